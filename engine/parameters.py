@@ -96,8 +96,8 @@ class Parameters:
 
 
 class TypedJob:
-    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), what its payload holds, and
-    what a worker calls. A task is one."""
+    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), what its payload holds,
+    and what a worker calls. A task is one."""
 
     name: str
     options: Mapping[str, object]

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine import models
 from engine.errors import Malformed
+from engine.queue.synchronous.queue import Queue
 
 #: Milliseconds of each unit that a duration may be written in.
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -50,6 +51,24 @@ def priorities(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or found[1])
 
 
+def numbers(text: str) -> tuple[int, ...]:
+    """`6,3,1` as its numbers. Raises ArgumentTypeError."""
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be whole numbers with commas between: 6,3,1")
+    return tuple(map(int, text.split(",")))
+
+
+def one_of(*known: str) -> Callable[[str], str]:
+    """One of these words, in any case. Raises ArgumentTypeError."""
+
+    def word(text: str) -> str:
+        if text.lower() not in known:
+            raise argparse.ArgumentTypeError(f"{text!r}: it must be one of {', '.join(known)}")
+        return text.lower()
+
+    return word
+
+
 def variable(flag: str) -> str:
     """The environment variable of an option: `IRONCLAIM_LEASE_MS` for `--lease-ms`."""
     return "IRONCLAIM_" + flag.removeprefix("--").upper().replace("-", "_")
@@ -63,8 +82,10 @@ def add(
     help: str,
     kind: Callable[[str], Any] = str,
     required: bool = False,
+    shown: Any = None,
 ) -> None:
-    """Add an option that the environment may set. Raises Malformed, naming the variable, for a value of the wrong kind."""
+    """Add an option that the environment may set; `shown` is the default for readers, where who is asked has it. Raises
+    Malformed, naming the variable, for a value of the wrong kind."""
     name = variable(flag)
     given = os.environ.get(name)
     if given is not None:
@@ -73,10 +94,16 @@ def add(
         except (ValueError, argparse.ArgumentTypeError) as error:
             why = "a whole number" if kind is int else str(error)
             raise Malformed(name, given, f"what {flag} takes: {why}") from None
-    shown = "" if default in (None, "") else f"; default: {default}"
-    parser.add_argument(
-        flag, type=kind, default=default, required=required and default is None, help=f"{help} [{name}{shown}]".replace("%", "%%")
-    )
+    shown = default if shown is None or given is not None else shown
+    ending = "" if shown in (None, "", ()) else f"; default: {shown}"
+    about = f"{help} [{name}{ending}]".replace("%", "%%")
+    parser.add_argument(flag, type=kind, default=default, required=required and default is None, help=about)
+
+
+def said_by(flag: str, value: object, kind: Callable[[str], Any] = str) -> str:
+    """Who has given an option this value: the variable where the environment says so, else the flag."""
+    given = os.environ.get(variable(flag))
+    return flag if given is None or kind(given) != value else variable(flag)
 
 
 def add_queue(parser: argparse.ArgumentParser) -> None:
@@ -85,9 +112,16 @@ def add_queue(parser: argparse.ArgumentParser) -> None:
     add(parser, "--queue", default=None, required=True, help="name of the queue")
 
 
-def add_server(parser: argparse.ArgumentParser) -> None:
-    """The option that names the server."""
-    add(parser, "--url", default=DEFAULT_URL, help="server: redis://, rediss:// or unix://")
+def add_server(parser: argparse.ArgumentParser, *, url: str | None = DEFAULT_URL) -> None:
+    """The options that say where queues are, and in which format."""
+    add(parser, "--url", default=url, shown=DEFAULT_URL, help="server: redis://, rediss:// or unix://")
+    add(parser, "--prefix", default=None, help="what all keys begin with (default: as the model has it, ic)")
+    add(parser, "--model", kind=model, default=None, help="data model: bull, bananas:live, ... (default lanes)")
+
+
+def opened(options: argparse.Namespace) -> Queue:
+    """The queue that the options name. Raises Malformed."""
+    return Queue(options.queue, options.model, url=options.url, prefix=options.prefix)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

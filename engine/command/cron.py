@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from engine.command.arguments import add_json, add_queue
+from engine.command.arguments import add_json, add_queue, opened
 from engine.command.output import instant, print_error, show, show_one
 from engine.queue.scheduling import Schedule
-from engine.queue.synchronous.queue import Queue
 from engine.queue.synchronous.schedules import Schedules
 
 #: Exit code where there is nothing to do it to.
@@ -38,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _list(options: argparse.Namespace) -> int:
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         rows = [_row(schedule) for schedule in queue.schedules.list()]
     show(rows, as_json=options.json, nothing="no schedules")
     return 0
@@ -46,7 +45,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _acting(act: Callable[[Schedules, str], bool], name: str) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
-        with Queue(options.queue, url=options.url) as queue:
+        with opened(options) as queue:
             done = act(queue.schedules, options.schedule)
         if not done:
             print_error(f"no schedule {options.schedule} in queue {options.queue}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from engine.command.arguments import add_json, add_queue, duration_ms
+from engine.command.arguments import add_json, add_queue, duration_ms, opened
 from engine.command.output import instant, print_error, show, show_one
 from engine.queue.job_info import JobInfo
 from engine.queue.synchronous.queue import Queue
@@ -90,14 +90,14 @@ def _range(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         found = queue.jobs.list(options.state, offset=options.offset, limit=options.limit, newest_first=options.newest_first)
     show([_row(job) for job in found], as_json=options.json, nothing=f"no job is {options.state}")
     return 0
 
 
 def _times(options: argparse.Namespace) -> int:
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         found = queue.stats()
     rows: list[dict[str, Any]] = []
     for times in found:
@@ -120,14 +120,14 @@ def _times(options: argparse.Namespace) -> int:
 
 
 def _dead(options: argparse.Namespace) -> int:
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         found = queue.dead.list(offset=options.offset, limit=options.limit, newest_first=options.newest_first)
     show([_row(job) for job in found], as_json=options.json, nothing="no job is dead")
     return 0
 
 
 def _show(options: argparse.Namespace) -> int:
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         job = queue.jobs.get(options.job)
     if job is None:
         return _unknown(options)
@@ -137,7 +137,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _altering(act: Act) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
-        with Queue(options.queue, url=options.url) as queue:
+        with opened(options) as queue:
             altered = act(queue, options.job)
         return _tell(altered, options)
 
@@ -148,7 +148,7 @@ def _requeue(options: argparse.Namespace) -> int:
     if bool(options.job) == options.all:
         print_error("dead requeue: name a job, or say --all")
         return 2
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         if options.job:
             return _tell(queue.dead.requeue(options.job), options)
         count = queue.dead.requeue_all(options.name)
@@ -157,7 +157,7 @@ def _requeue(options: argparse.Namespace) -> int:
 
 
 def _clear(options: argparse.Namespace) -> int:
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         count = queue.dead.clear(older_than_ms=options.older_than)
     show_one({"cleared": count, "queue": options.queue}, as_json=options.json)
     return 0

@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     could not."""
     try:
         options = _parser().parse_args(arguments)
+        #: For a command that runs itself in another process.
+        options.arguments = sys.argv[1:] if arguments is None else [*arguments]
         return options.run(options)
     except (EngineError, OSError) as error:
         if isinstance(error, BrokenPipeError):

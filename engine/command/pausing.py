@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from engine.command.arguments import add_json, add_queue, duration_ms
+from engine.command.arguments import add_json, add_queue, duration_ms, opened
 from engine.command.output import show_one
-from engine.queue.synchronous.queue import Queue
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -27,7 +26,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run_pause(options: argparse.Namespace) -> int:
     """Pause."""
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         queue.pause(options.name, length_ms=options.length_ms)
     _tell("paused", options, length_ms=options.length_ms)
     return 0
@@ -35,7 +34,7 @@ def run_pause(options: argparse.Namespace) -> int:
 
 def run_resume(options: argparse.Namespace) -> int:
     """Resume."""
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         queue.resume(options.name)
     _tell("resumed", options)
     return 0

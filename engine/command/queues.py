@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from engine.command.arguments import add_json, add_queue, add_server
+from engine.command.arguments import add_json, add_queue, add_server, opened
 from engine.command.output import instant, show
 from engine.queue.synchronous.queue import Queue, queues
 from engine.queue.workers import WorkerInfo
@@ -26,8 +26,8 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _queues(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
-    for found in queues(options.url):
-        with Queue(found.name, url=options.url) as queue:
+    for found in queues(options.url, model=options.model, prefix=options.prefix):
+        with Queue(found.name, options.model, url=options.url, prefix=options.prefix) as queue:
             counts = asdict(queue.counts())
         del counts["srv_us"]
         rows.append({"queue": found.name, **counts, "used": instant(found.used_ms)})
@@ -36,7 +36,7 @@ def _queues(options: argparse.Namespace) -> int:
 
 
 def _workers(options: argparse.Namespace) -> int:
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         found = queue.workers.list()
     show([_row(worker, options.json) for worker in found], as_json=options.json, nothing="no workers")
     return 0

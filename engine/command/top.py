@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from engine.command.arguments import add_json, add_queue
+from engine.command.arguments import add_json, add_queue, opened
 from engine.command.output import table
 from engine.errors import Malformed
 from engine.queue.synchronous.queue import Queue
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     if not 0.1 <= options.every_s <= 3600:
         raise Malformed("--every-s", options.every_s, "0.1 to 3600")
     live = sys.stdout.isatty() and not options.json
-    with Queue(options.queue, url=options.url) as queue:
+    with opened(options) as queue:
         for number, look in enumerate(_looks(queue, options.every_s), start=1):
             if options.json:
                 print(json.dumps(look), flush=True)

@@ -1,30 +1,61 @@
-"""`ironclaim worker MODULE:HANDLERS`: a worker process."""
+"""`ironclaim worker MODULE:OBJECT...`: a worker process."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import logging
 import os
-import sys
-from importlib import import_module
-from operator import attrgetter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, get_args
 
 import engine
 from engine import validate
-from engine.command.arguments import add, add_queue, model, priorities, words
+from engine.command import reloading
+from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, priorities, said_by, words
+from engine.command.targets import Target, agree, load
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.history import HistoryFile
 from engine.logs import JsonFormatter
-from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.recorder import Recorder
-from engine.routing import DEFAULT_ROUTE
+from engine.worker.group import WorkerGroup
+from engine.worker.machine.concurrency import Strategy
 from engine.worker.worker import Worker
 
 #: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs.
 EXIT_CODES = {"recycled": 75, "at once": 70}
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+#: The settings of Worker, which has their defaults: a setting that nobody gives is not passed on.
+SETTINGS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
+    ("--name", str, "for people and for the history (default: worker-PID)"),
+    ("--concurrency", int, "handlers at once, of all queues together"),
+    ("--prefetch", int, "most jobs leased ahead of the handlers; 0 = none, as with several queues unless told"),
+    ("--lease-ms", int, "how long a job stays leased without a renewal"),
+    ("--sweep-ms", int, "longest time between two sweeps; at most a quarter of the lease"),
+    ("--grace-ms", int, "how long a stop waits for handlers"),
+    ("--processes", int, "run plain handlers in this many child processes, one each"),
+    ("--child-max-jobs", int, "replace a child process after so many jobs; 0 = never"),
+    ("--max-jobs", int, "end with exit code 75 after so many jobs; 0 = never"),
+    ("--max-memory-mb", int, "the same beyond so many megabytes; 0 = never"),
+    ("--beat-ms", int, "how often it tells that it lives"),
+    ("--names", words, "of the handlers only these, with commas between"),
+    ("--priorities", priorities, "only jobs of these priorities: 5, 7-10"),
+    ("--routes", words, "routing keys whose jobs it takes, with commas between"),
+    ("--stack", str, "its stack, for targets"),
+    ("--capabilities", words, "its capabilities, for targets, with commas between"),
+    ("--region", str, "its region, for targets"),
+)
+#: Those of WorkerGroup beside them.
+GROUP_SETTINGS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
+    ("--strategy", one_of(*get_args(Strategy)), "whose turn it is of several queues (default: strict, in their order)"),
+    ("--weights", numbers, "of several queues, in their order: 6,3,1; the strategy is then weighted"),
+)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -32,28 +63,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     worker = commands.add_parser("worker", help="run handlers until stopped", description=__doc__)
     worker.set_defaults(run=run)
     worker.add_argument(
-        "handlers", metavar="MODULE:HANDLERS", help="where the engine.Handlers object, or the queue with jobs, is"
+        "objects",
+        metavar="MODULE:OBJECT",
+        nargs="+",
+        help="a Queue or AsyncQueue with jobs, which is run with its own settings, or several; or a Worker or a WorkerGroup; or "
+        "a Handlers object, for which --queue, --url, --prefix and --model say whose jobs it runs",
     )
-    add_queue(worker)
-    add(worker, "--model", kind=model, default=None, help="data model of the queue: bull, bananas:live, ... (default lanes)")
-    add(worker, "--name", default=f"worker-{os.getpid()}", help="for people and for the history")
-    add(worker, "--concurrency", kind=int, default=8, help="handlers at once")
-    add(worker, "--prefetch", kind=int, default=128, help="most jobs leased ahead of the handlers; 0 = none")
-    add(worker, "--lease-ms", kind=int, default=9000, help="how long a job stays leased without a renewal")
-    add(worker, "--sweep-ms", kind=int, default=1000, help="longest time between two sweeps; at most a quarter of the lease")
-    add(worker, "--grace-ms", kind=int, default=30_000, help="how long a stop waits for handlers")
-    add(worker, "--processes", kind=int, default=0, help="run plain handlers in this many child processes, one each")
-    add(worker, "--child-max-jobs", kind=int, default=0, help="replace a child process after so many jobs; 0 = never")
-    add(worker, "--max-jobs", kind=int, default=0, help="end with exit code 75 after so many jobs; 0 = never")
-    add(worker, "--max-memory-mb", kind=int, default=0, help="the same beyond so many megabytes; 0 = never")
-    add(worker, "--beat-ms", kind=int, default=10_000, help="how often it tells that it lives")
-    add(worker, "--names", kind=words, default=None, help="of the handlers only these, with commas between")
-    add(worker, "--priorities", kind=priorities, default=None, help="only jobs of these priorities: 5, 7-10")
-    add(worker, "--routes", kind=words, default=(DEFAULT_ROUTE,), help="routing keys whose jobs it takes, with commas between")
-    add(worker, "--stack", default=None, help="its stack, for targets")
-    add(worker, "--capabilities", kind=words, default=(), help="its capabilities, for targets, with commas between")
-    add(worker, "--region", default=None, help="its region, for targets")
+    add(worker, "--queue", default=None, help="name of the queue, for a Handlers object")
+    # A queue of the module has a url of its own.
+    add_server(worker, url=None)
+    defaults = inspect.signature(Worker).parameters
+    for flag, kind, help in (*SETTINGS, *GROUP_SETTINGS):
+        parameter = defaults.get(_attribute(flag))
+        default: Any = None if parameter is None else parameter.default
+        shown: Any = ",".join(default) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
+        add(worker, flag, kind=kind, default=None, shown=shown, help=help)
+    add(worker, "--log-level", kind=one_of(*LOG_LEVELS), default="info", help=f"least level of the log: {', '.join(LOG_LEVELS)}")
     worker.add_argument("--log-json", action="store_true", help="one line of JSON for each log record")
+    worker.add_argument("--reload", action="store_true", help="for development: start anew when a source file changes")
     worker.add_argument(
         "--burst", action="store_true", help="stop when no job waits that this worker may run, and none is delayed or in hand"
     )
@@ -64,64 +91,98 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(options: argparse.Namespace) -> int:
     """Run a worker until it is stopped. 0 after a graceful stop, 75 when it is to be started anew, 70 when a second signal has
     cut off its jobs."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     if options.log_json:
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonFormatter())
-    recorder: Recorder | None = None
-    try:
-        handlers = load_handlers(options.handlers)
-        validate.worker_name(options.name)
-        validate.queue_name(options.queue)
-        if options.history is not None:
-            file = HistoryFile(options.history, proc=options.name, role="worker", version=engine.__version__)
-            recorder = Recorder(file, queue=options.queue)
-        queue = Queue(options.queue, options.model, url=options.url, lua=options.lua, observer=recorder)
-        worker = Worker(
-            queue,
-            handlers,
-            name=options.name,
-            concurrency=options.concurrency,
-            prefetch=options.prefetch,
-            lease_ms=options.lease_ms,
-            sweep_ms=options.sweep_ms,
-            grace_ms=options.grace_ms,
-            processes=options.processes,
-            child_max_jobs=options.child_max_jobs,
-            max_jobs=options.max_jobs,
-            max_memory_mb=options.max_memory_mb,
-            beat_ms=options.beat_ms,
-            names=options.names,
-            priorities=options.priorities,
-            routes=options.routes,
-            stack=options.stack,
-            capabilities=options.capabilities,
-            region=options.region,
-        )
+    if options.reload:
+        return reloading.keep_running(options.arguments, options.objects)
+    with ExitStack() as stack:
+        worker = _worker(options, [load(reference) for reference in options.objects], stack)
         return EXIT_CODES.get(worker.run(burst=options.burst), 0)
-    finally:
-        if recorder is not None:
-            recorder.close()
 
 
-def load_handlers(reference: str) -> Handlers:
-    """The Handlers object that `module:name` names. Raises Malformed saying which half is wrong."""
-    module_name, _, name = reference.partition(":")
-    bound = "module:name of a Handlers object, or of a Queue with jobs"
-    if not module_name or not name:
-        raise Malformed("handlers", reference, bound)
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        # The installed command has its own folder there, and services start workers where their code is.
-        sys.path.insert(0, os.getcwd())
-    try:
-        found = attrgetter(name)(import_module(module_name))
-    except (ImportError, TypeError) as error:
-        raise Malformed("handlers", reference, f"{bound} ({error})") from error
-    except AttributeError:
-        raise Malformed("handlers", reference, f"{bound} (module {module_name} has no {name})") from None
-    if isinstance(found, Queue | AsyncQueue):
-        # Its functions are decorated with `queue.job`.
-        found = found.handlers
-    if not isinstance(found, Handlers):
-        raise Malformed("handlers", reference, f"{bound} ({name} is a {type(found).__name__})")
-    return found
+def _worker(options: argparse.Namespace, targets: Sequence[Target], stack: ExitStack) -> Worker | WorkerGroup:
+    """What is to be run, from what was found and what was told. Raises Malformed."""
+    values = [target.value for target in targets]
+    first = values[0]
+    if isinstance(first, Worker | WorkerGroup) and len(values) == 1:
+        return _as_it_is(options, targets[0].reference, first)
+    settings = _given(options, SETTINGS)
+    if all(isinstance(value, Handlers) for value in values):
+        handlers = first if isinstance(first, Handlers) and len(values) == 1 else Handlers()
+        handlers.include(*(value for value in values if isinstance(value, Handlers) and value is not handlers))
+        _refuse(options, GROUP_SETTINGS, "left out: it is for several queues")
+        return Worker(_named_queue(options, stack), handlers, **settings)
+    queues = [value for value in values if isinstance(value, QueueSettings)]
+    if len(queues) < len(values):
+        raise Malformed("object", options.objects, "queues alone, Handlers objects alone, or one Worker or WorkerGroup")
+    for target, queue in zip(targets, queues, strict=True):
+        agree(options, queue, target.reference)
+    if options.lua is not None:
+        raise Malformed("--lua", str(options.lua), f"left out: {targets[0].reference} has its own scripts")
+    if len(queues) > 1:
+        _refuse_history(options, "several queues")
+        if options.weights is not None and options.strategy is None:
+            options.strategy = "weighted"
+        settings |= _given(options, GROUP_SETTINGS)
+        return WorkerGroup(queues, **settings)
+    _refuse(options, GROUP_SETTINGS, "left out: it is for several queues")
+    queue = queues[0]
+    if options.history is not None:
+        if queue.observer is not None:
+            _refuse_history(options, "a queue with an observer of its own")
+        queue = Queue.like(queue, observer=_recorder(options, queue.name, stack))
+    return Worker(queue, **settings)
+
+
+def _as_it_is(options: argparse.Namespace, reference: str, worker: Worker | WorkerGroup) -> Worker | WorkerGroup:
+    """A worker of the module, which has its settings."""
+    _refuse(options, (*SETTINGS, *GROUP_SETTINGS), f"left out: {reference} has settings of its own")
+    for each in worker.workers if isinstance(worker, WorkerGroup) else (worker,):
+        agree(options, each.queue, reference)
+    if options.lua is not None:
+        raise Malformed("--lua", str(options.lua), f"left out: {reference} has its own scripts")
+    _refuse_history(options, "a Worker or a WorkerGroup of the module")
+    return worker
+
+
+def _named_queue(options: argparse.Namespace, stack: ExitStack) -> Queue:
+    """The queue that the options name, for handlers that belong to none."""
+    if options.queue is None:
+        raise Malformed("--queue", None, "given with a Handlers object, to say whose jobs it runs")
+    name = validate.queue_name(options.queue)
+    observer = None if options.history is None else _recorder(options, name, stack)
+    url = options.url or DEFAULT_URL
+    return Queue(name, options.model, url=url, prefix=options.prefix, lua=options.lua, observer=observer)
+
+
+def _recorder(options: argparse.Namespace, queue: str, stack: ExitStack) -> Recorder:
+    options.name = validate.worker_name(f"worker-{os.getpid()}" if options.name is None else options.name)
+    file = HistoryFile(options.history, proc=options.name, role="worker", version=engine.__version__)
+    recorder = Recorder(file, queue=queue)
+    stack.callback(recorder.close)
+    return recorder
+
+
+def _given(options: argparse.Namespace, settings: Sequence[tuple[str, Any, str]]) -> dict[str, Any]:
+    """The settings that were given."""
+    found = {_attribute(flag): getattr(options, _attribute(flag)) for flag, _, _ in settings}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _refuse(options: argparse.Namespace, settings: Sequence[tuple[str, Callable[[str], Any], str]], bound: str) -> None:
+    """Raise Malformed for a setting that was given."""
+    for flag, kind, _ in settings:
+        value = getattr(options, _attribute(flag))
+        if value is not None:
+            raise Malformed(said_by(flag, value, kind), value, bound)
+
+
+def _refuse_history(options: argparse.Namespace, subject: str) -> None:
+    if options.history is not None:
+        raise Malformed("--history", str(options.history), f"left out for {subject}")
+
+
+def _attribute(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")

@@ -145,12 +145,12 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "said"),
     [
-        ({"handlers": "no_such_module:handlers"}, [], "handlers: 'no_such_module:handlers'"),
+        ({"handlers": "no_such_module:handlers"}, [], "object: 'no_such_module:handlers'"),
         ({"handlers": "tests.engine.helpers.worker_handlers:none"}, [], "has no none"),
         ({"handlers": "tests.engine.helpers.worker_handlers:hold"}, [], "hold is a function"),
-        ({"handlers": "no-colon"}, [], "handlers: 'no-colon'"),
-        ({"handlers": ":handlers"}, [], "handlers: ':handlers'"),
-        ({"handlers": ".relative:handlers"}, [], "handlers: '.relative:handlers'"),
+        ({"handlers": "no-colon"}, [], "object: 'no-colon'"),
+        ({"handlers": ":handlers"}, [], "object: ':handlers'"),
+        ({"handlers": ".relative:handlers"}, [], "object: '.relative:handlers'"),
         ({"queue": "two words"}, [], "queue: 'two words'"),
         ({"queue": ""}, [], "queue: ''"),
         ({"name": 'a"b'}, [], "worker name: 'a\"b'"),

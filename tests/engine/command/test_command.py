@@ -62,7 +62,7 @@ def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
         (("pause", "--queue", "two words"), "queue: 'two words'"),
         (("pause", "send", "--queue", "q", "--for", "10"), "'10': it must be a number with a unit"),
         (("top", "--queue", "q", "--every-s", "0"), "--every-s: 0.0 is not allowed, it must be 0.1 to 3600"),
-        (("worker", "no_such_module:handlers", "--queue", "q"), "handlers: 'no_such_module:handlers'"),
+        (("worker", "no_such_module:handlers", "--queue", "q"), "object: 'no_such_module:handlers'"),
         (
             ("worker", "m:h", "--queue", "q", "--model", "resque"),
             "'resque': it must be one of lanes, bridge, bananas, bull, mosquito",
@@ -91,13 +91,13 @@ def test_durations() -> None:
 def test_the_installed_command_finds_modules_in_the_working_folder(ironclaim_url: str, tmp_path: Path) -> None:
     """Its script's folder is first on the path, not the one it is started in."""
     (tmp_path / "shop_of_a_newcomer.py").write_text(
-        "from engine import Queue\nqueue = Queue('q')\n@queue.job('send')\ndef send(): ...\n"
+        f"from engine import Queue\nqueue = Queue('q', url={ironclaim_url!r})\n@queue.job('send')\ndef send(): ...\n"
     )
     script = tmp_path / "bin" / "ironclaim"
     script.parent.mkdir()
     script.write_text("import sys\nfrom engine.command.main import main\nsys.exit(main())\n")
     done = subprocess.run(
-        [sys.executable, str(script), "worker", "shop_of_a_newcomer:queue", "--queue", "q", "--url", ironclaim_url, "--burst"],
+        [sys.executable, str(script), "worker", "shop_of_a_newcomer:queue", "--burst"],
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,0 +1,374 @@
+"""`ironclaim worker` runs the objects of a module as they are, and says in one line what is wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Queue, models
+from tests.engine.command.running import ROOT, Done, ironclaim, said
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.waiting import wait_until
+
+#: A module of its own for each test, which the others have not imported.
+numbers = itertools.count()
+
+SHOP = """
+import json, os, sys
+from pathlib import Path
+from engine import AsyncQueue, ConnectOptions, Handlers, Job, Queue, Worker, WorkerGroup, models
+
+URL = {url!r}
+RAN = Path(__file__).with_suffix(".ran")
+
+class Reversed:
+    name = "reversed"
+    def dumps(self, value): return json.dumps(value)[::-1].encode()
+    def loads(self, data): return json.loads(data.decode()[::-1])
+
+def tell(queue, number):
+    with RAN.open("a") as file:
+        file.write(f"{{queue}} {{number}}\\n")
+
+mails = Queue("mails", url=URL, prefix="shop", serializer=Reversed(), connect=ConnectOptions(timeout_ms=900))
+bills = AsyncQueue("bills", models.Mosquito(layout="live", dead_ttl_s=60), url=URL)
+slips = Queue("slips", url=URL)
+empty = Queue("empty", url=URL)
+
+@mails.job("send")
+def send(number: int): tell("mails", number)
+
+@bills.job("pay")
+async def pay(number: int): tell("bills", number)
+
+@slips.job("print")
+@mails.job("print")
+def slip(number: int): tell("slips", number)
+
+handlers, more = Handlers(), Handlers()
+
+@handlers("plain")
+def plain(job): tell("plain", job.payload)
+
+@more("other")
+def other(job): tell("other", job.payload)
+
+worker = Worker(slips, name="own", sweep_ms=50)
+group = WorkerGroup([mails, slips], strategy="weighted", weights=[3, 1], sweep_ms=50)
+"""
+
+
+class Shop:
+    """A module in the working folder, and what its handlers ran."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        self.name = f"shop_{os.getpid()}_{next(numbers)}"
+        (folder / f"{self.name}.py").write_text(SHOP.format(url=url))
+
+    def named(self, objects: str) -> list[str]:
+        """Names of the module's objects, as they stand on the command line."""
+        return [f"{self.name}:{word}" for word in objects.split()]
+
+    def run(self, objects: str, *options: str, **environment: str) -> Done:
+        """Run `ironclaim worker` with these objects of the module."""
+        return ironclaim("worker", *self.named(objects), *options, "--burst", "--sweep-ms", "50", **environment)
+
+    def load(self) -> Any:
+        return __import__(self.name)
+
+    def ran(self) -> list[str]:
+        path = self.folder / f"{self.name}.ran"
+        return sorted(path.read_text().splitlines()) if path.exists() else []
+
+
+@pytest.fixture
+def shop(tmp_path: Path, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    made = Shop(tmp_path, ironclaim_url)
+    yield made
+    module = sys.modules.pop(made.name, None)
+    for name in ("mails", "bills", "slips", "empty") if module is not None else ():
+        asyncio.run(getattr(module, name).aclose())
+
+
+def test_a_queue_runs_with_its_own_prefix_and_serialiser(shop: Shop) -> None:
+    module = shop.load()
+    module.send.enqueue(1)
+    done = shop.run("mails")
+    assert (done.returncode, done.stderr, shop.ran()) == (0, "", ["mails 1"])
+    with raw_client(shop.url) as client:
+        assert client.exists("shop:{mails}:seq") or client.keys("shop:{mails}:*")
+    assert module.mails.counts().finished == 1 and module.mails.counts().dead == 0
+
+
+def test_an_async_queue_runs_with_its_own_model(shop: Shop) -> None:
+    module = shop.load()
+    module.pay.enqueue(2)
+    assert shop.run("bills").returncode == 0 and shop.ran() == ["bills 2"]
+    with Queue("bills", models.Mosquito(layout="live"), url=shop.url) as queue:
+        assert queue.counts().waiting == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--weights", "3,1,2"), ("--strategy", "shuffle", "--concurrency", "2")])
+def test_several_queues_run_in_one_worker_each_with_its_own_jobs(shop: Shop, options: tuple[str, ...]) -> None:
+    module = shop.load()
+    module.send.enqueue(1)
+    module.pay.enqueue(2)
+    module.slip.enqueue(3)
+    done = shop.run("mails bills slips", *options)
+    assert (done.returncode, done.stderr, shop.ran()) == (0, "", ["bills 2", "mails 1", "slips 3"])
+
+
+def test_the_weights_are_those_of_the_group(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Group:
+        def __init__(self, queues: Any, **settings: Any) -> None:
+            made.append(([queue.name for queue in queues], settings))
+
+        def run(self, *, burst: bool) -> str:
+            return "empty"
+
+    monkeypatch.setattr("engine.command.worker.WorkerGroup", Group)
+    assert shop.run("mails slips", "--weights", "3,1", "--names", "print").returncode == 0
+    asked = {"sweep_ms": 50, "names": ("print",), "strategy": "weighted", "weights": (3, 1)}
+    assert made == [(["mails", "slips"], asked)]
+
+
+@pytest.mark.parametrize("name", ["worker", "group"])
+def test_a_worker_and_a_group_run_with_their_own_settings(shop: Shop, name: str) -> None:
+    shop.load().slip.enqueue(5)
+    done = ironclaim("worker", f"{shop.name}:{name}", "--burst")
+    assert (done.returncode, done.stderr, shop.ran()) == (0, "", ["slips 5"])
+
+
+def test_handlers_run_the_queue_that_the_options_name(shop: Shop) -> None:
+    with Queue("told", url=shop.url, prefix="bank") as queue:
+        queue.enqueue("plain", 1)
+        queue.enqueue("other", 2)
+        at = ("--queue", "told", "--url", shop.url)
+        assert shop.run("handlers more", *at, "--prefix", "bank").returncode == 0
+        assert shop.ran() == ["other 2", "plain 1"] and queue.counts().finished == 2
+    with Queue("told", models.Mosquito(layout="live"), url=shop.url) as queue:
+        queue.enqueue("plain", {"a": "b"})
+        assert shop.run("handlers", *at, "--model", "mosquito:live").returncode == 0 and queue.counts().waiting == 0
+
+
+@pytest.mark.parametrize("reference", ["{0}.mails", "{0}:mails", "inner_of_{0}.jobs:mails", "inner_of_{0}.jobs.mails"])
+def test_objects_are_found_by_dotted_names(shop: Shop, reference: str) -> None:
+    package = shop.folder / f"inner_of_{shop.name}"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "jobs.py").write_text(f"from {shop.name} import mails\n")
+    shop.load().send.enqueue(1)
+    done = ironclaim("worker", reference.format(shop.name), "--burst", "--sweep-ms", "50")
+    assert (done.returncode, done.stderr, shop.ran()) == (0, "", ["mails 1"])
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "complaint"),
+    [
+        (("mails", "--queue", "bills"), {}, "--queue: 'bills' is not allowed, it must be left out, or as {}:mails says: 'mails'"),
+        (("mails",), {"IRONCLAIM_QUEUE": "bills"}, "IRONCLAIM_QUEUE: 'bills' is not allowed"),
+        (("mails", "--url", "redis://elsewhere"), {}, "--url: 'redis://elsewhere' is not allowed"),
+        (("bills",), {"IRONCLAIM_URL": "redis://elsewhere"}, "IRONCLAIM_URL: 'redis://elsewhere' is not allowed"),
+        (("mails", "--prefix", "bank"), {}, "--prefix: 'bank' is not allowed, it must be left out, or as {}:mails says: 'shop'"),
+        (("bills", "--model", "bull"), {}, "--model: Bull("),
+        (("bills", "--model", "mosquito"), {}, "--model: Mosquito("),
+        (("mails slips", "--queue", "mails"), {}, "--queue: 'mails' is not allowed, it must be left out, or as {}:slips says"),
+        (
+            ("group", "--concurrency", "3"),
+            {},
+            "--concurrency: 3 is not allowed, it must be left out: {}:group has settings of its own",
+        ),
+        (("group",), {"IRONCLAIM_WEIGHTS": "6,3"}, "IRONCLAIM_WEIGHTS: (6, 3) is not allowed"),
+        (("worker", "--prefix", "bank"), {}, "--prefix: 'bank' is not allowed"),
+        (("mails", "--weights", "1"), {}, "--weights: (1,) is not allowed, it must be left out: it is for several queues"),
+        (("handlers", "--queue", "q", "--strategy", "strict"), {}, "--strategy: 'strict' is not allowed"),
+        (
+            ("mails slips", "--weights", "1,2,3"),
+            {},
+            "weights: (1, 2, 3) is not allowed, it must be one for each of the 2 queues",
+        ),
+        (("mails slips", "--weights", "1,x"), {}, "'1,x': it must be whole numbers with commas between"),
+        (("mails slips", "--history", "h"), {}, "--history: 'h' is not allowed, it must be left out for several queues"),
+        (("mails", "--lua", "scripts"), {}, "--lua: 'scripts' is not allowed"),
+        (("mails handlers",), {}, "it must be queues alone, Handlers objects alone, or one Worker or WorkerGroup"),
+        (("group mails",), {}, "it must be queues alone"),
+        (("handlers",), {}, "--queue: None is not allowed, it must be given with a Handlers object"),
+        (("handlers handlers", "--queue", "q"), {}, "name: 'plain' is not allowed"),
+        (("mails mails",), {}, "it must be a list of 1 to 16 different Queues"),
+        (("empty",), {}, "at least one: a worker claims the jobs of empty that it has handlers for"),
+        (("mail",), {}, "(module {} has no mail, perhaps mails)"),
+        (("send",), {}, "({}:send is a Task; {} has mails, bills, slips, empty, handlers, more, worker, group)"),
+        (("mails", "--log-level", "loud"), {}, "'loud': it must be one of debug, info, warning, error, critical"),
+    ],
+)
+def test_what_contradicts_an_object_is_refused_by_name(
+    shop: Shop, words: tuple[str, ...], environment: dict[str, str], complaint: str
+) -> None:
+    objects, *options = words
+    done = ironclaim("worker", *shop.named(objects), *options, "--burst", **environment)
+    assert (done.returncode, done.stdout) == (2, "") and complaint.format(shop.name, shop.name) in done.stderr
+    assert "Traceback" not in done.stderr and done.stderr.rstrip().splitlines()[-1].startswith("ironclaim")
+
+
+def test_what_agrees_with_an_object_is_no_contradiction(shop: Shop) -> None:
+    shop.load().send.enqueue(1)
+    at = ("--queue", "mails", "--url", shop.url, "--prefix", "shop", "--model", "lanes")
+    assert (shop.run("mails", *at).returncode, shop.ran()) == (0, ["mails 1"])
+    history = shop.folder / "h.jsonl"
+    assert shop.run("mails", "--history", str(history), IRONCLAIM_NAME="w1").returncode == 0
+    rows = [json.loads(line) for line in history.read_text().splitlines()]
+    assert rows[-1]["kind"] == "close" and {row["proc"] for row in rows} == {"w1"}
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("import json\n\n1 / 0\n", "{0}.py:3: ZeroDivisionError: division by zero (importing {0})"),
+        ("def f(:\n", "{0}.py:1: SyntaxError: invalid syntax (importing {0})"),
+        ("import no_such_library\n", "{0}.py:1: ModuleNotFoundError: No module named 'no_such_library' (importing {0})"),
+        (
+            "import json\njson.loads('{{')\n",
+            "{0}.py:2: JSONDecodeError: Expecting property name enclosed in double quotes: line 1",
+        ),
+        (
+            "from engine import Queue\nqueue = Queue('q')\n@queue.job('send', attempts=0)\ndef send(): ...\n",
+            "{0}.py:3: Malformed: attempts: 0 is not allowed, it must be a whole number from 1 to 1000 (importing {0})",
+        ),
+        ("raise ValueError('two\\nlines')\n", "{0}.py:1: ValueError: two lines (importing {0})"),
+        ("import sys\nsys.exit('bye')\n", "{0}.py:2: SystemExit: bye (importing {0})"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_line_with_its_file_and_line(
+    shop: Shop, source: str, complaint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"broken_{shop.name}"
+    (shop.folder / f"{name}.py").write_text(source.replace("{{", "{"))
+    with caplog.at_level(logging.DEBUG, "ironclaim.worker"):
+        done = ironclaim("worker", f"{name}:queue")
+    assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"ironclaim: {complaint.format(name)}")
+    # Who wants to know more sees the whole traceback.
+    assert [record.exc_info is not None for record in caplog.records if record.message == f"importing {name}"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("reference", "complaint"),
+    [
+        ("no_such_module:queue", "(there is no module no_such_module in {0} or where Python looks)"),
+        ("{1}.inner:queue", "(there is no module {1}.inner in {0} or where Python looks)"),
+        ("{1}", "({1} is a module; {1} has mails, bills"),
+        ("{1}.py:mails", "(there is no module {1}.py in "),
+        ("./{1}:mails", "object: './{1}:mails' is not allowed, it must be module:object, or module.object, of a Queue"),
+        ("{1}:", "object: '{1}:' is not allowed"),
+    ],
+)
+def test_a_reference_that_names_nothing_says_what_is_wrong(shop: Shop, reference: str, complaint: str) -> None:
+    done = ironclaim("worker", reference.format(shop.folder, shop.name))
+    assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1
+    assert complaint.format(shop.folder, shop.name) in done.stderr
+
+
+COMMANDS: list[tuple[tuple[str, ...], Callable[[Any], bool]]] = [
+    (("jobs", "list"), lambda rows: [row["job"] for row in rows] == ["mine"]),
+    (("jobs", "show", "mine"), lambda row: row["name"] == "send"),
+    (("jobs", "times"), lambda rows: rows == []),
+    (("jobs", "cancel", "mine"), lambda row: row["result"] == "done"),
+    (("dead", "list"), lambda rows: rows == []),
+    (("pause", "send"), lambda row: row["paused"] == "send"),
+    (("resume", "send"), lambda row: row["resumed"] == "send"),
+    (("workers",), lambda rows: rows == []),
+    (("cron", "list"), lambda rows: [row["schedule"] for row in rows] == ["nightly"]),
+    (("top", "--count", "1"), lambda look: look["waiting"] == 1),
+]
+
+
+@pytest.mark.parametrize(("command", "right"), COMMANDS, ids=[" ".join(words) for words, _ in COMMANDS])
+def test_each_command_takes_a_prefix(ironclaim_url: str, command: tuple[str, ...], right: Callable[[Any], bool]) -> None:
+    with Queue("mails", url=ironclaim_url, prefix="shop") as queue:
+        queue.enqueue("send", {}, id="mine")
+        queue.schedules.put("nightly", "send", {}, cron="0 3 * * *")
+        assert right(said(*command, "--queue", "mails", "--url", ironclaim_url, "--prefix", "shop"))
+        if "cancel" not in command:
+            assert right(said(*command, "--queue", "mails", IRONCLAIM_URL=ironclaim_url, IRONCLAIM_PREFIX="shop"))
+    assert said("queues", "--url", ironclaim_url) == []
+    assert [row["queue"] for row in said("queues", "--url", ironclaim_url, "--prefix", "shop")] == ["mails"]
+
+
+def test_each_command_takes_a_model(ironclaim_url: str) -> None:
+    with Queue("mails", models.Mosquito(layout="live"), url=ironclaim_url) as queue:
+        queue.enqueue("send", {"a": "b"})
+        at = ("--url", ironclaim_url, "--model", "mosquito:live")
+        (row,) = said("jobs", "list", "--queue", "mails", *at)
+        assert row["name"] == "send"
+        assert [found["waiting"] for found in said("queues", *at)] == [1]
+
+
+# -- a process of its own
+
+
+def start(shop: Shop, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "engine", "worker", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=(shop.folder / "log").open("w"),
+        text=True,
+        cwd=shop.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+def test_child_processes_find_the_functions_of_several_queues(shop: Shop) -> None:
+    module = shop.load()
+    module.send.enqueue(1)
+    module.slip.enqueue(2)
+    module.slip.with_options(queue=module.mails).enqueue(3)
+    worker = start(shop, *shop.named("mails slips"), "--processes", "1", "--burst", "--sweep-ms", "50", "--log-level", "WARNING")
+    assert worker.wait(30) == 0, (shop.folder / "log").read_text()
+    assert shop.ran() == ["mails 1", "slips 2", "slips 3"]
+    assert (shop.folder / "log").read_text() == "", "no word of what is less than a warning"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_starts_anew_when_a_source_file_changes(shop: Shop, number: signal.Signals) -> None:
+    log = shop.folder / "log"
+    source = shop.folder / f"{shop.name}.py"
+    worker = start(shop, f"{shop.name}:slips", "--reload", "--sweep-ms", "50")
+
+    def told(words: str, times: int = 1) -> Callable[[], bool]:
+        return lambda: log.read_text().count(words) >= times
+
+    try:
+        wait_until(told("queue slips"), "it works", 20)
+        with Queue("slips", url=shop.url) as queue:
+            queue.enqueue("print", {"number": 1}, id="first")
+            wait_until(lambda: ids_of(queue, "done") == ["first"], "the first job", 20)
+            good = source.read_text()
+            source.write_text(good + "\n1 / 0\n")
+            wait_until(told("ZeroDivisionError: division by zero"), "it tells of the mistake", 20)
+            wait_until(told("has ended with code 2: it starts anew when a file changes"), "it waits", 20)
+            source.write_text(good.replace('tell("slips", number)', 'tell("changed", number)'))
+            wait_until(told("queue slips", 2), "it works again", 20)
+            queue.enqueue("print", {"number": 2}, id="second")
+            wait_until(lambda: set(ids_of(queue, "done")) == {"first", "second"}, "the second job", 20)
+    finally:
+        worker.send_signal(number)
+        assert worker.wait(30) == 0, log.read_text()
+    assert shop.ran() == ["changed 2", "slips 1"]
+    assert log.read_text().count(f"{shop.name}.py has changed: the worker stops, and starts anew") == 1
