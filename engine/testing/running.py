@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.queue.synchronous.queue import Queue
+from engine.queue.settings import QueueSettings
 from engine.wire.operations import Counts, Listing
 from engine.worker.worker import Worker
 
@@ -13,8 +13,9 @@ from engine.worker.worker import Worker
 FOR_MS = 7 * 86_400_000
 
 
-def run_all(queue: Queue, handlers: Handlers | None = None, *, for_ms: int = FOR_MS) -> Counts:
-    """Run what these handlers (or those of `queue.job`) can run until nothing is left; what is in each state then.
+def run_all(queue: QueueSettings, handlers: Handlers | None = None, *, for_ms: int = FOR_MS) -> Counts:
+    """Run what these handlers (or those of `queue.job`) can run until nothing is left; what is in each state then. `queue` may be
+    an AsyncQueue.
 
     On a queue with a test's clock (`use_test_clock`; the fixture `ironclaim_queue` has one) that clock moves on to whatever falls
     due next, by `for_ms` at most: retries, delays and times of day take no real time. On another queue what is delayed stays.
@@ -22,6 +23,7 @@ def run_all(queue: Queue, handlers: Handlers | None = None, *, for_ms: int = FOR
     """
     length_ms = validate.integer("for_ms", for_ms, 0, validate.DURATION_MS_MAX)
     worker = Worker(queue, handlers, lease_ms=60_000, sweep_ms=10, beat_ms=0)
+    queue = worker.queue
     end_ms = None if queue.model.now_ms is None else queue.model.now_ms + length_ms
     while True:
         reason = worker.run(burst=True, delayed=False)
