@@ -73,16 +73,17 @@ class Task(TypedJob, Generic[P, R]):
         given: object = function
         before: Task[..., R] | None = cast("Any", given) if isinstance(given, Task) else None
         own: Callable[..., R] = function if before is None else before.function
+        if before is not None and (before._batch > 0) != (batch > 0):
+            raise Malformed("batch", batch or None, "given for both queues of the function or for none: its parameters are lists")
         #: What its payload holds.
         self.parameters = Parameters(own, Job, batch=batch > 0)
         #: The function itself.
         self.function = own
         #: Its job's name.
         self.name = name
-        # One handler for all queues that a function is a job of: a child process finds it by the name of the function.
-        shared = None if before is None or (before._batch > 0) != (batch > 0) else before.handler
-        #: What a worker calls with the Job, or with a list of them.
-        self.handler: Handler = shared or _handler_of(own, self.parameters, batch)
+        #: What a worker calls with the Job, or with a list of them: one for all queues of the function, since a child process
+        #: finds it by the function's name.
+        self.handler: Handler = _handler_of(own, self.parameters, batch) if before is None else before.handler
         self.__doc__ = own.__doc__
         self.__wrapped__ = own
 

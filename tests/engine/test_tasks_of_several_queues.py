@@ -201,8 +201,10 @@ def test_a_function_is_a_job_of_two_queues(mails: Queue, bills: Queue) -> None:
     def many(numbers: list[int]) -> None:
         ran.append(numbers)
 
-    one = bills.job("one")(many)
-    assert one.payload([1, 2]) == {"numbers": [1, 2]} and bills.handlers.find("one") is not mails.handlers.find("many")
+    assert bills.job("more", batch=20)(many).payload(1) == {"numbers": 1} and bills.handlers.batches == {"more": 20}
+    for decorator, task in ((bills.job("one"), many), (bills.job("one", batch=5), send)):
+        with pytest.raises(Malformed, match="^batch: .* given for both queues of the function or for none"):
+            decorator(task)
 
 
 # -- new jobs
@@ -332,3 +334,11 @@ def test_a_task_is_a_handler_of_a_registry(mails: Queue, bills: Queue) -> None:
     bills.enqueue("sum", {"number": 4}, id="s")
     Worker(bills, handlers, sweep_ms=50).run(burst=True)
     assert ran == [("mails", 4)] and bills.results.wait("s").get() == 5
+
+
+def test_run_all_takes_an_async_queue(ironclaim_url: str) -> None:
+    ran: list[Any] = []
+    queue = AsyncQueue("mails", url=ironclaim_url)
+    adding(queue, ran).enqueue(1)
+    assert run_all(queue).finished == 1 and ran == [("mails", 1)]
+    asyncio.run(queue.aclose())
