@@ -84,8 +84,8 @@ def add(
     required: bool = False,
     shown: Any = None,
 ) -> None:
-    """Add an option that the environment may set; `shown` is the default for readers, where who is asked has it. Raises
-    Malformed, naming the variable, for a value of the wrong kind."""
+    """Add an option that the environment may set. `shown` is the default in the help text, where another one is applied later.
+    Raises Malformed, naming the variable, for a value of the wrong kind."""
     name = variable(flag)
     given = os.environ.get(name)
     if given is not None:
@@ -100,8 +100,8 @@ def add(
     parser.add_argument(flag, type=kind, default=default, required=required and default is None, help=about)
 
 
-def said_by(flag: str, value: object, kind: Callable[[str], Any] = str) -> str:
-    """Who has given an option this value: the variable where the environment says so, else the flag."""
+def origin_of(flag: str, value: object, kind: Callable[[str], Any] = str) -> str:
+    """Where the value of an option comes from, for messages: the name of the variable that holds it, else the flag."""
     given = os.environ.get(variable(flag))
     return flag if given is None or kind(given) != value else variable(flag)
 

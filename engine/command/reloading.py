@@ -36,14 +36,14 @@ def keep_running(arguments: Sequence[str], references: Sequence[str]) -> int:
             before = dict(_sources(roots))
             # A session of its own: Ctrl-C is passed on once, as a signal to this process is.
             worker = subprocess.Popen(command, start_new_session=True)
-            told = 0
+            passed_on = 0
             changed = ""
             while (code := _code(worker)) is None:
                 if not changed and not came and (changed := _changed(before, roots)):
                     log.info("%s has changed: the worker stops, and starts anew", changed)
                     worker.terminate()
-                while told < len(came):
-                    told += 1
+                while passed_on < len(came):
+                    passed_on += 1
                     worker.send_signal(signal.SIGTERM)
             if came:
                 return code if code >= 0 else 128 - code

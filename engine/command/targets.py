@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import engine
-from engine.command.arguments import model, said_by
+from engine.command.arguments import model, origin_of
 from engine.errors import EngineError, Malformed
 from engine.handlers import Handlers
 from engine.options import nearest
@@ -70,7 +70,7 @@ def agree(options: argparse.Namespace, queue: QueueSettings, reference: str) -> 
     """Raise Malformed, naming it, for an option or a variable that says something else of a queue than the object itself."""
 
     def differs(flag: str, given: object, own: object) -> Malformed:
-        return Malformed(said_by(flag, given), given, f"left out, or as {reference} says: {own!r}")
+        return Malformed(origin_of(flag, given), given, f"left out, or as {reference} says: {own!r}")
 
     if options.queue is not None and options.queue != queue.name:
         raise differs("--queue", options.queue, queue.name)
@@ -80,7 +80,7 @@ def agree(options: argparse.Namespace, queue: QueueSettings, reference: str) -> 
         raise differs("--prefix", options.prefix, queue.prefix)
     given, own = options.model, queue.spec
     if given is not None and (type(given), getattr(given, "layout", "")) != (type(own), getattr(own, "layout", "")):
-        raise Malformed(said_by("--model", given, model), given, f"left out, or as {reference} says: {own!r}")
+        raise Malformed(origin_of("--model", given, model), given, f"left out, or as {reference} says: {own!r}")
 
 
 def _module(reference: str, name: str) -> tuple[ModuleType, list[str]]:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import engine
 from engine import validate
 from engine.command import reloading
-from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, priorities, said_by, words
+from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, origin_of, priorities, words
 from engine.command.targets import Target, agree, load
 from engine.errors import Malformed
 from engine.handlers import Handlers
@@ -176,7 +176,7 @@ def _refuse(options: argparse.Namespace, settings: Sequence[tuple[str, Callable[
     for flag, kind, _ in settings:
         value = getattr(options, _attribute(flag))
         if value is not None:
-            raise Malformed(said_by(flag, value, kind), value, bound)
+            raise Malformed(origin_of(flag, value, kind), value, bound)
 
 
 def _refuse_history(options: argparse.Namespace, subject: str) -> None:
