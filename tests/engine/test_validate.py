@@ -176,7 +176,7 @@ def test_a_short_lease_needs_no_other_setting(queue: Queue) -> None:
     Worker(queue, some_handlers(), lease_ms=100)
 
 
-@pytest.mark.parametrize("wrong", ["q", None, AsyncQueue("q")])
+@pytest.mark.parametrize("wrong", ["q", None, AsyncQueue])
 def test_a_worker_of_something_else_than_a_queue(wrong: Any) -> None:
     refused("queue", wrong, Worker, wrong, some_handlers())
 
