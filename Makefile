@@ -5,6 +5,7 @@ SEED ?= 1
 MUTANT ?=
 QUICK ?=
 ONLY ?=
+FROM ?=
 PROFILE ?=
 FLOOR ?=
 RUN ?= runs/latest
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine bench-guard bench-scale peers interop mischief judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup bench bench-engine bench-guard bench-scale peers interop mischief upgrade judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -38,6 +39,7 @@ help:
 	@echo 'make peers [ONLY="ironclaim bullmq"] [REPEAT=3] [DOCS=1]  other job queues beside this one, in one table (25 minutes)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
 	@echo 'make mischief [MODEL=bull] [SEED=1] [MUTANT=name]  a foreign client takes, ends and moves jobs of each old format (3 minutes)'
+	@echo 'make upgrade FROM=commit [SEED=1]   the engine of another commit beside that of HEAD on one queue, under kills (2 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
 	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (six minutes), in JOBS=4 processes'
 	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'
@@ -49,7 +51,7 @@ help:
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
 	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
-	@echo '  SERVER=redis                      bench, interop, mischief, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
+	@echo '  SERVER=redis                      bench, interop, mischief, upgrade, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
@@ -64,7 +66,7 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench interop mischief test test-all test-nightly simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
+bench interop mischief upgrade test test-all test-nightly simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
@@ -96,6 +98,9 @@ interop: setup
 
 mischief: setup
 	@$(BIN)/python -m chaos mischief --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))
+
+upgrade: setup
+	@$(BIN)/python -m chaos upgrade --seed $(SEED) $(if $(FROM),--from $(FROM))
 
 judge: setup
 	@$(BIN)/python -m reports judge $(RUN)

@@ -83,7 +83,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     mischief.add_argument("--seed", type=int, default=1, help="draws the load and the mischief (default 1)")
     mischief.add_argument("--model", default="", help="only this format (default: all)")
     mischief.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
-    for command in (bench, compare, soak, interop, mischief):
+    upgrade = commands.add_parser(
+        "upgrade",
+        help="the engine of another commit and that of HEAD on one queue, then the Spark verdict",
+        description="Workers and producers of two engines, each from a wheel that is built of its commit, share a queue, while "
+        "workers of both are killed and frozen. Exits 0 when the run is valid, 1 when violated, 2 when unknown.",
+    )
+    upgrade.add_argument("--from", dest="rev", required=True, metavar="REV", help="the commit of the other engine")
+    upgrade.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
+    for command in (bench, compare, soak, interop, mischief, upgrade):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -112,10 +120,11 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.interop.command import interop
         from chaos.mischief.command import mischief
         from chaos.soak import soak
+        from chaos.upgrade import upgrade
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
-    commands = {"bench": bench, "compare": compare, "soak": soak, "interop": interop, "mischief": mischief}
+    commands = {"bench": bench, "compare": compare, "soak": soak, "interop": interop, "mischief": mischief, "upgrade": upgrade}
     command = bench_channels if getattr(parsed, "model", "") == "dsps" else commands[parsed.command]
     try:
         return command(parsed, interrupts)

@@ -8,17 +8,16 @@ output is the speed now / before (above 1 = faster than before), with a 95 % int
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from bench.commits import NoCommit, git, unpacked
 from bench.micro.drain import PREFETCH
 from bench.micro.place import ROOT, Unpinnable, check_cores, client, pin_client, pinned_server, start_module, start_program
 from bench.micro.rounds import ratio, ratio_interval
@@ -61,34 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code
 
 
-class NoCommit(Exception):
-    """The commit does not exist in this repository."""
-
-
 def commit_before() -> str:
     """HEAD if the working tree has changes, else HEAD~1. Raises NoCommit outside a repository."""
-    return "HEAD" if _git("status", "--porcelain", "--untracked-files=no") else "HEAD~1"
-
-
-def unpacked(commit: str, folder: Path) -> Path:
-    """The folder with the files of a commit, named by its short hash; unpacked unless it exists. Raises NoCommit."""
-    target = folder / _git("rev-parse", "--short", f"{commit}^{{commit}}").decode().strip()
-    if not target.exists():
-        scratch = target.with_suffix(".part")
-        with tarfile.open(fileobj=io.BytesIO(_git("archive", commit))) as archive:
-            archive.extractall(scratch, filter="data")
-        scratch.rename(target)
-    return target
-
-
-def _git(*arguments: str) -> bytes:
-    command = ["git", "-C", str(ROOT), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, check=True).stdout
-    except OSError as error:
-        raise NoCommit(f"git {arguments[0]}: {error}") from error
-    except subprocess.CalledProcessError as error:
-        raise NoCommit(f"git {' '.join(arguments)}: {error.stderr.decode().strip()}") from error
+    return "HEAD" if git("status", "--porcelain", "--untracked-files=no") else "HEAD~1"
 
 
 def compare(base: Path, part: str, rounds: int, count: int) -> tuple[list[float], list[float]]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.micro.guard import PARTS, NoCommit, compare, outcome, unpacked
+from bench.commits import NoCommit, unpacked
+from bench.micro.guard import PARTS, compare, outcome
 from bench.micro.place import ROOT, check_cores
 
 pytestmark = pytest.mark.skipif(os.cpu_count() == 1, reason="the server and the client need a core each")

@@ -61,6 +61,8 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
             ("bench", "--faults", "net-down,nonsense"),
             "fault 'nonsense' does not exist; choose from worker-kill, ",
         ),
+        (("upgrade",), "the following arguments are required: --from"),
+        (("upgrade", "--from", "no-such-commit"), "no-such-commit"),
         (("mischief", "--model", "lanes"), "model 'lanes' has no foreign client; choose from bull, bananas, mosquito, bridge"),
         (
             ("mischief", "--mutant", "no-reap"),
