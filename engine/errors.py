@@ -130,7 +130,15 @@ class UnknownJob(EngineError, LookupError):
 
 
 class TimedOut(EngineError, TimeoutError):
-    """The job has not ended within the time that was allowed for waiting. It goes on."""
+    """The job has not ended within the time that was allowed for waiting. It goes on.
+
+    Fields: `job` is its id, which `results.wait` takes, `wait_ms` the time that was allowed.
+    """
+
+    def __init__(self, job: str, wait_ms: int) -> None:
+        super().__init__(f"job {job} has not ended within {wait_ms} ms")
+        self.job = job
+        self.wait_ms = wait_ms
 
 
 class PartlyPublished(OutcomeUnknown):

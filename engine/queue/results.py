@@ -117,7 +117,7 @@ class Waiting:
             raise UnknownJob(f"job {self.job}: the server knows no such job")
         found = result_of(self.job, seen)
         if found is None and self.left_ms <= 0:
-            raise TimedOut(f"job {self.job} has not ended within {self._wait_ms} ms")
+            raise TimedOut(self.job, self._wait_ms)
         return found
 
     def failed(self, error: EngineError) -> None:

@@ -154,8 +154,12 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
     with pytest.raises(TimedOut, match="150 ms"):
         face.results.wait(face.enqueue("add", 1).job, wait_ms=150)
     assert time.monotonic() - before_s >= 0.15
-    with pytest.raises(TimedOut):
+    with pytest.raises(TimedOut) as timed_out:
         face.call("add", 1, wait_ms=0)
+    # The job goes on, and this is how to find it again: an id that nobody knows would be UnknownJob.
+    with pytest.raises(TimedOut) as again:
+        face.results.wait(timed_out.value.job, wait_ms=1)
+    assert again.value.job == timed_out.value.job and (timed_out.value.wait_ms, again.value.wait_ms) == (0, 1)
     for bad in ("", "two words", 7, "x" * 257):
         with pytest.raises(Malformed, match="id"):
             face.results.wait(bad)
