@@ -137,7 +137,12 @@ def enqueued(sent: Sent) -> Enqueued:
         raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
     if (refusal := _refusal(sent.reply, sent.definite)) is not None:
         raise refusal
-    return sent.reply
+    return _existing(sent.reply)
+
+
+def _existing(item: Enqueued) -> Enqueued:
+    """For callers: `job` is an id that exists. That of a job which another one keeps out is known to nobody."""
+    return item._replace(job=item.holder) if item.result == "duplicate" else item
 
 
 def enqueuing(operation: Callable[[int], Enqueue]) -> Steps[Enqueued]:
@@ -272,12 +277,12 @@ def _results(part: Sequence[Draft], outcome: Sent | EngineError) -> Sequence[Enq
         return [outcome] * len(part)
     reply: object = outcome.reply
     if isinstance(reply, Enqueued):
-        return [_refusal(reply, outcome.definite) or reply]
+        return [_refusal(reply, outcome.definite) or _existing(reply)]
     if not isinstance(reply, EnqueuedMany):
         return [ScriptFault(f"EnqueueMany: a reply of type {type(reply).__name__}")] * len(part)
     if outcome.definite:
-        return reply.items
-    return [_refusal(item, definite=False) or item for item in reply.items]
+        return [_existing(item) for item in reply.items]
+    return [_refusal(item, definite=False) or _existing(item) for item in reply.items]
 
 
 def _concluded(results: list[Enqueued | EngineError], count: int) -> list[Enqueued]:

@@ -76,6 +76,24 @@ def rows(history: Recorder) -> list[dict[str, Any]]:
     return [row for row in found if row["kind"] == "operation"]
 
 
+def test_what_is_kept_out_names_the_job_that_is_there(queue: Any, direct: Queue) -> None:
+    first = queue.enqueue("work", 1, unique="u")
+    other = queue.enqueue("work", 2, unique="u")
+    assert (other.result, other.job, other.holder) == ("duplicate", first.job, first.job)
+    window = queue.enqueue("work", 1, dedup="d", dedup_ms=60_000)
+    many = queue.enqueue_many(
+        [
+            NewJob("work", 3, unique="u"),
+            NewJob("work", 4, id="fresh"),
+            NewJob("work", 5, dedup="d", dedup_ms=60_000),
+            NewJob("work", 6, unique="u", id="mine"),
+        ]
+    )
+    assert results(many) == ["duplicate", "created", "duplicate", "duplicate"]
+    assert [item.job for item in many] == [first.job, "fresh", window.job, first.job]
+    assert all(direct.jobs.get(item.job) is not None for item in (first, other, *many))
+
+
 def test_one_call_in_order_with_every_option(relay: Relay, queue: Any, direct: Queue) -> None:
     jobs = [
         NewJob("a", [1], id="j0", priority=9, attempts=7, backoff_ms=5, timeout_ms=6, headers={"h": "v"}, backoff="exponential"),

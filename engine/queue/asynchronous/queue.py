@@ -141,10 +141,10 @@ class AsyncQueue(AsyncQueueCalls):
         see JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered here must fit its
         function's parameters. `intended_ns` (monotonic) is only told to the observer.
 
-        Returns Enqueued: `created`, or `duplicate` when the id was already there or `holder` keeps it out. Raises
-        Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said:
-        with an `id` of your own the same call may be sent again, for it is there once; without one it could be there twice. An id
-        is known for 20 s after its job has finished.
+        Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out; `job` is the id of
+        the job that is there. Raises Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when
+        that cannot be said: with an `id` of your own the same call may be sent again, for it is there once; without one it could
+        be there twice. An id is known for 20 s after its job has finished.
         """
         draft, job = self._drafted(name, payload, id, options)
         intended_ns = validate.intended_ns(intended_ns)
@@ -179,11 +179,11 @@ class AsyncQueue(AsyncQueueCalls):
 
         `options`: see JobOptions; where `unique`, `dedup` or the `id` say that the job is there already, that one is waited for.
         Raises as `enqueue` does; JobFailed when the job is dead or was discarded; TimedOut after `wait_ms`: the job goes on, and
-        `results.wait` with an `id` of your own still finds it.
+        `results.wait` with the error's `job` still finds it.
         """
         waiting = Waiting("-", wait_ms)
         enqueued = await self.enqueue(name, payload, id=id, **options)
-        waiting.job = enqueued.job if enqueued.created else enqueued.holder
+        waiting.job = enqueued.job
         return (await self.results.wait_out(waiting)).get()
 
     async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
