@@ -14,6 +14,7 @@ import pytest
 from engine import Queue, models
 from engine.command.arguments import duration_ms
 from engine.testing import free_port
+from engine.version import __version__
 from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.helpers.producing import raw_client
 
@@ -53,6 +54,15 @@ def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("ironclaim: IRONCLAIM_LEASE_MS: 'long'") and "--lease-ms" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_version_is_told_without_importing_what_commands_need() -> None:
+    program = "import sys; from engine.command.main import main; code = main(['--version']); print(code, *sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    version, modules = told.stdout.splitlines()
+    assert version == f"ironclaim {__version__}" and modules.split()[0] == "0"
+    # The client alone takes more than 100 ms.
+    assert not {"redis", "asyncio", "engine.command.worker", "engine.queue.synchronous.queue"} & {*modules.split()}
 
 
 @pytest.mark.parametrize(
