@@ -35,10 +35,11 @@ def _discard(queue: Queue, job: str) -> Altered:
     return queue.dead.discard(job)
 
 
-_ALTERING: tuple[tuple[str, Act, str], ...] = (
-    ("cancel", _cancel, "it ends without having run; a running one loses its lease"),
-    ("run-now", _run_now, "a delayed job is claimable at once"),
-    ("remove", _remove, "forget a job that nobody runs"),
+#: Name, what it does, how that is told when it is done, and help.
+_ALTERING: tuple[tuple[str, Act, str, str], ...] = (
+    ("cancel", _cancel, "cancelled", "it ends without having run; a running one loses its lease"),
+    ("run-now", _run_now, "claimable", "a delayed job is claimable at once"),
+    ("remove", _remove, "removed", "forget a job that nobody runs"),
 )
 
 
@@ -53,8 +54,8 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     _range(listing)
     _action(actions, "times", _times, "how long the handlers of each name took")
     _action(actions, "show", _show, "everything about one job", "job")
-    for name, act, help in _ALTERING:
-        _action(actions, name, _altering(act), help, "job")
+    for name, act, done, help in _ALTERING:
+        _action(actions, name, _altering(act, done), help, "job")
     dead = commands.add_parser("dead", help="the jobs that will not run again by themselves")
     actions = dead.add_subparsers(dest="action", required=True, metavar="ACTION")
     _range(_action(actions, "list", _dead, "each with its last error"))
@@ -62,7 +63,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     requeue.add_argument("job", nargs="?", help="id of the job")
     requeue.add_argument("--all", action="store_true", help="all dead jobs")
     requeue.add_argument("--name", help="with --all: only those of this name")
-    _action(actions, "discard", _altering(_discard), "forget a dead job", "job")
+    _action(actions, "discard", _altering(_discard, "discarded"), "forget a dead job", "job")
     clear = _action(actions, "clear", _clear, "forget all dead jobs that are old enough")
     clear.add_argument("--older-than", type=duration_ms, required=True, help="90s, 10m, 2h, 7d; 0s for all")
 
@@ -135,11 +136,11 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _altering(act: Act) -> Callable[[argparse.Namespace], int]:
+def _altering(act: Act, done: str) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
         with opened(options) as queue:
             altered = act(queue, options.job)
-        return _tell(altered, options)
+        return _tell(altered, done, options)
 
     return run
 
@@ -150,7 +151,7 @@ def _requeue(options: argparse.Namespace) -> int:
         return 2
     with opened(options) as queue:
         if options.job:
-            return _tell(queue.dead.requeue(options.job), options)
+            return _tell(queue.dead.requeue(options.job), "requeued", options)
         count = queue.dead.requeue_all(options.name)
     show_one({"requeued": count, "queue": options.queue}, as_json=options.json)
     return 0
@@ -168,10 +169,12 @@ def _unknown(options: argparse.Namespace) -> int:
     return _NOT_DONE
 
 
-def _tell(altered: Altered, options: argparse.Namespace) -> int:
+def _tell(altered: Altered, done: str, options: argparse.Namespace) -> int:
     row = {"job": altered.job, "queue": options.queue, "result": altered.result, "state": altered.state, "holder": altered.holder}
-    if altered.done or options.json:
-        show_one(row, as_json=options.json)
+    if options.json:
+        show_one(row, as_json=True)
+    elif altered.done:
+        show_one({done: altered.job, "queue": options.queue, "was": altered.state}, as_json=False)
     elif altered.state == "gone":
         return _unknown(options)
     else:

@@ -85,6 +85,16 @@ def test_dead_jobs_are_listed_requeued_discarded_and_cleared(queue: Queue, at: t
     assert ironclaim("dead", "requeue", *at).returncode == 2
 
 
+def test_a_job_that_is_changed_is_told_with_what_was_done(queue: Queue, at: tuple[str, ...]) -> None:
+    kill_some(queue, "a", "b")
+    assert ironclaim("dead", "requeue", "a", *at).stdout == "requeued  a\nqueue     mails\nwas       dead\n"
+    assert ironclaim("dead", "discard", "b", *at).stdout == "discarded  b\nqueue      mails\nwas        dead\n"
+    assert ironclaim("jobs", "cancel", "a", *at).stdout == "cancelled  a\nqueue      mails\nwas        waiting\n"
+    queue.enqueue("send", {}, id="later", delay_ms=60_000)
+    assert ironclaim("jobs", "run-now", "later", *at).stdout == "claimable  later\nqueue      mails\nwas        delayed\n"
+    assert ironclaim("jobs", "remove", "later", *at).stdout == "removed  later\nqueue    mails\nwas      waiting\n"
+
+
 def test_schedules(queue: Queue, at: tuple[str, ...]) -> None:
     queue.schedules.put("nightly", "report", {"day": 1}, cron="5 3 * * *", zone="Europe/Berlin")
     (row,) = said("cron", "list", *at)
