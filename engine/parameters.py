@@ -15,9 +15,9 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Parameters:
-    """Those of one function. Raises Malformed for a function whose parameters cannot travel. A first one of type `context` is the
-    Job, which does not. `batch`: the function takes the calls of several jobs, so each of its parameters is a list, of which a
-    job has one item; and the first one may be the list of the Jobs."""
+    """Those of one function. Raises Malformed for a method, for a parameter without a type, and for one that cannot travel. A
+    first one of type `context` is the Job, which does not. `batch`: the function takes the calls of several jobs, so each of its
+    parameters is a list, of which a job has one item; and the first one may be the list of the Jobs."""
 
     def __init__(self, function: Callable[..., object], context: type, *, batch: bool = False) -> None:
         try:
@@ -26,6 +26,8 @@ class Parameters:
         except (TypeError, ValueError) as error:
             raise Malformed("handler", function, f"a function with readable parameters: {error}") from error
         parameters = list(signature.parameters.values())
+        if inspect.ismethod(function) or (parameters and parameters[0].name in ("self", "cls")):
+            raise Malformed("handler", function, "a function, not a method: a worker has no object to call it on")
         first = parameters[0] if parameters else None
         unannotated = first is not None and first.annotation is inspect.Parameter.empty
         wanted: tuple[Any, str] = (list[context], "jobs") if batch else (context, "job")
@@ -35,6 +37,9 @@ class Parameters:
         for name, parameter in self._signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise Malformed("handler", function, f"a function whose parameters have names, unlike *{name}")
+            if parameter.annotation is inspect.Parameter.empty:
+                bound = f"a function whose parameters have types, unlike {name} (Any: whatever JSON can say)"
+                raise Malformed("handler", function, bound)
             try:
                 self._kinds[name] = kind_of(_item_of(parameter, kinds[name]) if batch else kinds[name])
             except TypeError as error:

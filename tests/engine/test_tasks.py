@@ -155,6 +155,28 @@ def test_a_function_whose_parameters_cannot_travel_is_refused_when_it_is_registe
         nowhere.job(lambda: None)  # type: ignore[arg-type]
 
 
+def test_methods_and_parameters_without_a_type_are_refused_when_they_are_registered(nowhere: Queue) -> None:
+    class Service:
+        def send(self, user: int) -> None: ...
+        @classmethod
+        def tell(cls, user: int) -> None: ...
+
+    def untyped(user: int, at) -> None: ...  # type: ignore[no-untyped-def]
+    def batches(jobs: list[Job], users) -> None: ...  # type: ignore[no-untyped-def]
+
+    for method in (Service.send, Service().send, Service.tell):
+        with pytest.raises(Malformed, match="^handler: .* must be a function, not a method"):
+            nowhere.job("work")(method)
+    with pytest.raises(Malformed, match="whose parameters have types, unlike at "):
+        nowhere.job("work")(untyped)
+    with pytest.raises(Malformed, match="whose parameters have types, unlike users "):
+        nowhere.job("work", batch=5)(batches)
+    assert nowhere.handlers.by_name == {}
+    # The context needs none.
+    nowhere.job("work")(lambda job: None)
+    assert [*nowhere.handlers.by_name] == ["work"]
+
+
 def test_arguments_that_do_not_fit_are_refused_before_any_io(nowhere: Queue) -> None:
     @nowhere.job("work")
     def work(user: int, at: date | None = None) -> int:
