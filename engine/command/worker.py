@@ -27,8 +27,9 @@ from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
 from engine.worker.worker import Worker
 
-#: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs.
-EXIT_CODES = {"recycled": 75, "at once": 70}
+#: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs; 71: the grace was
+#: over, which has cut off jobs as well.
+EXIT_CODES = {"recycled": 75, "at once": 70, "grace over": 71}
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 #: The settings of Worker, which has their defaults: a setting that nobody gives is not passed on.
@@ -90,7 +91,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run a worker until it is stopped. 0 after a graceful stop, 75 when it is to be started anew, 70 when a second signal has
-    cut off its jobs."""
+    cut off its jobs, 71 when the end of its grace has."""
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     if options.log_json:
         for handler in logging.getLogger().handlers:

@@ -96,7 +96,7 @@ class WorkerGroup:
                 thread.join()
         if failures:
             raise failures[0]
-        return max(reasons, key=lambda reason: reason != "empty")
+        return max(reasons, key=get_args(StopReason).index)
 
 
 def _divided(queues: Sequence[QueueSettings], names: Any) -> list[list[str]]:

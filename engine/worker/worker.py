@@ -220,8 +220,9 @@ class Worker:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits that it has a handler for and may
         run, and none is delayed or leased; without `delayed`, until none can be claimed now. A second signal stops at once.
 
-        Returns why it ended: "stopped", "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the
-        first connection fails, and Malformed while another thread is in it: the two would take each other's news.
+        Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again when their leases are over),
+        "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the first connection fails, and
+        Malformed while another thread is in it: the two would take each other's news.
         """
         if not self._at_work.acquire(blocking=False):
             raise Malformed("run", self._settings.name, "a worker that does not run already; make another Worker")

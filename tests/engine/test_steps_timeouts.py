@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.wire.operations import Ended, Failure, Finish, Lease, Release, Retry
-from engine.worker.machine.deadlines import CLEAN_UP_MS, START_UP_MS
+from engine.worker.machine.deadlines import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
 from engine.worker.machine.events import Exit, GiveUpHandler, LoseLease, MoreTime, StopAsked, StopHandler
 from tests.engine.helpers.machine import Action, Machine, exits, started
 
@@ -115,7 +115,30 @@ def test_a_stop_says_goodbye_for_a_second_at_most() -> None:
     machine.give(machine.job("a"), machine.job("b"))
     machine.on(StopAsked())
     assert not exits(machine.wait(1000))
-    assert exits(machine.wait(1))
+    assert machine.wait(1)[-1] == Exit("grace over")
+
+
+def test_a_stop_says_whether_its_grace_was_over() -> None:
+    for ends_in_time, reason in ((True, "stopped"), (False, "grace over")):
+        machine = Machine(concurrency=1, grace_ms=500)
+        job = machine.job("a")
+        machine.give(job)
+        machine.on(StopAsked())
+        machine.wait(499)
+        if ends_in_time:
+            machine.handler_ends(job)
+            last = machine.answer("work", Ended(0, (("ok", "finished"),)))[-1]
+        else:
+            last = machine.wait(1 + GOODBYE_MS)[-1]
+        assert last == Exit(reason)
+
+
+def test_a_recycled_worker_is_started_anew_also_when_its_grace_was_over() -> None:
+    machine = Machine(concurrency=2, grace_ms=0, max_jobs=1)
+    jobs = [machine.job(name) for name in "ab"]
+    machine.give(*jobs)
+    machine.handler_ends(jobs[0])
+    assert machine.answer("work", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled"), "the other one runs"
 
 
 def test_a_second_stop_does_not_wait_for_handlers() -> None:

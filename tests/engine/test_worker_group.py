@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -110,6 +111,18 @@ def test_places_are_shared_and_a_queue_that_waits_gets_the_next_one(queues: tupl
         wait_until(lambda: finished(queues) == 61, "all")
     assert kinds(book)[:3] == ["low"] * 3 and "critical" in kinds(book)[3:45], "it did not wait for the end of the other queue"
     assert book.most == 3
+
+
+def test_a_group_tells_that_the_grace_of_one_of_its_workers_was_over(queues: tuple[Queue, ...]) -> None:
+    book = Book(hold=True)
+    fill(queues[2:3], 1)
+    group = WorkerGroup(queues, book.handlers("w", "work"), grace_ms=100)
+    with ThreadPoolExecutor() as threads:
+        reason = threads.submit(group.run)
+        wait_until(lambda: book.running == 1, "one of them holds a job")
+        group.stop()
+        assert reason.result(20) == "grace over"
+        book.release()
 
 
 def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...]) -> None:

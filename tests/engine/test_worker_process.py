@@ -131,7 +131,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
     wait_until(lambda: workers.marks("start"), "the job runs")
     worker.terminate()
-    assert worker.wait(20) == 0
+    assert worker.wait(20) == 71
     assert rows_of(workers.history())[-1]["kind"] == "close"
 
 
@@ -206,7 +206,7 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
     worker = workers.start("--grace-ms", "100")
     wait_until(lambda: workers.marks("start"), "it runs")
     worker.terminate()
-    assert worker.wait(20) == 0
+    assert worker.wait(20) == 71
     assert "stopped with 1 jobs in hand: their leases will run out\n" in workers.output()
 
 

@@ -19,9 +19,10 @@ from engine.wire.operations import Lease, LeasedJob, Reply
 Slot = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
-#: Why a worker ends: it was asked to; nothing was left to do; it has run as many jobs or grown as large as it may; or it was told
-#: not to wait for its handlers.
-StopReason = Literal["stopped", "empty", "recycled", "at once"]
+#: Why a worker ends: nothing was left to do; it was asked to; it was, and had jobs in hand when the grace was over; it has run as
+#: many jobs or grown as large as it may; or it was told not to wait for its handlers. Of several workers the last of these
+#: counts.
+StopReason = Literal["empty", "stopped", "grace over", "recycled", "at once"]
 
 
 #: A worker without attributes runs what wants nothing of a worker.

@@ -135,4 +135,5 @@ class Planning(State):
         telling = self._unacknowledged or (not self.owned and self._heartbeat.leaves(now_ns))
         if self._stopping.over(now_ns, running=self.owned > 0, telling=telling):
             self._exited = True
-            actions.append(Exit(self._stopping.reason))
+            cut_off = self._stopping.reason == "stopped" and (self.owned or self._unacknowledged)
+            actions.append(Exit("grace over" if cut_off else self._stopping.reason))
