@@ -23,6 +23,7 @@ from engine.wire.drivers.driver import Flight, SyncDriver
 from engine.wire.operations import Bury, Finish, LeasedJob, Operation, Release, Retry, Swept, Tick
 from engine.worker.batches import Batch, Run
 from engine.worker.handler_pool import HandlerPool
+from engine.worker.late_ends import LateEnds
 from engine.worker.machine.events import (
     MS,
     Answered,
@@ -114,6 +115,7 @@ class Executor:
         self._parked_until_ns = 0
         self._events = events
         self._said: dict[str, tuple[str, int]] = {}
+        self._late_ends = LateEnds(worker)
         self._wake_at_ns = 0
         self._sleeps_until_ns = 0
 
@@ -214,6 +216,7 @@ class Executor:
                             how = "ended, for the job was cancelled" if action.cancelled else f"lost{_why(action)}"
                             log.warning("job %s: lease with fence %d %s", lease.job, lease.fence, how, extra=extra)
                             if action.started:
+                                self._late_ends.lost(lease)
                                 self._running.runs.lose(lease, cancelled=action.cancelled)
                         case StopHandler():
                             self._running.runs.stop(action.job)
@@ -373,6 +376,7 @@ class Executor:
         if isinstance(sent.reply, Swept):
             _tell_swept(sent.reply, self._worker)
         operation = send.call.operation
+        self._late_ends.answered(operation, sent.reply)
         if isinstance(operation, Tick) and operation.error:
             text = "schedule %s cannot tick until it is put again: %s"
             log.warning(text, operation.schedule, operation.error, extra=about(None, self._worker))
@@ -402,6 +406,6 @@ def _why(lost: LoseLease) -> str:
     if not lost.starved_ms:
         return ""
     return (
-        f": this process stood still for {lost.starved_ms} ms, so it was not renewed; "
+        f": this process stood still for {lost.starved_ms} ms, so it was not renewed, and the job may run again elsewhere; "
         "handlers that hold the interpreter lock for long (C code) belong into processes of their own: --processes"
     )

@@ -89,7 +89,14 @@ def test_rule_14_a_handler_that_holds_the_interpreter_lock_is_reported_with_what
     (line,) = [line for line in workers.output().splitlines() if "lease with fence" in line]
     (mark,) = workers.marks("start")
     assert f"job a: lease with fence {mark.fence} lost: this process stood still for " in line
+    assert ", so it was not renewed, and the job may run again elsewhere; handlers " in line
     assert line.endswith("(C code) belong into processes of their own: --processes")
+    told = f"job a: the end of the run with fence {mark.fence} "
+    wait_until(lambda: told in workers.output(), "what came of it is logged")
+    ends = [item for row in rows_of(workers.history(), "operation", f="finish", type="ok") for item in row["items"]]
+    (end,) = [item for item in ends if item["fence"] == mark.fence]
+    came_of_it = "counts: nobody had taken the job" if end["result"] == "ok" else "was refused: its lease was over"
+    assert told + came_of_it in workers.output()
 
 
 def test_rule_12_a_job_that_kills_its_workers_is_buried_and_its_neighbours_are_not(
