@@ -14,7 +14,7 @@ from chaos.plan import FAULT_NAMES
 
 UNKNOWN = 2
 
-PACKAGE_MISSING = "the Python package {name!r} is missing; `pip install 'ironclaim[testing,bench,chaos,reports]'` installs it"
+PACKAGE_MISSING = "the Python package {name!r} is missing; `make setup` installs what drills need"
 
 KEEP_RUNS = 20
 KEEP_DAYS = 14

@@ -95,7 +95,7 @@ def launch(master: str, scratch: Path) -> Any:
     try:
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
-        raise JudgeError(f"{error.name or 'pyspark'} is not installed: pip install 'ironclaim[reports]'") from error
+        raise JudgeError(f"{error.name or 'pyspark'} is not installed: `make setup` installs what the judge needs") from error
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     log = scratch / LOG

@@ -115,7 +115,7 @@ def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path) -> 
     (tmp_path / "psutil.py").write_text("raise ModuleNotFoundError('no psutil', name='psutil')\n")
     done = chaos("bench", folder=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 2
-    assert "'psutil' is missing; `pip install" in done.stderr
+    assert "'psutil' is missing; `make setup`" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

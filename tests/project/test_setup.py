@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -61,6 +62,25 @@ def test_the_second_time_does_nothing(setup: ModuleType, steps: list[str]) -> No
     steps.clear()
     assert setup.main() == 0
     assert steps == []
+
+
+def test_every_extra_and_every_group_is_installed_by_a_pip_that_knows_groups(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(setup, "run", lambda title, command, env=None: commands.append(command))
+    setup.install()
+    first, *_, last = [command[command.index("-c") + 2 :] for command in commands]
+    assert first[0] == "pip"
+    pins = dict(line.split("==") for line in setup.CONSTRAINTS.read_text().splitlines() if "==" in line)
+    assert tuple(map(int, pins["pip"].split(".")[:2])) >= (25, 1), "it has no --group"
+    settings = tomllib.loads((setup.ROOT / "pyproject.toml").read_text())
+    extras, groups = settings["project"]["optional-dependencies"], settings["dependency-groups"]
+    assert last[:2] == ["-e", f"{setup.ROOT}[{','.join(extras)}]"]
+    file = f"{setup.ROOT / 'pyproject.toml'}:"
+    named = {word.removeprefix(file) for word in last[2:] if word.startswith(file)}
+    included = {item["include-group"] for group in groups.values() for item in group if isinstance(item, dict)}
+    assert named <= set(groups) and named | included == set(groups)
 
 
 def test_changed_pins_are_installed_into_the_same_environment(setup: ModuleType, steps: list[str]) -> None:
