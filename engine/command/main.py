@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import cron, jobs, lua, pausing, queues, top, worker
+    from engine.command import cron, health, jobs, lua, pausing, queues, top, worker
 
     parser = argparse.ArgumentParser(prog="ironclaim", description="Workers, and a look at queues.")
     parser.add_argument("--version", action="version", version=_VERSION)
@@ -52,5 +52,6 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_parsers(commands)
     cron.add_parser(commands)
     top.add_parser(commands)
+    health.add_parser(commands)
     lua.add_parser(commands)
     return parser

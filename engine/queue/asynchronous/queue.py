@@ -97,12 +97,13 @@ class AsyncQueue(AsyncQueueCalls):
         self._set_up()
 
     @classmethod
-    def like(cls, queue: QueueSettings, *, observer: Observer | None = None) -> AsyncQueue:
-        """A queue with the settings, handlers and hooks of another one, of either kind, and connections of its own: for the
-        engine's own parts. Raises Malformed where the client of the other one cannot be made anew."""
+    def like(cls, queue: QueueSettings, *, observer: Observer | None = None, connect: ConnectOptions | None = None) -> AsyncQueue:
+        """A queue with the settings, handlers and hooks of another one, of either kind, and connections of its own, with
+        `connect` in place of its options: for the engine's own parts. Raises Malformed where the client of the other one cannot
+        be made anew."""
         made = cls.__new__(cls)
         made._take_over(queue, observer)
-        made.endpoint = queue.endpoint.of_kind(asynchronous=True)
+        made.endpoint = queue.endpoint.of_kind(asynchronous=True).with_options(connect)
         made._set_up()
         return made
 

@@ -114,6 +114,14 @@ class Endpoint:
             raise Malformed("client", own, bound) from None
         return made
 
+    def with_options(self, options: ConnectOptions | None) -> Endpoint:
+        """The same server with these options; itself for None."""
+        if options is None:
+            return self
+        made = copy.copy(self)
+        made.options = options
+        return made
+
     def reaches(self, other: Endpoint) -> bool:
         """Whether both name the same database of the same server, with the same words."""
         return self._place() == other._place()

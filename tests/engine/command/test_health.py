@@ -1,0 +1,183 @@
+"""`ironclaim health`: what a supervisor is told of a worker and of a server, on a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Queue, Worker
+from engine.testing import EmbeddedServer, free_port
+from engine.wire.operations import Beat
+from tests.engine.command.running import ROOT, Done, ironclaim, said
+from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.waiting import wait_until
+
+#: Time that is up ends the process, and here that is the one of the tests.
+PATIENT = ("--timeout", "60s")
+PROBED = "import os\nfrom engine import Queue\nqueue = Queue('mails', url=os.environ['SHOP_URL'], prefix='shop')\n"
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedServer]:
+    with EmbeddedServer() as started:
+        yield started
+
+
+@contextmanager
+def working(queue: Queue, **settings: Any) -> Iterator[Worker]:
+    """A worker of the queue in this process, once it is listed."""
+    queue.job("send")(lambda: None)
+    worker = Worker(queue, **settings)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_until(queue.workers.list, "the worker is listed")
+        yield worker
+    finally:
+        worker.stop()
+        thread.join()
+
+
+def results(found: Any) -> dict[str, str]:
+    return {check["check"]: check["result"] for check in found["checks"]}
+
+
+def detail(done: Done) -> str:
+    assert done.stderr == ""
+    return done.stdout
+
+
+def at(url: str, queue: str = "mails") -> tuple[str, ...]:
+    return ("--queue", queue, "--url", url, *PATIENT)
+
+
+def probe(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command as a process of its own, as supervisors start it."""
+    return subprocess.run(
+        [sys.executable, "-m", "engine", "health", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        check=False,
+    )
+
+
+def test_a_server_is_ready_when_it_answers_and_has_the_scripts(ironclaim_url: str) -> None:
+    with raw_client(ironclaim_url) as client:
+        client.script_flush()
+        found = said("health", "--ready", *at(ironclaim_url))
+        assert found["healthy"] and results(found) == {"server": "ok"}
+        with Queue("mails", url=ironclaim_url) as queue:
+            digests = [script.digest for script in queue.model.scripts.values()]
+        assert all(client.script_exists(*digests)), "they were loaded, so that they can be"
+
+
+def test_a_worker_of_this_host_lives_while_its_beats_come_and_is_gone_when_it_has_left(ironclaim_url: str) -> None:
+    with Queue("mails", url=ironclaim_url) as queue:
+        with working(queue, name="w1"):
+            both = said("health", *at(ironclaim_url))
+            assert both["healthy"] and results(both) == {"server": "ok", "worker": "ok"}
+            assert f"w1 (pid {os.getpid()}) told 0" in detail(ironclaim("health", "--live", *at(ironclaim_url)))
+            assert ironclaim("health", "--live", *at(ironclaim_url), IRONCLAIM_NAME="w1").returncode == 0
+            other = ironclaim("health", "--live", *at(ironclaim_url), "--name", "w2")
+            assert other.returncode == 1 and f"the worker w2 of {socket.gethostname()} is not listed" in detail(other)
+        left = ironclaim("health", "--live", *at(ironclaim_url))
+        assert left.returncode == 1 and "is not listed" in detail(left)
+        assert ironclaim("health", "--ready", *at(ironclaim_url)).returncode == 0
+
+
+@pytest.mark.parametrize(("host", "code"), [("", 0), ("elsewhere", 1)])
+def test_a_worker_that_has_stopped_beating_and_one_of_another_host_do_not_count(ironclaim_url: str, host: str, code: int) -> None:
+    about = json.dumps({"name": "w1", "host": host or socket.gethostname(), "pid": 7})
+    with Queue("mails", url=ironclaim_url) as queue:
+        until_ms = queue.driver.server_now_ms() + 500
+        queue.driver.run(queue.model.call(Beat("a" * 16, 1, 500, until_ms, 9000, 1000, about)))
+        assert ironclaim("health", "--live", *at(ironclaim_url)).returncode == code
+        wait_until(lambda: not queue.workers.list()[0].alive, "its beats have run out")
+        assert ironclaim("health", "--live", *at(ironclaim_url)).returncode == 1
+
+
+def test_a_server_that_is_away_is_not_ready_and_says_nothing_against_a_worker(tmp_path: Path) -> None:
+    """A worker outlives an outage with what it has in hand; one that is started anew for it would not."""
+    nobody = ("--queue", "mails", "--url", f"redis://127.0.0.1:{free_port()}", "--timeout", "2s", "--json")
+    assert probe(tmp_path, "--ready", *nobody).returncode == 1
+    live = probe(tmp_path, "--live", *nobody)
+    assert live.returncode == 0 and results(json.loads(live.stdout)) == {"worker": "unknown"}
+    both = probe(tmp_path, *nobody)
+    assert both.returncode == 1 and results(json.loads(both.stdout)) == {"server": "failed", "worker": "unknown"}
+
+
+def test_a_server_that_hangs_is_told_in_bounded_time(server: EmbeddedServer, tmp_path: Path) -> None:
+    arguments = ("--queue", "mails", "--url", server.url, "--timeout", "2s", "--json")
+    assert probe(tmp_path, "--ready", *arguments).returncode == 0
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        ready, live = (probe(tmp_path, which, *arguments) for which in ("--ready", "--live"))
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert (ready.returncode, results(json.loads(ready.stdout))) == (1, {"server": "failed"})
+    assert (live.returncode, results(json.loads(live.stdout))) == (0, {"worker": "unknown"})
+
+
+def test_a_server_that_may_lose_jobs_is_not_ready(server: EmbeddedServer) -> None:
+    with raw_client(server.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    done = ironclaim("health", "--ready", *at(server.url))
+    assert done.returncode == 1 and "maxmemory_policy" in detail(done)
+
+
+def test_the_objects_that_a_worker_is_started_with_say_which_queues(ironclaim_url: str, tmp_path: Path) -> None:
+    (tmp_path / "probed.py").write_text(PROBED)
+    with Queue("mails", url=ironclaim_url, prefix="shop") as queue, working(queue):
+        done = probe(tmp_path, "probed:queue", SHOP_URL=ironclaim_url)
+        assert (done.returncode, done.stderr) == (0, "") and "mails  worker  ok" in done.stdout
+    assert probe(tmp_path, "probed:queue", "--live", SHOP_URL=ironclaim_url).returncode == 1
+    refused = probe(tmp_path, "probed:queue", SHOP_URL=ironclaim_url, IRONCLAIM_PREFIX="other")
+    assert refused.returncode == 2 and refused.stderr.startswith("ironclaim: IRONCLAIM_PREFIX: 'other'")
+
+
+def test_each_queue_of_a_group_has_its_checks(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "grouped_for_health.py").write_text(
+        "from engine import Queue, WorkerGroup\n"
+        f"queues = [Queue(name, url={ironclaim_url!r}) for name in ('mails', 'bills')]\n"
+        "for queue in queues:\n    queue.job('send')(lambda: None)\n"
+        "group = WorkerGroup(queues)\nmails, bills = queues\n"
+    )
+    for objects in (("grouped_for_health:group",), ("grouped_for_health:mails", "grouped_for_health:bills")):
+        found = said("health", *objects, "--ready", *PATIENT)
+        assert [check["queue"] for check in found["checks"]] == ["mails", "bills"]
+
+
+def test_a_module_that_hangs_ends_in_bounded_time_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text("import threading\nthreading.Event().wait()\n")
+    done = probe(tmp_path, "hanging:queue", "--live", "--timeout", "600ms")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "ironclaim: health: no answer in 0.6 s\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "--queue: None"),
+        (("--live", "--ready", "--queue", "q"), "not allowed with argument"),
+        (("--queue", "q", "--timeout", "10ms"), "--timeout: 10"),
+        (("--queue", "q", "--timeout", "soon"), "a number with a unit"),
+        (("no_such_module:queue",), "object: 'no_such_module:queue'"),
+    ],
+)
+def test_bad_arguments_cannot_be_taken_for_an_answer(arguments: tuple[str, ...], complaint: str) -> None:
+    done = ironclaim("health", *arguments)
+    assert (done.returncode, done.stdout) == (2, "") and complaint in done.stderr
