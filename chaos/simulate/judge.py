@@ -66,6 +66,7 @@ class Judge:
     def new_era(self, state: State) -> None:
         """A failover has taken the last writes back."""
         self.book.new_era()
+        self._timely.new_era()
         read_locks(state, self.book)
         for job, envelope in state.jobs():
             if envelope.kind == "R":
@@ -104,6 +105,7 @@ class Judge:
         self._timely.check(delivery.after)
         self._timely.orphans(delivery.after)
         self._timely.swept(delivery.after)
+        self._timely.told()
 
     def _refused(self, delivery: Delivery, what: str) -> None:
         self.world.note(delivery.message.line.name, what, delivery.error[:60], jobs_of(delivery))

@@ -67,11 +67,12 @@ class Profile:
     limits: int = 0
     rated: bool = False
     pauses: int = 0
-    #: Calls that put, change and remove schedules; jobs that need others; calls that do something to a job by hand; handlers that
-    #: return something.
+    #: Calls that put, change and remove schedules; jobs that need others; calls that do something to a job by hand; messages to
+    #: workers that get lost; handlers that return something.
     schedules: int = 0
     with_parents: float = 0.0
     hands: int = 0
+    unheard: float = 0.0
     returns: float = 0.3
     result_ttls_ms: tuple[int, ...] = (500, 30_000)
     #: How often workers tell that they live (0: they do not). Shares of the jobs: that want something of their worker, whose

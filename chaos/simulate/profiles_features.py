@@ -23,6 +23,9 @@ _PIECES: dict[str, Any] = {
     "poison": 0.0,
 }
 
+#: Long runs, many of which are cancelled.
+_CANCELLED: dict[str, Any] = {"hands": 40, "jobs": 24, "delayed": 0.0, "poison": 0.0, "handler_ms": (1000, 9000)}
+
 #: What the last profiles have in common: all that was added last, together.
 _ALL_NEW: dict[str, Any] = {
     "jobs": 16,
@@ -128,6 +131,8 @@ FEATURES = (
         handler_ms=(50, 4000),
     ),
     Profile("by hand", hands=24, jobs=24, failing=0.4, delayed=0.4, network=NETWORK | {"copy": 0.2}, process=QUIET, server=QUIET),
+    Profile("cancelled in hand", network=QUIET, process=QUIET, server=QUIET, **_CANCELLED),
+    Profile("cancelled unheard", network={"late reply": 0.01}, process=QUIET, server=QUIET, unheard=0.7, **_CANCELLED),
     Profile(
         "by hand and late",
         hands=40,

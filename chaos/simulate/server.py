@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import redis
 
 from chaos.simulate.chance import Fault, spread_ms
+from chaos.simulate.control import Control
 from chaos.simulate.cutting import cut_text
 from chaos.simulate.line import Line, Message
 from chaos.simulate.profile import CLOCK_FORWARD_MS_MAX
@@ -86,6 +87,7 @@ class SimulatedServer:
         self._stalled_until_ns = 0
         self._waiting: list[tuple[Message, tuple[str, ...], int]] = []
         self._lines: list[Line] = []
+        self._controls: list[Control] = []
         self._restore_at: int | None = None
         self._full_until: int | None = None
         # Sends, by line and number, that were answered with an error because the memory was full.
@@ -106,6 +108,10 @@ class SimulatedServer:
         """Lines whose connections break with the server."""
         self._lines.append(line)
         return line
+
+    def tells(self, control: Control) -> None:
+        """A worker's control connection reads what scripts publish."""
+        self._controls.append(control)
 
     def arrive(self, message: Message) -> None:
         """A copy of a request reaches the server."""
@@ -198,6 +204,10 @@ class SimulatedServer:
         except ScriptFault as fault:
             raise Found("contract", str(fault)) from fault
         delivery = Delivery(message, call.operation, reply, error, before, self.state, now_ms, cut is not None and bool(error))
+        if "'PUBLISH'" in call.script.text:
+            for channel, text in self._wire.published():
+                for control in self._controls:
+                    control.published(channel, text)
         self.observer.delivered(delivery)
         message.line.take_reply(message, raw)
         self._serve_waits()
@@ -302,6 +312,8 @@ class SimulatedServer:
         length_ms = spread_ms(self.world.chance.draw("takeover", self.era), 20, 8_000)
         self._stalled_until_ns = self.world.now_ns + int(length_ms * MS)
         self.world.disturbed(self._stalled_until_ns)
+        for control in self._controls:
+            control.breaks(self._stalled_until_ns)
 
     def _memory(self, *, full: bool) -> None:
         self._wire.do("CONFIG", "SET", "maxmemory", "1" if full else "0")

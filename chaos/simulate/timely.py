@@ -12,6 +12,7 @@ from chaos.simulate.server import SimulatedServer
 from chaos.simulate.state import State
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
+from engine.wire.operations import Lease
 from engine.worker.machine.sweeping import FOLLOW_MS
 
 #: A process may still be busy for so long with what a fault has left behind: a timeout, a pause, a new connection.
@@ -26,6 +27,8 @@ _HOARD_MS = 1_000
 _DUE_MS = 100
 #: Turns to look after the leader are given out so far ahead.
 _TURNS_MS = 8_000
+#: Who has a job that was cancelled hears of it within so long (rule 26).
+_TOLD_MS = 1_000
 #: A worker that is new has connected and beats.
 _BORN_MS = 5_000
 
@@ -40,6 +43,9 @@ class Timely:
         self._incarnations = incarnations
         # A follower waits so long with what it has heard of, which its leader may not know yet.
         self._follow_ms = FOLLOW_MS if world.profile.beat_ms else 0
+        # Cancelled tokens that were seen, and since when those are cancelled whose holders have not heard of it.
+        self._told_of: set[tuple[str, str]] = set()
+        self._untold_ns: dict[tuple[str, str], int] = {}
 
     def check(self, state: State) -> None:
         """After a delivery: work that may be claimed is, due jobs are promoted, leases that have ended are taken."""
@@ -97,6 +103,26 @@ class Timely:
         silent_ms = server.now_ms() - swept_ms
         if living and world.now_ns > self._calm_since_ns() and silent_ms > AFTERMATH_MS:
             raise Found("unswept", f"{living[0].name} lives, and for {silent_ms} ms nobody has swept")
+
+    def told(self) -> None:
+        """After a delivery: who has a job that was cancelled hears of it within a second (rule 26)."""
+        world = self._world
+        for cancelled in sorted(self._book.cancelled - self._told_of):
+            self._told_of.add(cancelled)
+            self._untold_ns[cancelled] = world.now_ns
+        for (job, token), since_ns in list(self._untold_ns.items()):
+            fence, _, nonce = token.partition(":")
+            worker = self._incarnations.owner_of(token)
+            if worker is None or not worker.alive or not worker.holds(Lease(job, int(fence), nonce)):
+                del self._untold_ns[job, token]
+                continue
+            waited_ms = (world.now_ns - max(since_ns, self._calm_since_ns())) // MS
+            if waited_ms > _TOLD_MS:
+                raise Found("told", f"{job} is cancelled, and for {waited_ms} ms {worker.name} has not heard of it", (job,))
+
+    def new_era(self) -> None:
+        """A failover has taken the last cancels back."""
+        self._untold_ns.clear()
 
     def orphans(self, state: State) -> None:
         """After a delivery: the leases of workers that have stopped beating do not last until their ends."""

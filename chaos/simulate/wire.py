@@ -18,6 +18,18 @@ class Wire:
     def __init__(self, port: int) -> None:
         self._connection: Any = redis.Connection(host=LOOPBACK, port=port, socket_timeout=_TIMEOUT_S, protocol=2)
         self._connection.connect()
+        self._ear: Any = redis.Connection(host=LOOPBACK, port=port, socket_timeout=_TIMEOUT_S, protocol=2)
+        self._ear.connect()
+        self._ear.send_command("PSUBSCRIBE", "*", check_health=False)
+        self._ear.read_response()
+
+    def published(self) -> list[tuple[str, bytes]]:
+        """Channel and text of what was published since the last look, before the last reply."""
+        self._ear.send_command("PING", check_health=False)
+        found: list[tuple[str, bytes]] = []
+        while (said := self._ear.read_response())[0] == b"pmessage":
+            found.append((said[2].decode(), said[3]))
+        return found
 
     def ask(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The replies of commands that go out together."""
@@ -42,3 +54,4 @@ class Wire:
     def close(self) -> None:
         """Close the connection."""
         self._connection.disconnect()
+        self._ear.disconnect()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from chaos.simulate.chance import spread_ms
+from chaos.simulate.control import Control
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.places import PLACES
 from chaos.simulate.server import SimulatedServer
@@ -16,6 +17,7 @@ from engine.outcomes import FAILED, Verdict
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.operations import Lease, LeasedJob, Operation
+from engine.wire.operations.control import Told
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
     Answered,
@@ -28,6 +30,7 @@ from engine.worker.machine.events import (
     Slot,
     Start,
     StopAsked,
+    Subscribed,
     TimerFired,
     Unanswered,
 )
@@ -116,6 +119,7 @@ class SimulatedWorker(Process):
         self._timer = 0
         block_ms = {"wake": BLOCK_MS}
         self._lines = {slot: server.knows(Line(self, server.arrive, slot, self._clock, block_ms.get(slot, 0))) for slot in SLOTS}
+        server.tells(Control(self, server.model.control(name), self._told))
         self._lines["work"].greet(self._begin)
 
     def stop(self) -> None:
@@ -185,6 +189,14 @@ class SimulatedWorker(Process):
         self._timer += 1
         late_ns = int(world.chance.draw(self.name, self._events, 3) * MS)
         self.at(steps.wake_at_ns(world.now_ns) + late_ns, self._timer_fires, self._timer)
+
+    def _told(self, told: Told | Subscribed) -> None:
+        if self.steps is not None:
+            self._on(told)
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether it runs the job of this lease, or may yet, and has not heard that the lease ended."""
+        return (lease in self.running or lease in self.unstarted) and lease not in self._lost
 
     def _timer_fires(self, timer: int) -> None:
         if timer == self._timer:

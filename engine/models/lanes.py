@@ -90,6 +90,10 @@ class Lanes(Scripted):
         other.now_ms = self.now_ms
         return other
 
+    def control(self, worker: str) -> tuple[str, ...]:
+        """The pub/sub channels that a worker of this name reads."""
+        return self.keys.control(worker)
+
     def refuse(self, operation: Operation) -> None:
         """Do nothing: the model has all operations."""
 

@@ -216,6 +216,11 @@ class LanesKeys:
         """List: at most one marker, for workers that know this version of the settings and none after it."""
         return f"{self.prefix}news:{version}"
 
+    def control(self, worker: str) -> tuple[str, str]:
+        """The two pub/sub channels that a worker reads: what is for all workers of the queue, and what is for those of this
+        name (engine/wire/operations/control.py)."""
+        return f"{self.prefix}control", f"{self.prefix}control:{worker}"
+
     @property
     def seq(self) -> str:
         """String: the last sequence, below 2^48."""

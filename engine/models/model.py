@@ -82,6 +82,11 @@ class Model(Protocol):
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
         ...
 
+    def control(self, worker: str) -> tuple[str, ...]:
+        """The pub/sub channels on which scripts tell a worker of this name what it would else learn from its next calls (rule
+        26); none where the format's scripts publish nothing."""
+        ...
+
     def sibling(self, queue: str) -> Model:
         """The same model of another queue."""
         ...

@@ -65,6 +65,10 @@ class Scripted(FilledSlots):
         except ScriptFault as fault:
             return Failure(lease, str(fault))
 
+    def control(self, worker: str) -> tuple[str, ...]:
+        """The pub/sub channels that a worker of this name reads; foreign formats have none."""
+        return ()
+
     def template(self, job: Enqueue) -> bytes:
         """The job that each tick of a schedule enqueues, encoded as the schedule stores it."""
         raise NotImplementedError

@@ -106,10 +106,10 @@ class BatchRuns:
     def _run_in(self, child: Child, name: str, batch: list[LeasedJob]) -> list[End]:
         """The end of each job in the child process. When the process dies, all of them have failed."""
         reference = reference_of(self._handlers.find(name))
-        child.start()
+        child.start(*batch)
         for leased in batch:
             self._runs.register(leased.lease, partial(child.lose, leased.lease))
-            self._runs.stoppable(leased, partial(child.kill, leased.lease))
+            self._runs.stoppable(leased, partial(child.kill, leased.lease), alone=len(batch) == 1)
         known: dict[int, ChildFailed] = {}
         found: list[End] = []
         for fault, result in child.run_batch(reference, batch):
@@ -127,7 +127,7 @@ class BatchRuns:
         try:
             stop = _once(cancel)
             for leased in batch.jobs:
-                self._runs.stoppable(leased, stop)
+                self._runs.stoppable(leased, stop, alone=len(batch.jobs) == 1)
             handler: Any = self._handlers.find(batch.name)
             if jobs:
                 returned = await handler(jobs)

@@ -64,11 +64,13 @@ class Child:
         self._killed = False
         self._closed = False
 
-    def start(self) -> None:
-        """Start the process unless it runs. Raises OSError, also after `close`."""
+    def start(self, *jobs: LeasedJob) -> None:
+        """Start the process unless it runs; `jobs` are what it is about to get, which can be killed from now on. Raises OSError,
+        also after `close`."""
         with self._lock:
             if self._closed:
                 raise OSError("the worker has stopped")
+            self._leases = frozenset(job.lease for job in jobs)
             if self._process is not None and self._process.poll() is None:
                 return
             ours, theirs = Pipe()
@@ -87,8 +89,8 @@ class Child:
             self._jobs = 0
 
     def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
-        """Run the handler (module, name) in the child, which was started: what it raised, None when it returned, and its
-        result."""
+        """Run the handler (module, name) in the child, which was started for the job: what it raised, None when it returned, and
+        its result."""
         return self._run(reference, job, (job,))[0]
 
     def run_batch(self, reference: tuple[str, str], jobs: Sequence[LeasedJob]) -> list[Answer]:

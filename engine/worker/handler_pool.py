@@ -134,7 +134,7 @@ class HandlerPool:
         if child is None:
             return call_plain(self._handlers.find(leased.name), job)
         reference = reference_of(self._handlers.find(leased.name))
-        child.start()
+        child.start(leased)
         self.runs.register(leased.lease, partial(child.lose, leased.lease))
         self.runs.stoppable(leased, partial(child.kill, leased.lease))
         fault, result = child.run(reference, leased)
@@ -155,8 +155,7 @@ class HandlerPool:
         hooks = self._handlers.hooks_of(leased.name)
         try:
             handler: Any = self._handlers.find(leased.name)
-            if leased.options.timeout_ms:
-                self.runs.stoppable(leased, self._loop.canceller())
+            self.runs.stoppable(leased, self._loop.canceller())
             if hooks:
                 with hooks.entered(job):
                     result = job.encode_result(await handler(job))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from engine.errors import LeaseLost
 from engine.handlers import Fault, Handlers, fault_of
 from engine.job import Job, Say
 from engine.logs import about
@@ -19,6 +20,9 @@ from engine.worker.child_processes import ChildFailed
 from engine.worker.machine.deadlines import timed_out
 
 log = logging.getLogger("ironclaim.worker")
+
+#: The error of a run that ended because its job was cancelled.
+CANCELLED = "cancelled"
 
 
 class Tell(Protocol):
@@ -41,24 +45,36 @@ class Runs:
         # What notifies each running handler of the end of its lease, and the leases that have ended.
         self._tell: dict[Lease, Tell] = {}
         self._lost: dict[Lease, bool] = {}
-        # What stops each handler that has timed out; threads cannot be stopped and are not in here.
-        self._stop: dict[Lease, Callable[[], None]] = {}
+        # What stops each handler, and whether its job is alone in that run; threads cannot be stopped and are not in here.
+        self._stop: dict[Lease, tuple[Callable[[], None], bool]] = {}
         self._stopped: set[Lease] = set()
 
     def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
-        """Notify the handler of this lease that the lease has ended, and whether because its job was cancelled."""
+        """Notify the handler of this lease that the lease has ended, and whether because its job was cancelled: then it is also
+        stopped, but for a batch, whose other jobs go on."""
         # The handler's thread registers and then looks in here: one of the two sees the other.
         self._lost[lease] = cancelled
         tell = self._tell.get(lease)
         if tell is not None:
             tell(cancelled=cancelled)
+        if cancelled:
+            self._stop_cancelled(lease)
+
+    def _stop_cancelled(self, lease: Lease) -> None:
+        known = self._stop.get(lease)
+        if known is not None and known[1]:
+            self._halt(lease)
+
+    def _halt(self, lease: Lease) -> None:
+        """Stop a handler, once: a coroutine that cleans up is not cancelled again."""
+        known = self._stop.pop(lease, None)
+        if known is not None:
+            known[0]()
 
     def stop(self, leased: LeasedJob) -> None:
         """Stop the handler of this job, which has timed out: cancel the coroutine or kill the child process. Does not wait."""
         self._stopped.add(leased.lease)
-        stop = self._stop.get(leased.lease)
-        if stop is not None:
-            stop()
+        self._halt(leased.lease)
 
     def begins(self, leased: LeasedJob) -> tuple[int, object]:
         """Record the begin of a run. Returns its time, monotonic ns, and the observer's ticket."""
@@ -67,12 +83,16 @@ class Runs:
         start_ns = time.monotonic_ns()
         return start_ns, self._observer.handler_started(leased, start_ns)
 
-    def stoppable(self, leased: LeasedJob, stop: Callable[[], None]) -> None:
-        """Register what stops the handler that is about to run, should it time out."""
-        if leased.options.timeout_ms:
-            self._stop[leased.lease] = stop
-            if leased.lease in self._stopped:
-                stop()
+    def stoppable(self, leased: LeasedJob, stop: Callable[[], None], *, alone: bool = True) -> None:
+        """Register what stops the handler that is about to run, should it time out, or its job be cancelled; not `alone`: the
+        run is that of other jobs as well."""
+        lease = leased.lease
+        self._stop[lease] = (stop, alone)
+        # As in `register`: one of the two threads sees the other.
+        if lease in self._stopped:
+            self._halt(lease)
+        elif self._lost.get(lease):
+            self._stop_cancelled(lease)
 
     def job(self, leased: LeasedJob) -> Job:
         """The Job that a handler gets; it is notified when its lease has ended."""
@@ -91,12 +111,17 @@ class Runs:
         """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with its trace."""
         here = not isinstance(failure, ChildFailed)
         fault = known or (fault_of(failure) if here else failure.fault)
-        if leased.lease in self._stopped:
+        if self._lost.get(leased.lease) and (isinstance(failure, asyncio.CancelledError | LeaseLost) or not fault.trace):
+            # What the cancel made of it: of a coroutine, of a handler that looks at its lease, of a child that was killed.
+            fault = Fault(CANCELLED, "")
+        elif leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
             fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
         fault = self._handlers.waits(leased, fault)
         extra = about(leased, self._worker)
-        if fault.verdict.asked:
+        if fault.error == CANCELLED:
+            log.info("%s ended: it was cancelled", job_run(leased), extra=extra)
+        elif fault.verdict.asked:
             log.info("%s ended: %s", job_run(leased), fault.error, extra=extra)
         elif here:
             raised = failure if known is None else None

@@ -32,6 +32,7 @@ from engine.version import __version__
 from engine.wire.call import Call
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.operations import Operation
+from engine.worker.control import Control
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.machine.claiming import BLOCK_MS
@@ -77,6 +78,10 @@ class Worker:
     A job whose run takes longer than its `timeout_ms` has failed: its coroutine is cancelled and gets 5 s to clean up, its child
     process is killed. A function in a thread, or an inline one, cannot be stopped: its run is over for the server, what comes
     of it is refused, and its place stays taken until it returns; the log says so.
+
+    When its job is cancelled, within a second a coroutine gets CancelledError and cleans up, a child process is killed, and in a
+    thread `job.cancelled` becomes true; so it does in a handler of batches, whose other jobs go on. The worker hears of it on a
+    connection of its own, and where that is away, or the queue has the format of another library, at the next renewal (rule 26).
 
     After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops gracefully, and `run`
     returns "recycled": start another one (0 = never).
@@ -279,12 +284,23 @@ class Worker:
             serializers=self._queue.serializers,
             worker=settings.name,
         )
+        channels = model.control(settings.name)
+        control = Control(
+            *(self._queue.endpoint, channels),
+            say=self._events.put,
+            busy=lambda: steps.leased > 0,
+            look_s=settings.lease_ms / 3000,
+            worker=settings.name,
+        )
+        if channels:
+            control.start()
         told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
         log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, settings.name))
         try:
             with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
                 return executor.run(running)
         finally:
+            control.close()
             running.close()
             waiting.interrupt()
             executor.close(_CALLERS_END_S)

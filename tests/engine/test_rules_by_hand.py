@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,41 @@ def test_rule_26_a_running_job_loses_its_token_at_once(desk: Desk) -> None:
     assert desk.places("j") == {"ended"}
     desk.tick(30_001)
     assert desk.places("j") == set()
+
+
+def published(desk: Desk) -> Callable[[], list[tuple[str, str]]]:
+    """A look at what scripts have published since the last look: channel, without the queue's prefix, and text."""
+    listener = desk.redis.pubsub()
+    listener.psubscribe(desk.keys.prefix + "*")
+    listener.get_message(timeout=5)
+
+    def look() -> list[tuple[str, str]]:
+        desk.redis.publish(desk.keys.prefix + "end", "")
+        found: list[tuple[str, str]] = []
+        while (said := listener.get_message(timeout=5)) is not None:
+            channel = said["channel"].decode()[len(desk.keys.prefix) :]
+            if channel == "end":
+                return found
+            found.append((channel, said["data"].decode()))
+        raise AssertionError("the end was not heard")
+
+    return look
+
+
+def test_rule_26_the_holder_of_a_cancelled_job_is_told_on_its_channel(desk: Desk) -> None:
+    """And nobody else, and of nothing else: neither of a job that nobody holds, nor of one that is removed, nor by a copy."""
+    look = published(desk)
+    desk.enqueue("held", "waiting", "removed")
+    desk.claim("a", limit=1)
+    (job,) = desk.run(replace(desk.claim_operation("b", 1), owner="shop-1")).jobs
+    call = desk.call(alter(desk, "cancel", "active", job.lease.job))
+    for _ in range(2):
+        desk.send(call)
+    lease = job.lease
+    assert look() == [("control:shop-1", f"cancelled {lease.fence} {lease.nonce} {lease.job}")]
+    altered(desk, "cancel", "waiting", "removed")
+    altered(desk, "remove", "active", "held")
+    assert look() == []
 
 
 def test_rule_26_a_claim_that_is_sent_again_does_not_lease_what_was_cancelled(desk: Desk) -> None:

@@ -1,43 +1,303 @@
-"""Rule 26: the handler of a cancelled job hears of it at the next renewal, wherever it runs, and is refused afterwards."""
+"""Rule 26: a running handler hears within a second that its job was cancelled, wherever it runs, and is refused afterwards. Where
+the control connection is away, the next renewal tells it."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import threading
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+import redis
 
 from engine import Handlers, Queue
+from engine.job import Job
+from engine.worker import control
 from engine.worker.worker import Worker
 from tests.engine.helpers.waiting import wait_until
 
+#: A third of this lease is far longer than a test waits: what is heard was not told by a renewal.
+LONG_LEASE_MS = 60_000
+#: What `jobs cancel` promises, in seconds.
+SOON_S = 1.0
+
+
+@contextmanager
+def at_work(worker: Worker) -> Iterator[None]:
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop(at_once=True)
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def listening(server: redis.Redis, queue: Queue, worker: str) -> None:
+    """Wait until the worker's control connection reads."""
+    channel = f"{queue.prefix}:{{{queue.name}}}:control:{worker}"
+    wait_until(lambda: server.pubsub_numsub(channel)[0][1] == 1, "the control connection")
+
+
+@pytest.fixture
+def server(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield client
+
+
+def scripts_called(server: redis.Redis) -> int:
+    return server.info("commandstats")["cmdstat_evalsha"]["calls"]
+
+
+def soon(condition: Callable[[], object], what: str) -> None:
+    began_s = time.monotonic()
+    wait_until(condition, what)
+    assert time.monotonic() - began_s < SOON_S, f"{what}: after {time.monotonic() - began_s:.1f} s"
+
 
 @pytest.mark.feature("MQ32")
+@pytest.mark.parametrize("inline", [False, True])
+def test_rule_26_a_handler_in_a_thread_reads_that_its_job_was_cancelled(queue: Queue, server: redis.Redis, inline: bool) -> None:
+    handlers, started, heard = Handlers(), threading.Event(), list[tuple[bool, bool]]()
+
+    @handlers("work", inline=inline)
+    def work(job: Job) -> None:
+        started.set()
+        job.lease_lost.wait(10)
+        heard.append((job.cancelled, job.cancelled_by_hand))
+
+    queue.enqueue("work", {}, id="j")
+    with at_work(Worker(queue, handlers, name="w", lease_ms=LONG_LEASE_MS, concurrency=1)):
+        listening(server, queue, "w")
+        assert started.wait(10)
+        assert queue.jobs.cancel("j").state == "active"
+        soon(lambda: heard, "the handler has heard of it")
+        assert heard == [(True, True)]
+        wait_until(lambda: queue.counts().active == 0, "the end")
+    counts = queue.counts()
+    assert (counts.finished, counts.dead, counts.waiting, queue.jobs.state("j")) == (0, 0, 0, "cancelled")
+
+
+@pytest.mark.feature("MQ32")
+@pytest.mark.parametrize("timeout_ms", [0, 60_000])
+def test_rule_26_a_coroutine_is_cancelled_and_cleans_up(
+    queue: Queue, server: redis.Redis, timeout_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers, started, said = Handlers(), threading.Event(), list[str]()
+
+    @handlers("work")
+    async def work(job: Job) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            said.append(f"cancelled {job.cancelled_by_hand}")
+            await asyncio.sleep(0.02)
+            said.append("cleaned up")
+            raise
+
+    queue.enqueue("work", {}, id="j", timeout_ms=timeout_ms, attempts=5)
+    caplog.set_level(logging.INFO, "ironclaim.worker")
+    with at_work(Worker(queue, handlers, name="w", lease_ms=LONG_LEASE_MS, concurrency=1)):
+        listening(server, queue, "w")
+        assert started.wait(10)
+        queue.jobs.cancel("j")
+        soon(lambda: len(said) == 2, "the coroutine has cleaned up")
+        assert said == ["cancelled True", "cleaned up"]
+        # Its place is free again.
+        started.clear()
+        queue.enqueue("work", {})
+        assert started.wait(10)
+    ended = [record for record in caplog.records if "it was cancelled" in record.getMessage()]
+    assert [(record.levelname, vars(record)["job_id"]) for record in ended] == [("INFO", "j")]
+    assert queue.jobs.state("j") == "cancelled" and queue.counts().dead == 0
+
+
+def in_a_child(job: Job) -> None:
+    """Tells its process, and never ends."""
+    Path(job.payload["tells"]).write_text(str(os.getpid()))
+    while True:
+        time.sleep(60)
+
+
+@pytest.mark.feature("MQ32")
+def test_rule_26_a_child_process_is_killed_and_the_next_job_has_another(
+    queue: Queue, server: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers = Handlers()
+    handlers("work")(in_a_child)
+    pids = [tmp_path / "first", tmp_path / "second"]
+    for number, tells in enumerate(pids):
+        queue.enqueue("work", {"tells": str(tells)}, id=f"j{number}")
+    caplog.set_level(logging.INFO, "ironclaim.worker")
+    with at_work(Worker(queue, handlers, name="w", lease_ms=LONG_LEASE_MS, processes=1, prefetch=0)):
+        listening(server, queue, "w")
+        wait_until(lambda: pids[0].exists() and pids[0].read_text(), "the first run")
+        first = int(pids[0].read_text())
+        queue.jobs.cancel("j0")
+        soon(lambda: not Path(f"/proc/{first}").exists(), "the end of the process")
+        wait_until(lambda: pids[1].exists() and pids[1].read_text(), "the second run")
+        assert int(pids[1].read_text()) != first
+    assert (queue.jobs.state("j0"), queue.counts().dead) == ("cancelled", 0)
+    assert any("it was cancelled" in record.getMessage() for record in caplog.records)
+
+
+def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue, server: redis.Redis) -> None:
+    handlers, started, said = Handlers(), threading.Event(), list[list[str]]()
+
+    @handlers("work", batch=3)
+    async def work(jobs: list[Job]) -> None:
+        started.set()
+        while not any(job.cancelled for job in jobs):
+            await asyncio.sleep(0.01)
+        said.append([job.id for job in jobs if job.cancelled])
+
+    queue.enqueue_many([{"name": "work", "payload": {}, "id": job} for job in ("a", "b", "c")])
+    with at_work(Worker(queue, handlers, name="w", lease_ms=LONG_LEASE_MS, concurrency=1)):
+        listening(server, queue, "w")
+        assert started.wait(10)
+        queue.jobs.cancel("b")
+        soon(lambda: said, "the handler has heard of it")
+        wait_until(lambda: queue.counts().finished == 2, "the end of the others")
+    assert said == [["b"]]
+    assert [queue.jobs.state(job) for job in ("a", "b", "c")] == ["finished", "cancelled", "finished"]
+
+
+def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
+    queue: Queue, server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers, started, go = Handlers(), list[str](), threading.Event()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        started.append(job.id)
+        go.wait(10)
+
+    for number in range(3):
+        queue.enqueue("work", {}, id=f"j{number}")
+    with at_work(Worker(queue, handlers, name="w", lease_ms=LONG_LEASE_MS, concurrency=1)):
+        listening(server, queue, "w")
+        wait_until(lambda: started and queue.counts().active > 1, "one that runs and one that was taken ahead")
+        ahead = next(job for job in ("j0", "j1", "j2") if job not in started and queue.jobs.state(job) == "active")
+        assert queue.jobs.cancel(ahead).done
+        soon(lambda: f"job {ahead}: lease" in caplog.text, "the worker has heard of it")
+        go.set()
+        wait_until(lambda: queue.counts().finished == 2, "the end of the others")
+    assert ahead not in started
+
+
 @pytest.mark.parametrize("kind", ["thread", "coroutine"])
-def test_rule_26_a_handler_hears_that_its_job_was_cancelled(queue: Queue, kind: str) -> None:
+def test_rule_26_where_the_connection_is_refused_the_renewal_tells(
+    queue: Queue, server: redis.Redis, ironclaim_url: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a server whose user may use no channels: nothing fails, the log says it once, and the renewal tells."""
     handlers, started, heard = Handlers(), threading.Event(), list[bool]()
 
-    def plain(job: Any) -> None:
+    def plain(job: Job) -> None:
         started.set()
         job.lease_lost.wait(10)
         heard.append(job.cancelled_by_hand)
 
-    async def coroutine(job: Any) -> None:
+    async def coroutine(job: Job) -> None:
         started.set()
-        while not job.lease_lost.is_set():
-            await asyncio.sleep(0.01)
-        heard.append(job.cancelled_by_hand)
+        try:
+            await asyncio.sleep(30)
+        finally:
+            heard.append(job.cancelled_by_hand)
 
     handlers("work")(plain if kind == "thread" else coroutine)
+    server.execute_command("ACL", "SETUSER", "mute", "on", ">pw", "~*", "+@all", "resetchannels")
+    try:
+        mute = Queue(queue.name, url=ironclaim_url.replace("://", "://mute:pw@"), prefix=queue.prefix)
+        mute.enqueue("work", {}, id="j")
+        with at_work(Worker(mute, handlers, lease_ms=1000)):
+            assert started.wait(10)
+            refused = "control connection refused"
+            wait_until(lambda: refused in caplog.text, "what the log says")
+            assert mute.jobs.cancel("j").done
+            wait_until(lambda: heard, "the handler has heard of it")
+            tries = server.info("commandstats")["cmdstat_subscribe"]["rejected_calls"]
+            wait_until(lambda: server.info("commandstats")["cmdstat_subscribe"]["rejected_calls"] > tries, "another try")
+        assert heard == [True] and caplog.text.count(refused) == 1
+    finally:
+        server.execute_command("ACL", "DELUSER", "mute")
+
+
+def test_rule_26_a_cancel_that_the_connection_missed_is_told_when_it_reads_again(
+    queue: Queue, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection renews the leases when it begins to read, so a gap costs no longer than itself."""
+    handlers, started, heard = Handlers(), threading.Event(), list[bool]()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        started.set()
+        job.lease_lost.wait(10)
+        heard.append(job.cancelled_by_hand)
+
+    hushed = threading.Event()
+    listens = control.Control._heard  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(control.Control, "_heard", lambda self, message: None if hushed.is_set() else listens(self, message))
     queue.enqueue("work", {}, id="j")
-    worker = Worker(queue, handlers, lease_ms=1000, sweep_ms=50)
-    thread = threading.Thread(target=lambda: worker.run(burst=True))
-    thread.start()
-    assert started.wait(10)
-    assert queue.jobs.cancel("j").state == "active"
-    thread.join(15)
-    wait_until(lambda: heard, "the handler has heard of it")
+    with at_work(Worker(queue, handlers, name="w", lease_ms=LONG_LEASE_MS)):
+        listening(server, queue, "w")
+        assert started.wait(10)
+        hushed.set()
+        queue.jobs.cancel("j")
+        assert not heard
+        server.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        soon(lambda: heard, "the handler has heard of it")
     assert heard == [True]
-    counts = queue.counts()
-    assert (counts.finished, counts.active, counts.waiting, queue.jobs.state("j")) == (0, 0, 0, "cancelled")
+
+
+def test_a_worker_at_capacity_hears_of_its_pause_at_once(queue: Queue, server: redis.Redis) -> None:
+    """It waits for no marker, and neither a sweep nor a heartbeat is due for long: rule 22."""
+    handlers, started, go = Handlers(), list[str](), threading.Event()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        started.append(job.id)
+        go.wait(20)
+
+    queue.enqueue("work", {}, id="one")
+    worker = Worker(queue, handlers, name="w", lease_ms=LONG_LEASE_MS, sweep_ms=15_000, beat_ms=0, concurrency=1, prefetch=0)
+    with at_work(worker):
+        listening(server, queue, "w")
+        wait_until(lambda: started, "the first run")
+        queue.enqueue("work", {}, id="two")
+        calls = scripts_called(server)
+        queue.workers.pause("w")
+        soon(lambda: scripts_called(server) >= calls + 2, "the worker asks for the news")
+        go.set()
+        wait_until(lambda: queue.counts().finished == 1, "the end of the first")
+        assert started == ["one"] and queue.jobs.state("two") == "waiting"
+        queue.workers.resume("w")
+        soon(lambda: len(started) == 2, "the second run")
+
+
+def test_an_idle_worker_sends_nothing_on_its_control_connection_and_a_busy_one_checks_it(
+    queue: Queue, server: redis.Redis
+) -> None:
+    handlers, go = Handlers(), threading.Event()
+    handlers("work")(lambda job: go.wait(20) and None)
+
+    def sent() -> tuple[int, int]:
+        stats = server.info("commandstats")
+        return tuple(stats.get(f"cmdstat_{command}", {}).get("calls", 0) for command in ("ping", "subscribe"))
+
+    with at_work(Worker(queue, handlers, name="w", lease_ms=300, sweep_ms=50)):
+        listening(server, queue, "w")
+        before, calls = sent(), scripts_called(server)
+        # Several times as long as the connection is looked at.
+        wait_until(lambda: scripts_called(server) > calls + 10, "sweeps")
+        assert sent() == before
+        queue.enqueue("work", {})
+        wait_until(lambda: sent()[0] > before[0] + 1, "two pings")
+        assert sent()[1] == before[1]
+        go.set()

@@ -133,9 +133,16 @@ BY_HAND = (
     ),
     Removal(
         26,
+        "a cancel is told to nobody before the next renewal",
+        (Edit("cancel-is-published", ""),),
+        ("told",),
+        ("cancelled in hand",),
+    ),
+    Removal(
+        26,
         "who renews the lease of a cancelled job is not told so",
         (Edit("cancelled-holder-is-told", "return 'stale', ''"),),
         ("cancel",),
-        ("by hand", "all in trouble"),
+        ("cancelled unheard",),
     ),
 )

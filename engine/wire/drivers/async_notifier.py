@@ -11,7 +11,8 @@ from typing import Any, cast
 from engine.errors import Malformed
 from engine.wire.drivers.client_errors import FAILURES
 from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.notifier import LINGER_S, PAUSE_FIRST_S, PAUSE_MOST_S, PING_AFTER_S, Connection, Listener
+from engine.wire.drivers.notifier import LINGER_S, PING_AFTER_S, Listener
+from engine.wire.drivers.subscription import PAUSE_FIRST_S, PAUSE_MOST_S, Connection
 
 
 class AsyncNotifier:

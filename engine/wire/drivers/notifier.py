@@ -7,27 +7,21 @@ been missed. A connection that was silently cut is found by a PING when nothing 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, cast
 
-import redis
-
-from engine.wire.drivers.client_errors import FAILURES
 from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.subscription import Subscription
 
 #: When nothing came for so long, a PING checks the connection.
 PING_AFTER_S = 1.0
 #: How long the subscription stays after the last listener has left, for the next one.
 LINGER_S = 5.0
-PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 
 Listener = Callable[[], None]
-Connection = Any
 
 
 class Notifier:
@@ -45,7 +39,7 @@ class Notifier:
         self._lock = threading.Lock()
         self._listeners: dict[Listener, None] = {}
         self._left_s = 0.0
-        self._subscription: _Subscription | None = None
+        self._subscription: Subscription | None = None
         self._pid = os.getpid()
 
     @property
@@ -62,7 +56,7 @@ class Notifier:
         with self._lock:
             self._listeners[listener] = None
             if self._subscription is None:
-                self._subscription = _Subscription(self, self._endpoint, self._topic)
+                self._subscription = self._subscribe()
                 self._subscription.start()
 
     def unlisten(self, listener: Listener) -> None:
@@ -85,89 +79,28 @@ class Notifier:
         if subscription is not None:
             subscription.stop()
 
-    def leaves(self, subscription: _Subscription) -> bool:
-        """Whether this thread has to end: another one has replaced it, or nothing has listened for a while."""
-        with self._lock:
-            if self._subscription is subscription and not self._listeners and time.monotonic() - self._left_s > LINGER_S:
-                self._subscription = None
-            return self._subscription is not subscription
+    def _subscribe(self) -> Subscription:
+        """A subscription that ends when another one has replaced it, or nothing has listened for a while."""
 
+        def wanted() -> bool:
+            with self._lock:
+                if self._subscription is made and not self._listeners and time.monotonic() - self._left_s > LINGER_S:
+                    self._subscription = None
+                return self._subscription is made
 
-class _Subscription:
-    """One thread and its connection."""
-
-    def __init__(self, notifier: Notifier, endpoint: Endpoint, topic: str) -> None:
-        self._notifier = notifier
-        self._settings = endpoint.settings()
-        self._class: Connection = endpoint.connection_class
-        self._answer_s = endpoint.options.timeout_ms / 1000
-        self._topic = topic
-        self._ended = threading.Event()
-        self._connection: Connection = None
-        self.live = False
-
-    def start(self) -> None:
-        """Begin to listen."""
-        threading.Thread(target=self._run, name=f"ironclaim-notifier-{self._topic}", daemon=True).start()
-
-    def stop(self) -> None:
-        """End it now; called from another thread."""
-        self._ended.set()
-        self.live = False
-        # Not disconnected: the thread that reads it does that, and redis-py's connections are not for two.
-        socket = getattr(self._connection, "_sock", None)
-        if socket is not None:
-            with contextlib.suppress(OSError):
-                socket.shutdown(2)
-
-    def _run(self) -> None:
-        pause_s = PAUSE_FIRST_S
-        while not self._notifier.leaves(self):
-            try:
-                self._subscribe()
-                pause_s = PAUSE_FIRST_S
-                self._listen()
-            except FAILURES:
-                # Callers that wait poll meanwhile, and get the server's error there.
-                self._silence()
-                self._ended.wait(pause_s)
-                pause_s = min(PAUSE_MOST_S, pause_s * 2)
-        self._silence()
-
-    def _subscribe(self) -> None:
-        connection = self._connection = self._class(**self._settings)
-        connection.connect()
-        connection.send_command("SUBSCRIBE", self._topic, check_health=False)
-        while self._read()[0] != b"subscribe":
-            pass
-        self.live = not self._ended.is_set()
-        self._notifier.notify()
-
-    def _listen(self) -> None:
-        """Listen until it has to end. Raises the error with which the connection ended."""
-        connection = self._connection
-        while not self._notifier.leaves(self):
-            if not connection.can_read(PING_AFTER_S):
-                connection.send_command("PING", check_health=False)
-                if not connection.can_read(self._answer_s):
-                    raise redis.TimeoutError("no answer to a PING")
-            if self._read()[0] == b"message":
-                self._notifier.notify()
-
-    def _read(self) -> list[Any]:
-        """Read the next message of the server."""
-        said = self._connection.read_response(disconnect_on_error=False)
-        return cast("list[Any]", said) if isinstance(said, list) and said else [said]
-
-    def _silence(self) -> None:
-        """Note that publications are missed from now on."""
-        was_live, self.live = self.live, False
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(*FAILURES):
-                connection.disconnect()
-        if was_live:
-            self._notifier.notify()
+        made = Subscription(
+            self._endpoint,
+            (self._topic,),
+            name=f"ironclaim-notifier-{self._topic}",
+            heard=lambda _: self.notify(),
+            changed=self.notify,
+            wanted=wanted,
+            checked=lambda: True,
+            # Callers that wait poll meanwhile, and get the server's error there.
+            failed=lambda _: None,
+            look_s=PING_AFTER_S,
+        )
+        return made
 
 
 _NOTIFIERS: weakref.WeakSet[Notifier] = weakref.WeakSet()

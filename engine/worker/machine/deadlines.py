@@ -28,9 +28,10 @@ class Renewing:
         """Retry the renewal soon: the last one failed."""
         self.at_ns = now_ns + RESEND_MS * MS
 
-    def came_late(self, done_ns: int) -> None:
-        """Renew at once: the last renewal came too late to count, and its reply has set the clock right."""
-        self.at_ns = min(self.at_ns, done_ns + RESEND_MS * MS)
+    def at_once(self, now_ns: int) -> None:
+        """Renew at once: the last renewal came too late to count, and its reply has set the clock right; or cancels may have
+        been missed."""
+        self.at_ns = min(self.at_ns, now_ns + RESEND_MS * MS)
 
     def begin(self, now_ns: int) -> None:
         """Begin a renewal and schedule the next one."""

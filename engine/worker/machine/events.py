@@ -11,6 +11,7 @@ from engine.outcomes import FAILED, Verdict
 from engine.routing import Attributes
 from engine.wire.call import Call
 from engine.wire.operations import Lease, LeasedJob, Reply
+from engine.wire.operations.control import Told
 
 #: Each slot carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
@@ -158,7 +159,25 @@ class TimerFired:
     """The time that `wake_at_ns` named has come."""
 
 
-Event = Answered | Unanswered | HandlerEnded | BatchEnded | StopAsked | MoreTime | Progressed | PauseAsked | Forked | TimerFired
+@immutable
+class Subscribed:
+    """The control connection reads from now on; what was published before may have been missed."""
+
+
+Event = (
+    Answered
+    | Unanswered
+    | HandlerEnded
+    | BatchEnded
+    | StopAsked
+    | MoreTime
+    | Progressed
+    | PauseAsked
+    | Told
+    | Subscribed
+    | Forked
+    | TimerFired
+)
 
 
 @immutable
@@ -186,7 +205,7 @@ class LoseLease:
     `started`.
 
     `starved_ms`: the machine was woken this much later than it had asked for, so no renewal was sent in time (rule 14).
-    `cancelled`: somebody has cancelled the job (rule 26).
+    `cancelled`: somebody has cancelled the job, and a coroutine is cancelled, a child process killed (rule 26).
     """
 
     lease: Lease

@@ -247,8 +247,8 @@ class LeaseTable:
                 known[lease].lease_until_ns = first_send_ns + self._lease_ns
 
     def lose(self, lease: Lease, starved_ms: int, *, cancelled: bool = False) -> list[LoseLease]:
-        """The server has ended this lease. Empty when its handler was told before. A job that has not started leaves the
-        table."""
+        """The server has ended this lease. Empty when its handler was told before, and not of a cancel. A job that has not
+        started leaves the table."""
         held = next((held for held in self._all() if held.job.lease == lease), None)
         if held is None or held.lost:
             return []
@@ -260,8 +260,9 @@ class LeaseTable:
             run_queue.ready.remove(held)
             run_queue.crashed -= held.job.crashes > 0
             self._uncrash(lease)
-        fresh, held.told = not held.told, True
-        return [LoseLease(lease, starved_ms, lease in run_queue.running, cancelled)] if fresh else []
+        news = cancelled or not held.told
+        held.told = True
+        return [LoseLease(lease, starved_ms, lease in run_queue.running, cancelled)] if news else []
 
     def run_out(self, now_ns: int) -> list[Lease]:
         """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may still hold on the

@@ -58,9 +58,9 @@ class ReplyHandling(State):
         operation, reply = event.call.operation, event.reply
         match reply:
             case FinishedAndClaimed():
-                self._claimed(event, reply.claimed, now_ns)
+                self._claimed(event, reply.claimed, now_ns, actions)
             case Claimed():
-                self._claimed(event, reply, now_ns)
+                self._claimed(event, reply, now_ns, actions)
             case Woken():
                 self._claiming.waited(marker=reply.marker)
                 if reply.news and isinstance(operation, Wait) and operation.version is not None:
@@ -125,12 +125,22 @@ class ReplyHandling(State):
         else:
             actions += self._lease_table.lose(lease, self._starved_ms)
 
-    def _claimed(self, event: Answered, claimed: Claimed, now_ns: int) -> None:
+    def _cancel_told(self, lease: Lease, actions: list[Action]) -> None:
+        """The job of a lease was cancelled (rule 26). The lease may be one that the answer to the claim still has to bring."""
+        lost = self._lease_table.lose(lease, self._starved_ms, cancelled=True)
+        if not lost and self._claiming.asking:
+            self._cancelled_early[lease] = None
+        actions += lost
+
+    def _claimed(self, event: Answered, claimed: Claimed, now_ns: int, actions: list[Action]) -> None:
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
         # anchor: lease-counts-from-the-first-send
         self._lease_table.add(claimed.jobs, self._call_slots.first_send_ns(event), now_ns)
+        for lease in self._cancelled_early:
+            actions += self._lease_table.lose(lease, self._starved_ms, cancelled=True)
+        self._cancelled_early.clear()
         self._acknowledgements.bury(claimed.unreadable)
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         if self._settings.priorities is not None and not claimed.jobs:
@@ -148,7 +158,7 @@ class ReplyHandling(State):
         self._lease_table.renewed([lease for lease, (result, _) in results if result in ("ok", "repeated")], event.first_send_ns)
         for lease, (result, _) in results:
             if result == "void":
-                self._renewing.came_late(event.done_ns)
+                self._renewing.at_once(event.done_ns)
             elif result in ("stale", "cancelled"):
                 # The handler is told; when it ends, its finish is sent all the same (rule 37).
                 actions += self._lease_table.lose(lease, self._starved_ms, cancelled=result == "cancelled")

@@ -46,6 +46,8 @@ class State:
         self._claiming = Claiming(settings, clock, new_incarnation)
         self._renewing = Renewing(settings, clock, now_ns)
         self._lease_table = LeaseTable(settings)
+        # Leases whose jobs were cancelled before the claim that has them was answered.
+        self._cancelled_early: dict[Lease, None] = {}
         self._prefetch = Prefetch(settings.places, settings.prefetch)
         self._ahead = min(1, settings.prefetch)
         self._inline_places = settings.places - settings.concurrency

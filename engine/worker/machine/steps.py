@@ -8,6 +8,7 @@ and step by step in a simulator. Every `now_ns` is monotonic.
 from __future__ import annotations
 
 from engine.wire.operations import Extended, Lease, LeasedJob
+from engine.wire.operations.control import CancelTold, NewsTold
 from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Share
 from engine.worker.machine.events import (
     MS,
@@ -22,6 +23,7 @@ from engine.worker.machine.events import (
     PauseAsked,
     Progressed,
     StopAsked,
+    Subscribed,
     TimerFired,
     Unanswered,
 )
@@ -89,6 +91,15 @@ class WorkerSteps(ReplyHandling, Planning):
                 self._timeouts.extend(lease, for_ms, now_ns)
             case PauseAsked(paused=paused):
                 self._allowance.paused_here = paused
+            case CancelTold(lease=lease):
+                self._cancel_told(lease, actions)
+            case NewsTold(version=version):
+                # Who blocks for the news has their marker.
+                if not self._call_slots.busy("wake"):
+                    self._compare(version)
+            case Subscribed():
+                if self._lease_table:
+                    self._renewing.at_once(now_ns)
             case Progressed(lease=lease, body=body):
                 self._progress.tell(lease, body)
             case Forked():

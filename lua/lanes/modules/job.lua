@@ -87,8 +87,9 @@ end
 -- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled), op_id, not_after_ms; the wake lists to push are added to `wakes`.
 local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
-  local kept = run_read(run, 'fence', 'limits', 'seal')
-  if redis.call('ZSCORE', active, id) then run_write(run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
+  local kept = run_read(run, 'fence', 'limits', 'seal', 'nonce', 'owner')
+  local held = redis.call('ZSCORE', active, id)
+  if held then run_write(run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
   -- If this call is cut off, the seal tells the script that cleans up which unique key to free (drop_run).
   if job.unique and not kept[3] then
     run_write(run, 'seal', seal_of(job.not_after_ms, job.enqueue_nonce, job.unique))
@@ -112,6 +113,10 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   redis.call('ZREM', active, id)
   redis.call('ZREM', prefix .. 'dead', id)
   tell_ended(prefix, id)
+  -- A copy that finishes what was cut off finds no nonce any more; the holder hears of it at its renewal.
+  if held and ending.outcome == 7 and (kept[4] or '') ~= '' then
+    tell_workers(prefix, kept[5] or '', 'cancelled ' .. kept[1] .. ' ' .. kept[4] .. ' ' .. id) -- anchor: cancel-is-published
+  end
   if job.kind ~= 'T' and events then
     table.insert(events, { ending.outcome == 7 and 'cancelled' or 'discarded', id, job.name })
   end

@@ -18,15 +18,22 @@ local function wake_served(prefix, classes, open, wakes)
   end
 end
 
+-- Publish to the workers of a queue, or with `worker` to those of that name, what they would else learn from their next calls
+-- (engine/wire/operations/control.py). Nothing depends on a message, so an error, as of a user who may not publish, fails nothing.
+local function tell_workers(prefix, worker, text)
+  redis.pcall('PUBLISH', prefix .. 'control' .. (worker and ':' .. worker or ''), text)
+end
+
 -- Notify workers of a change: a new class with a target, or a setting of a worker. A worker that knows version n blocks on the
 -- list news:<n>; the one that pops the marker reads the news and pushes the marker again (read_worker_updates.lua), so a single marker reaches
--- all of them, and in the end lies in a list that no worker reads any more.
+-- all of them, and in the end lies in a list that no worker reads any more. Workers that are busy or paused hear the version.
 local function tell_news(prefix, now_ms)
   local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
   local news = prefix .. 'news:' .. string.format('%d', version)
   if redis.call('LLEN', news) == 0 then redis.call('RPUSH', news, '1') end
   redis.call('PEXPIREAT', news, now_ms + 60000)
   redis.call('HSET', prefix .. 'settings', 'version', string.format('%d', version + 1))
+  tell_workers(prefix, nil, 'news ' .. string.format('%d', version + 1))
 end
 
 -- Wake the callers that wait for the end of a job, each by a stream of its own that its look.lua call has created. A caller that

@@ -1,0 +1,64 @@
+"""The control connection of a worker: what scripts publish reaches it late, twice or never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chaos.simulate.chance import spread_ms
+from chaos.simulate.line import Process
+from chaos.simulate.world import MS, World
+from engine.wire.operations.control import Told, read_control
+from engine.worker.machine.events import Subscribed
+
+#: A connection that broke reads again after this.
+_AGAIN_MS = 200
+
+
+class Control:
+    """It reads from the start of its process on. `take` gets what is told, as an event of the process."""
+
+    def __init__(self, process: Process, channels: tuple[str, ...], take: Callable[[Told | Subscribed], None]) -> None:
+        self.name = f"{process.name}.control"
+        self._process = process
+        self._world: World = process.world
+        self._channels = channels
+        self._take = take
+        self._count = 0
+        self._away_until_ns = 0
+
+    def published(self, channel: str, text: bytes) -> None:
+        """A script has published something."""
+        world, told = self._world, read_control(text)
+        if channel not in self._channels or told is None or not self._process.alive:
+            return
+        number, self._count = self._count, self._count + 1
+        if world.now_ns < max(self._away_until_ns, self._process.cut_until_ns):
+            self._process.disturbed(world.now_ns)
+            return
+        rates = {"unheard": world.profile.unheard, **world.profile.network} if world.profile.unheard else world.profile.network
+        fault = world.chance.fault(self.name, number, rates)
+        there_ns = world.now_ns + int(spread_ms(world.chance.draw(self.name, number, 1), 0.03, 3) * MS)
+        world.note(self.name, "is told", text.decode())
+        if fault is not None:
+            self._process.disturbed(there_ns)
+            world.note(self.name, f"{fault.kind} of what it is told", fault=True)
+            if fault.kind in ("unheard", "lose request", "lose reply"):
+                return
+            if fault.kind == "break":
+                self.breaks(world.now_ns + _AGAIN_MS * MS)
+                return
+            late_ns = world.now_ns + int(spread_ms(fault.size, 5, world.profile.latest_ms) * MS)
+            if fault.kind == "copy":
+                self._process.at(late_ns, self._take, told)
+            else:
+                there_ns = late_ns
+        self._process.at(there_ns, self._take, told)
+
+    def breaks(self, until_ns: int) -> None:
+        """The connection fails; what is published until it reads again is missed."""
+        self._away_until_ns = max(self._away_until_ns, until_ns)
+        self._process.at(self._away_until_ns, self._reads_again)
+
+    def _reads_again(self) -> None:
+        if self._world.now_ns >= self._away_until_ns:
+            self._take(Subscribed())

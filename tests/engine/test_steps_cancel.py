@@ -1,0 +1,117 @@
+"""What a worker's machine does with what it is told over its control connection (rules 22 and 26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.wire.operations import Claim, Extend, Lease, ReadWorkerUpdates, Swept, WorkerUpdates
+from engine.wire.operations.control import CancelTold, NewsTold, read_control
+from engine.worker.machine.events import LoseLease, Subscribed
+from tests.engine.helpers.machine import Machine, lost, started
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (b"cancelled 12 abc:3 j", CancelTold(Lease("j", 12, "abc:3"))),
+        ("cancelled 12 abc:3 a jöb".encode(), CancelTold(Lease("a jöb", 12, "abc:3"))),
+        (b"news 7", NewsTold(7)),
+        (b"cancelled x abc:3 j", None),
+        (b"cancelled 12 abc:3", None),
+        (b"news", None),
+        (b"news -1", None),
+        (b"something of a later version", None),
+        (b"\xff\xfe", None),
+        (b"", None),
+    ],
+)
+def test_a_message_that_is_not_understood_tells_nothing(message: bytes, told: object) -> None:
+    assert read_control(message) == told
+
+
+def test_rule_26_a_running_handler_is_told_once_and_its_lease_is_renewed_no_more() -> None:
+    machine = Machine(concurrency=2)
+    job = machine.job("a")
+    lease = job.lease
+    machine.give(job, machine.job("b"))
+    assert machine.on(CancelTold(lease)) == [LoseLease(lease, cancelled=True)]
+    assert lost(machine.on(CancelTold(lease))) == []
+    machine.wait(3001)
+    assert [renewed.job for renewed in machine.renewal.leases] == ["b"]
+
+
+def test_rule_26_a_job_taken_ahead_leaves_before_it_starts() -> None:
+    machine = Machine(concurrency=1, prefetch=4)
+    first, ahead = machine.job("first"), machine.job("ahead")
+    machine.give(first, ahead)
+    assert machine.on(CancelTold(ahead.lease))[:1] == [LoseLease(ahead.lease, started=False, cancelled=True)]
+    assert started(machine.handler_ends(first)) == []
+
+
+def test_rule_26_a_cancel_that_overtakes_the_answer_to_the_claim_is_not_forgotten() -> None:
+    machine = Machine(concurrency=2)
+    early, other = machine.job("early"), machine.job("other")
+    assert isinstance(machine.work, Claim)
+    assert lost(machine.on(CancelTold(early.lease))) == []
+    actions = machine.give(early, other)
+    assert lost(actions) == ["early"] and started(actions) == ["other"]
+
+
+def test_rule_26_a_cancel_of_what_is_not_in_hand_changes_nothing() -> None:
+    machine = Machine(concurrency=2)
+    old = machine.job("a")
+    machine.give()
+    assert not lost(machine.on(CancelTold(old.lease)))
+    # Of a claim before: the next one leases the same job anew, and that lease is another.
+    machine.wake(True)
+    again = machine.job("a")
+    assert started(machine.give(again)) == ["a"]
+    assert not lost(machine.on(CancelTold(old.lease)))
+
+
+def test_rule_26_a_handler_that_runs_past_its_lease_is_still_told_of_the_cancel() -> None:
+    """By the worker's own clock the lease is over, and the handler knows; that nobody runs the job again is news to it."""
+    machine = Machine(concurrency=1, lease_ms=3000)
+    job = machine.job("a")
+    machine.give(job)
+    machine.wait(1001)
+    machine.fail("renew")
+    told = machine.wait(2500)
+    assert lost(told) == ["a"]
+    assert machine.on(CancelTold(job.lease)) == [LoseLease(job.lease, cancelled=True)]
+
+
+def test_rule_26_leases_are_renewed_at_once_when_the_connection_reads_again() -> None:
+    machine = Machine(concurrency=1)
+    machine.on(Subscribed())
+    machine.wait(500)
+    assert "renew" not in machine.out
+    machine.give(machine.job("a"))
+    machine.wait(500)
+    assert "renew" not in machine.out
+    machine.on(Subscribed())
+    machine.wait(150)
+    assert isinstance(machine.renewal, Extend)
+
+
+def test_rule_22_a_worker_without_room_asks_for_the_news_when_it_is_told_of_them() -> None:
+    machine = Machine(concurrency=1)
+    machine.give(machine.job("a"))
+    machine.sweep()
+    assert "wake" not in machine.out and "sweep" not in machine.out
+    machine.on(NewsTold(0))
+    assert "sweep" not in machine.out
+    machine.on(NewsTold(4))
+    assert machine.out["sweep"].operation == ReadWorkerUpdates(0, "w")
+    machine.answer("sweep", WorkerUpdates(machine.srv_us, 4, 0, None, ()))
+    machine.on(NewsTold(4))
+    assert "sweep" not in machine.out
+
+
+def test_rule_22_a_worker_that_blocks_leaves_the_news_to_their_marker() -> None:
+    machine = Machine(concurrency=1)
+    machine.give()
+    machine.answer("sweep", Swept(machine.srv_us, 1000))
+    assert "wake" in machine.out
+    machine.on(NewsTold(4))
+    assert "sweep" not in machine.out
