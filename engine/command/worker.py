@@ -19,13 +19,15 @@ from engine.command.targets import Target, agree, load
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.history import HistoryFile
-from engine.logs import JsonFormatter
+from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.recorder import Recorder
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
 from engine.worker.worker import Worker
+
+log = logging.getLogger("ironclaim.worker")
 
 #: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs; 71: the grace was
 #: over, which has cut off jobs as well.
@@ -80,7 +82,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         shown: Any = ",".join(default) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
         add(worker, flag, kind=kind, default=None, shown=shown, help=help)
     add(worker, "--log-level", kind=one_of(*LOG_LEVELS), default="info", help=f"least level of the log: {', '.join(LOG_LEVELS)}")
-    worker.add_argument("--log-json", action="store_true", help="one line of JSON for each log record")
+    worker.add_argument(
+        "--log-json",
+        action="store_true",
+        help="one line of JSON for each log record, also where the module has configured logging",
+    )
     worker.add_argument("--reload", action="store_true", help="for development: start anew when a source file changes")
     worker.add_argument(
         "--burst", action="store_true", help="stop when no job waits that this worker may run, and none is delayed or in hand"
@@ -92,14 +98,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(options: argparse.Namespace) -> int:
     """Run a worker until it is stopped. 0 after a graceful stop, 75 when it is to be started anew, 70 when a second signal has
     cut off its jobs, 71 when the end of its grace has."""
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    if options.log_json:
-        for handler in logging.getLogger().handlers:
-            handler.setFormatter(JsonFormatter())
+    formatter = JsonFormatter() if options.log_json else TextFormatter()
+    logging.basicConfig(level=options.log_level.upper())
+    give_form(formatter)
     if options.reload:
         return reloading.keep_running(options.arguments, options.objects)
     with ExitStack() as stack:
         worker = _worker(options, [load(reference) for reference in options.objects], stack)
+        # What the modules have configured since stays, but for the form that was asked for.
+        switch_on()
+        if options.log_json and not give_form(formatter):
+            log.warning(
+                "--log-json: the modules have configured logging, and nothing that the worker logs goes to stderr or stdout"
+            )
         return EXIT_CODES.get(worker.run(burst=options.burst), 0)
 
 

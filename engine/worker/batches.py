@@ -13,6 +13,7 @@ from typing import Any
 from engine.handlers import Fault, Handlers, call_here, end_fork
 from engine.hooks import RunHooks
 from engine.job import Job
+from engine.logs import running
 from engine.wire.operations import LeasedJob
 from engine.worker.batch_ends import End, Said, ends, fault_in_batch
 from engine.worker.child_processes import Child, ChildFailed, reference_of
@@ -143,6 +144,7 @@ class BatchRuns:
             self._start(following)
 
     def _enter(self, batch: Batch) -> list[_One]:
+        running.set((self._runs.source, batch.jobs[0] if len(batch.jobs) == 1 else batch.name))
         ones: list[_One] = []
         hooks = self._handlers.hooks_of(batch.name)
         for leased in batch.jobs:
@@ -169,6 +171,7 @@ class BatchRuns:
             self._runs.over(one.leased, one.ticket, one.start_ns, fault)
             lease = one.leased.lease
             told.append(HandlerEnded(lease, None, result=one.result) if fault is None else HandlerEnded(lease, *fault))
+        running.set(None)
         following = self._ended(tuple(told), inline)
         for one in ones:
             self._runs.forget(one.leased.lease)

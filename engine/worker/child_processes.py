@@ -6,6 +6,7 @@ A child imports the handler by module and name; nothing is forked. A child that 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import signal
@@ -19,6 +20,7 @@ from typing import Any
 from engine.errors import Malformed
 from engine.handlers import Fault, Lost
 from engine.job import Say
+from engine.logs import NOBODY, Logged, Source, levels, write
 from engine.serializers import BUILT_IN, Serializers
 from engine.wire.operations import Lease, LeasedJob
 from engine.worker.machine.events import MoreTime, Progressed
@@ -46,11 +48,12 @@ class Child:
     """One child process, started again with the next job after it died.
 
     `run` belongs to one thread, and only that thread sends: a child that does not read its pipe holds up nobody else. `say` takes
-    what handlers tell the worker. After `max_jobs` (0 = never) the process is replaced.
+    what handlers tell the worker; what they log the worker writes. After `max_jobs` (0 = never) the process is replaced.
     """
 
-    def __init__(self, say: Say, max_jobs: int = 0, serializers: Serializers = BUILT_IN) -> None:
+    def __init__(self, say: Say, max_jobs: int = 0, serializers: Serializers = BUILT_IN, source: Source = NOBODY) -> None:
         self._say = say
+        self._source = source
         self._max_jobs = max_jobs
         # Sent only where the child does not have them anyway.
         self._serializers = serializers if serializers.own else None
@@ -76,7 +79,14 @@ class Child:
             ours, theirs = Pipe()
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "engine.worker.handler_process", str(theirs.fileno()), str(os.getpid())],
+                    [
+                        sys.executable,
+                        "-m",
+                        "engine.worker.handler_process",
+                        str(theirs.fileno()),
+                        str(os.getpid()),
+                        self._logging(),
+                    ],
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
@@ -87,6 +97,10 @@ class Child:
                 theirs.close()
             self._pipe = ours
             self._jobs = 0
+
+    def _logging(self) -> str:
+        """What the process has to know of the log."""
+        return json.dumps({"levels": levels(), "source": self._source})
 
     def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
         """Run the handler (module, name) in the child, which was started for the job: what it raised, None when it returned, and
@@ -132,9 +146,12 @@ class Child:
                     raise EOFError
                 self._tell_lost()
             heard = self._pipe.recv()
-            if not isinstance(heard, MoreTime | Progressed):
+            if isinstance(heard, Logged):
+                write(heard)
+            elif isinstance(heard, MoreTime | Progressed):
+                self._say(heard)
+            else:
                 return heard
-            self._say(heard)
 
     @property
     def busy(self) -> bool:
@@ -170,21 +187,36 @@ class Child:
             process = self._process
             if process is None:
                 return
+            rest: list[Logged] = []
             if self._leases:
                 process.kill()
             else:
-                self._pipe.close()
+                rest = self._close()
+        for logged in rest:
+            write(logged)
         try:
             process.wait(_END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
+    def _close(self) -> list[Logged]:
+        """Close the pipe. Returns what was logged since the last answer."""
+        rest: list[Logged] = []
+        with contextlib.suppress(EOFError, OSError):
+            while self._pipe.poll(0):
+                heard = self._pipe.recv()
+                rest += [heard] if isinstance(heard, Logged) else []
+        self._pipe.close()
+        return rest
+
     def _died(self) -> str:
         """Make sure that the process is dead. Returns how it ended, for a message."""
         with self._lock:
             process, self._process = self._process, None
-            self._pipe.close()
+            rest = self._close()
+        for logged in rest:
+            write(logged)
         if process is None:
             return "the process of the handler was ended"
         process.kill()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from engine.logs import about
+from engine.logs import Source, about
 from engine.wire.drivers.client_errors import is_reply, message_of
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.subscription import Subscription
@@ -34,10 +34,10 @@ class Control:
         say: Callable[[Told | Subscribed], None],
         busy: Callable[[], bool],
         look_s: float,
-        worker: str,
+        source: Source,
     ) -> None:
         self._say = say
-        self._worker = worker
+        self._source = source
         self._refusal = ""
         self._subscription = Subscription(
             endpoint,
@@ -76,4 +76,4 @@ class Control:
         if refusal and refusal != self._refusal:
             self._refusal = refusal
             text = "control connection refused (%s): cancels and pauses are heard with the next renewal or sweep"
-            log.warning(text, refusal, extra=about(None, self._worker))
+            log.warning(text, refusal, extra=about(None, self._source))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
-from engine.logs import about
+from engine.logs import NOBODY, Source, about
 from engine.wire.drivers.driver import Flight, SyncDriver
 from engine.wire.operations import Bury, Finish, LeasedJob, Operation, Release, Retry, Swept, Tick
 from engine.worker.batches import Batch, Run
@@ -86,8 +86,8 @@ Task = Send | Departed | Run
 
 
 class Executor:
-    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server; `worker` is its name, for
-    the log. With `max_memory_mb` it asks for a stop when the process holds more."""
+    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server; `source` is for the
+    log. With `max_memory_mb` it asks for a stop when the process holds more."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Executor:
         waiting: SyncDriver,
         events: Events,
         *,
-        worker: str = "",
+        source: Source = NOBODY,
         max_memory_mb: int = 0,
     ) -> None:
         self._steps = steps
-        self._worker = worker
+        self._source = source
         self._max_memory_mb = max_memory_mb
         self._memory_at_ns = 0
         self._driver = driver
@@ -115,7 +115,7 @@ class Executor:
         self._parked_until_ns = 0
         self._events = events
         self._said: dict[str, tuple[str, int]] = {}
-        self._late_ends = LateEnds(worker)
+        self._late_ends = LateEnds(source)
         self._wake_at_ns = 0
         self._sleeps_until_ns = 0
 
@@ -134,7 +134,7 @@ class Executor:
                 self._feed(Forked())
             self._release_parked()
             if isinstance(event, StopAsked):
-                log.info("stopping: %d jobs in hand", self._steps.owned, extra=about(None, self._worker))
+                log.info("stopping: %d jobs in hand", self._steps.owned, extra=about(None, self._source))
             if event is not None:
                 self._feed(event)
             event = self._too_large() or self._listen()
@@ -212,7 +212,7 @@ class Executor:
                             else:
                                 self._running.start(Batch.of(action))
                         case LoseLease():
-                            lease, extra = action.lease, about(action.lease, self._worker)
+                            lease, extra = action.lease, about(action.lease, self._source)
                             how = "ended, for the job was cancelled" if action.cancelled else f"lost{_why(action)}"
                             log.warning("job %s: lease with fence %d %s", lease.job, lease.fence, how, extra=extra)
                             if action.started:
@@ -245,13 +245,13 @@ class Executor:
         log.error(
             "%s timed out after %d ms and cannot be stopped; its place is taken until it returns, like %d of %d",
             *(job_run(job), job.options.timeout_ms, given_up.stuck, self._steps.places),
-            extra=about(job, self._worker),
+            extra=about(job, self._source),
         )
 
     def _tell_left(self) -> None:
         left = self._steps.owned
         if left:
-            log.warning("stopped with %d jobs in hand: their leases will run out", left, extra=about(None, self._worker))
+            log.warning("stopped with %d jobs in hand: their leases will run out", left, extra=about(None, self._source))
 
     def _end(self, reason: StopReason | BaseException) -> None:
         if not self._over:
@@ -268,7 +268,7 @@ class Executor:
         if held_mb <= self._max_memory_mb:
             return None
         text = "worker %s holds %.0f MB, more than its %d: it stops"
-        log.warning(text, self._worker, held_mb, self._max_memory_mb, extra=about(None, self._worker))
+        log.warning(text, self._source.worker, held_mb, self._max_memory_mb, extra=about(None, self._source))
         self._max_memory_mb = 0
         return StopAsked("recycled")
 
@@ -374,12 +374,12 @@ class Executor:
             log.exception("%s: unexpected", type(send.call.operation).__name__)
             return Unanswered(send.slot, send.call, started_ns, fault=True)
         if isinstance(sent.reply, Swept):
-            _tell_swept(sent.reply, self._worker)
+            _tell_swept(sent.reply, self._source)
         operation = send.call.operation
         self._late_ends.answered(operation, sent.reply)
         if isinstance(operation, Tick) and operation.error:
             text = "schedule %s cannot tick until it is put again: %s"
-            log.warning(text, operation.schedule, operation.error, extra=about(None, self._worker))
+            log.warning(text, operation.schedule, operation.error, extra=about(None, self._source))
         return Answered(send.slot, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
 
 
@@ -391,14 +391,14 @@ def _is_final(error: EngineError, operation: Operation) -> bool:
     return isinstance(error, ScriptFault) and (fused or not repairable)
 
 
-def _tell_swept(swept: Swept, worker: str) -> None:
+def _tell_swept(swept: Swept, source: Source) -> None:
     """Log jobs that a sweep has buried: the workers that they killed cannot do it."""
     if swept.leases:
         first = swept.leases[0][0]
         text = "%d leases ran out, their workers are gone or stand still; the first: job %s"
-        log.warning(text, len(swept.leases), first.job, extra=about(first, worker))
+        log.warning(text, len(swept.leases), first.job, extra=about(first, source))
     for job in swept.buried:
-        log.warning("job %s is dead: it has crashed too often", job, extra={**about(None, worker), "job_id": job})
+        log.warning("job %s is dead: it has crashed too often", job, extra={**about(None, source), "job_id": job})
 
 
 def _why(lost: LoseLease) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from engine.handlers import Fault, Handlers, call_plain, end_fork
 from engine.job import Job, Say
+from engine.logs import NOBODY, Source, running
 from engine.observer import Observer
 from engine.serializers import BUILT_IN, Serializers
 from engine.wire.operations import LeasedJob
@@ -34,7 +35,7 @@ class HandlerPool:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; `processes`: plain
     functions run in as many child processes, which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its
     third argument for an inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker while they
-    run; `worker` is its name. `runs` are those under way."""
+    run; `source` is for the log. `runs` are those under way."""
 
     def __init__(
         self,
@@ -48,13 +49,13 @@ class HandlerPool:
         processes: bool,
         child_max_jobs: int = 0,
         serializers: Serializers = BUILT_IN,
-        worker: str = "",
+        source: Source = NOBODY,
     ) -> None:
         self._handlers = handlers
         self._serializers = serializers
         self._say = say
         self._ended = ended
-        self.runs = Runs(handlers, observer, say=say, serializers=serializers, worker=worker)
+        self.runs = Runs(handlers, observer, say=say, serializers=serializers, source=source)
         self._batches = BatchRuns(self.runs, self.start, handlers, batch_ended) if batch_ended is not None else None
         self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._loop = LoopThread("handlers-async")
@@ -62,7 +63,9 @@ class HandlerPool:
         all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
         self._places = min(1, places) if all_coroutines else places
         self._children = (
-            [Child(say, child_max_jobs, serializers) for _ in range(self._places)] if processes and not all_coroutines else []
+            [Child(say, child_max_jobs, serializers, source) for _ in range(self._places)]
+            if processes and not all_coroutines
+            else []
         )
         for number in range(self._places):
             child = self._children[number] if self._children else None
@@ -110,6 +113,7 @@ class HandlerPool:
         if isinstance(leased, Batch):
             assert self._batches is not None
             return self._batches.run_plain(leased, child, inline=inline)
+        running.set((self.runs.source, leased))
         start_ns, ticket = self.runs.begins(leased)
         fault: Fault | None = None
         result: bytes | None = None
@@ -147,6 +151,7 @@ class HandlerPool:
         await self._batches.run_coroutine(batch, self._loop.canceller())
 
     async def _run_coroutine(self, leased: LeasedJob) -> None:
+        running.set((self.runs.source, leased))
         start_ns, ticket = self.runs.begins(leased)
         fault: Fault | None = None
         result: bytes | None = None
@@ -179,6 +184,7 @@ class HandlerPool:
         self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool, result: bytes | None
     ) -> Run | None:
         self.runs.over(leased, ticket, start_ns, fault)
+        running.set(None)
         following = self._ended(leased, fault, inline, result)
         self.runs.forget(leased.lease)
         return following

@@ -1,4 +1,4 @@
-"""A child process of a worker: `python -m engine.worker.handler_process DESCRIPTOR PARENT`, which `children` starts.
+"""A child process of a worker: `python -m engine.worker.handler_process DESCRIPTOR PARENT LOGGING`, which `children` starts.
 
 It reads jobs and batches from the pipe, runs the handler of each in its main thread, and answers what came of it. It ends with
 its parent.
@@ -7,6 +7,7 @@ its parent.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import queue
 import signal
@@ -19,6 +20,7 @@ from typing import Any
 
 from engine.handlers import Fault, Lost, call_here, call_plain, fault_of
 from engine.job import Job
+from engine.logs import Forwarder, Source, run_everywhere
 from engine.serializers import BUILT_IN, Serializers
 from engine.wire.operations import Lease, LeasedJob
 from engine.worker.batch_ends import End, ends, faults
@@ -86,16 +88,28 @@ def main() -> None:
     os.set_inheritable(pipe.fileno(), False)
     orders = Orders(pipe)
     threading.Thread(target=orders.read, name="orders", daemon=True).start()
+    logging = json.loads(sys.argv[3])
+    forwarder, source = Forwarder(orders.say, logging["levels"]), Source(*logging["source"])
     while True:
         reference, work, serializers = orders.jobs.get()
-        orders.say(_run(orders, reference, work, serializers or BUILT_IN))
+        run_everywhere((source, work[0].name if isinstance(work, list) and len(work) > 1 else _first(work)))
+        answers = _run(orders, reference, work, serializers or BUILT_IN, forwarder)
+        run_everywhere(None)
+        orders.say(answers)
 
 
-def _run(orders: Orders, reference: tuple[str, str], work: Work, serializers: Serializers) -> list[Answer]:
+def _first(work: Work) -> LeasedJob:
+    return work[0] if isinstance(work, list) else work
+
+
+def _run(orders: Orders, reference: tuple[str, str], work: Work, serializers: Serializers, forwarder: Forwarder) -> list[Answer]:
     """Run a handler. Returns for each job what it raised and what it returned."""
     batch = work if isinstance(work, list) else [work]
     try:
+        new = reference[0] not in sys.modules
         handler: Any = import_module(reference[0])
+        if new:
+            forwarder.take_over()
         for part in reference[1].split("."):
             handler = getattr(handler, part)
         jobs = orders.begins(batch, serializers)

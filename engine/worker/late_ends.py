@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from engine.logs import about
+from engine.logs import Source, about
 from engine.wire.operations import Bury, Drop, Ended, Finish, FinishedAndClaimed, Lease, Operation, Retry
 
 #: Nearly all ends are such, and counting them costs a job next to nothing.
@@ -16,8 +16,8 @@ log = logging.getLogger("ironclaim.worker")
 class LateEnds:
     """The leases of one worker that were lost while their handlers ran. Safe from threads."""
 
-    def __init__(self, worker: str) -> None:
-        self._worker = worker
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._lost: set[Lease] = set()
 
     def lost(self, lease: Lease) -> None:
@@ -30,7 +30,7 @@ class LateEnds:
         if not isinstance(ended, Ended) or (not self._lost and ended.items.count(_FINISHED) == len(ended.items)):
             return
         for lease, (result, outcome) in zip(_ended_by(operation), ended.items, strict=False):
-            extra = about(lease, self._worker)
+            extra = about(lease, self._source)
             if result == "stale" and outcome == "cancelled":
                 log.info(
                     "job %s: the end of the run with fence %d was refused, for the job was cancelled", *lease[:2], extra=extra

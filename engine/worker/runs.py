@@ -11,7 +11,7 @@ from typing import Protocol
 from engine.errors import LeaseLost
 from engine.handlers import Fault, Handlers, fault_of
 from engine.job import Job, Say
-from engine.logs import about
+from engine.logs import Source, about
 from engine.observer import Observer
 from engine.outcomes import TIMED_OUT
 from engine.serializers import Serializers
@@ -36,12 +36,14 @@ class Tell(Protocol):
 class Runs:
     """All runs of one worker, each known by its lease. Safe from threads."""
 
-    def __init__(self, handlers: Handlers, observer: Observer | None, *, say: Say, serializers: Serializers, worker: str) -> None:
+    def __init__(
+        self, handlers: Handlers, observer: Observer | None, *, say: Say, serializers: Serializers, source: Source
+    ) -> None:
         self._handlers = handlers
         self._observer = observer
         self._say = say
         self._serializers = serializers
-        self._worker = worker
+        self.source = source
         # What notifies each running handler of the end of its lease, and the leases that have ended.
         self._tell: dict[Lease, Tell] = {}
         self._lost: dict[Lease, bool] = {}
@@ -118,7 +120,7 @@ class Runs:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
             fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
         fault = self._handlers.waits(leased, fault)
-        extra = about(leased, self._worker)
+        extra = about(leased, self.source)
         if fault.error == CANCELLED:
             log.info("%s ended: it was cancelled", job_run(leased), extra=extra)
         elif fault.verdict.asked:

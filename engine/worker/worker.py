@@ -22,7 +22,7 @@ from typing import Any
 from engine import routing, validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.logs import about
+from engine.logs import Source, about, mark_records
 from engine.queue.faces import synchronous
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
@@ -52,6 +52,8 @@ BEAT_MS_MAX = 3_600_000
 _HANDLERS_TOLD = 100
 #: A call that the server does not answer holds up the end of a worker for no longer.
 _CALLERS_END_S = 2.0
+#: A control connection that was silently cut shows within a third of a lease, of this length at most.
+_LOOK_MS_MAX = 30_000
 #: A start that takes longer says so.
 _PATIENCE_S = 2.0
 _NO_ANSWER = "worker %s: the server does not answer yet"
@@ -238,8 +240,10 @@ class Worker:
 
     def _run(self, burst: bool, delayed: bool) -> StopReason:
         settings = replace(self._settings, burst=burst, delayed=delayed)
+        source = Source(settings.name, self._queue.name)
+        mark_records()
         clock = self._queue.driver.clock
-        patience = threading.Timer(_PATIENCE_S, log.warning, [_NO_ANSWER, settings.name], {"extra": about(None, settings.name)})
+        patience = threading.Timer(_PATIENCE_S, log.warning, [_NO_ANSWER, settings.name], {"extra": about(None, source)})
         patience.start()
         try:
             self._queue.driver.server_now_ms()
@@ -269,9 +273,7 @@ class Worker:
             share=self._share,
             elsewhere=elsewhere,
         )
-        executor = Executor(
-            *(steps, self._queue.driver, waiting, self._events), worker=settings.name, max_memory_mb=self._max_memory_mb
-        )
+        executor = Executor(*(steps, self._queue.driver, waiting, self._events), source=source, max_memory_mb=self._max_memory_mb)
         running = HandlerPool(
             self._handlers,
             self._queue.observer,
@@ -282,20 +284,20 @@ class Worker:
             processes=self._processes,
             child_max_jobs=self._child_max_jobs,
             serializers=self._queue.serializers,
-            worker=settings.name,
+            source=source,
         )
         channels = model.control(settings.name)
         control = Control(
             *(self._queue.endpoint, channels),
             say=self._events.put,
             busy=lambda: steps.leased > 0,
-            look_s=settings.lease_ms / 3000,
-            worker=settings.name,
+            look_s=min(settings.lease_ms, _LOOK_MS_MAX) / 3000,
+            source=source,
         )
         if channels:
             control.start()
         told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
-        log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, settings.name))
+        log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, source))
         try:
             with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
                 return executor.run(running)

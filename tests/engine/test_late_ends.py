@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.logs import Source
 from engine.wire.operations import Claimed, Ended, Failure, Finish, FinishedAndClaimed, Lease, Release, Retry
 from engine.worker.late_ends import LateEnds
 
@@ -24,7 +25,7 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[tuple[s
 
 
 def test_an_end_of_a_lost_lease_is_told_as_the_server_took_it(said: Callable[[], list[Any]]) -> None:
-    ends = LateEnds("w")
+    ends = LateEnds(Source("w"))
     ends.lost(LEASES[0])
     ends.lost(LEASES[1])
     ends.answered(Finish(LEASES), Ended(0, (OK, STALE)))
@@ -35,15 +36,15 @@ def test_an_end_of_a_lost_lease_is_told_as_the_server_took_it(said: Callable[[],
 
 def test_a_refusal_is_told_although_nobody_had_noticed_the_loss(said: Callable[[], list[Any]]) -> None:
     fused = FinishedAndClaimed(0, Ended(0, (OK, STALE)), Claimed(0, "leased", 0, ()))
-    LateEnds("w").answered(Finish(LEASES), fused)
+    LateEnds(Source("w")).answered(Finish(LEASES), fused)
     failed = Retry(tuple(Failure(lease, "x") for lease in LEASES))
-    LateEnds("w").answered(failed, Ended(0, (("ok", "retried"), CANCELLED)))
+    LateEnds(Source("w")).answered(failed, Ended(0, (("ok", "retried"), CANCELLED)))
     cancelled = "job b: the end of the run with fence 7 was refused, for the job was cancelled"
     assert said() == [("WARNING", REFUSED, "b"), ("INFO", cancelled, "b")]
 
 
 def test_what_ends_as_it_should_and_what_never_ran_are_not_told(said: Callable[[], list[Any]]) -> None:
-    ends = LateEnds("w")
+    ends = LateEnds(Source("w"))
     ends.answered(Finish(LEASES), Ended(0, (OK, OK)))
     ends.answered(Release(LEASES), Ended(0, (STALE, STALE)))
     assert said() == []

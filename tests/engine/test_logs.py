@@ -1,0 +1,376 @@
+"""What handlers log carries their job, worker and queue, wherever they run; nothing that they log is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import io
+import json
+import logging
+import logging.config
+import logging.handlers
+import os
+import pickle
+import queue as queues
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Queue
+from engine.job import Job
+from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
+from engine.worker.worker import Worker
+from tests.engine.command.running import ROOT
+from tests.engine.helpers.waiting import wait_until
+
+log = logging.getLogger("shop.orders")
+
+
+@pytest.fixture
+def lines() -> Iterator[list[dict[str, Any]]]:
+    """What is logged, as JSON."""
+    found: list[dict[str, Any]] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(json.loads(self.format(record)))
+
+    kept, root = Kept(), logging.getLogger()
+    kept.setFormatter(JsonFormatter())
+    before = root.level
+    root.addHandler(kept)
+    root.setLevel(logging.INFO)
+    yield found
+    root.removeHandler(kept)
+    root.setLevel(before)
+
+
+def said(lines: list[dict[str, Any]], text: str) -> dict[str, Any]:
+    (line,) = [line for line in lines if line["message"] == text]
+    return line
+
+
+def run(queue: Queue, handlers: Handlers, **settings: Any) -> None:
+    Worker(queue, handlers, name="w", **settings).run(burst=True)
+
+
+def fields(line: dict[str, Any]) -> tuple[object, ...]:
+    return tuple(line.get(name) for name in ("worker", "queue", "job_id", "job_name", "attempt"))
+
+
+OF_J = ("w", "q", "j", "work", 1)
+
+
+@pytest.mark.feature("BN37")
+@pytest.mark.parametrize("inline", [False, True])
+def test_records_of_a_handler_in_a_thread_carry_its_job(queue: Queue, lines: list[dict[str, Any]], inline: bool) -> None:
+    handlers, fences = Handlers(), list[int]()
+
+    @handlers("work", inline=inline)
+    def work(job: Job) -> None:
+        fences.append(job.fence)
+        log.info("in a thread")
+        try:
+            raise ValueError("no")
+        except ValueError:
+            log.exception("it failed")
+
+    queue.enqueue("work", {}, id="j")
+    run(queue, handlers)
+    log.info("outside")
+    line = said(lines, "in a thread")
+    assert fields(line) == OF_J and line["fence"] == fences[0] and line["logger"] == "shop.orders"
+    failed = said(lines, "it failed")
+    assert fields(failed) == OF_J and failed["traceback"].endswith("ValueError: no")
+    assert fields(said(lines, "outside")) == (None,) * 5
+
+
+@pytest.mark.feature("BN37")
+def test_records_of_coroutines_carry_their_own_job_while_they_take_turns(queue: Queue, lines: list[dict[str, Any]]) -> None:
+    handlers = Handlers()
+
+    async def deeper(word: str) -> None:
+        await asyncio.sleep(0)
+        log.info(word)
+
+    @handlers("work")
+    async def work(job: Job) -> None:
+        for turn in range(5):
+            await asyncio.sleep(0.001)
+            await asyncio.gather(deeper(f"task of {job.id} {turn}"), asyncio.to_thread(log.info, f"thread of {job.id} {turn}"))
+
+    for job in ("a", "b", "c"):
+        queue.enqueue("work", {}, id=job)
+    run(queue, handlers)
+    for job in ("a", "b", "c"):
+        for turn in range(5):
+            for kind in ("task", "thread"):
+                assert fields(said(lines, f"{kind} of {job} {turn}")) == ("w", "q", job, "work", 1)
+
+
+def test_records_of_a_batch_carry_the_name_and_of_one_job_its_id(queue: Queue, lines: list[dict[str, Any]]) -> None:
+    handlers = Handlers()
+    handlers("work", batch=2)(lambda jobs: log.info("batch of %d", len(jobs)))
+    for job in ("a", "b", "c"):
+        queue.enqueue("work", {}, id=job)
+    run(queue, handlers)
+    assert fields(said(lines, "batch of 2")) == ("w", "q", None, "work", None)
+    assert fields(said(lines, "batch of 1")) == ("w", "q", "c", "work", 1)
+
+
+def test_records_of_the_worker_itself_carry_its_queue_and_no_job_of_another(queue: Queue, lines: list[dict[str, Any]]) -> None:
+    handlers = Handlers()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        raise ValueError("no")
+
+    queue.enqueue("work", {}, id="j", attempts=1)
+    run(queue, handlers)
+    (failed,) = [line for line in lines if "failed" in line["message"]]
+    assert fields(failed) == OF_J
+    others = [line for line in lines if line["logger"] == "ironclaim.worker" and line is not failed]
+    assert others and all(fields(line) == ("w", "q", None, None, None) for line in others)
+
+
+def test_what_a_record_has_of_its_own_stays(queue: Queue, lines: list[dict[str, Any]]) -> None:
+    """`extra` may name the same fields: logging refuses names that a record has already."""
+    handlers = Handlers()
+    handlers("work")(lambda job: log.info("own", extra={"queue": "own", "job_id": 7, "attempt": "x"}))
+    queue.enqueue("work", {}, id="j")
+    run(queue, handlers)
+    assert fields(said(lines, "own")) == ("w", "own", 7, "work", "x")
+    assert queue.counts().finished == 1
+
+
+def test_formats_and_queues_of_the_standard_library_see_the_fields(queue: Queue) -> None:
+    """Text formats, filters, handlers that pass copies on to a thread, and pickles for sockets."""
+    told: queues.SimpleQueue[Any] = queues.SimpleQueue()
+    seen, pickles = list[str](), list[bytes]()
+    stream = io.StringIO()
+    direct, passing = logging.StreamHandler(stream), logging.handlers.QueueHandler(told)
+    direct.setFormatter(logging.Formatter("%(job_id)s of %(queue)s: %(message)s"))
+
+    def watch(record: logging.LogRecord) -> bool:
+        seen.append(f"{record.job_id} {hasattr(record, 'other')}")  # type: ignore[attr-defined]  # pyright: ignore
+        pickles.append(pickle.dumps(record))
+        assert vars(copy.copy(record))["job_id"] == "j"
+        return True
+
+    direct.addFilter(watch)
+    own = logging.getLogger("shop.formats")
+    own.propagate = False
+    own.handlers = [direct, passing]
+    own.setLevel(logging.INFO)
+    handlers = Handlers()
+    handlers("work")(lambda job: own.info("it is %s", "said"))
+    queue.enqueue("work", {}, id="j")
+    run(queue, handlers)
+    assert stream.getvalue() == "j of q: it is said\n" and seen == ["j False"]
+    assert vars(told.get_nowait())["job_id"] == "j" and vars(pickle.loads(pickles[0]))["queue"] == "q"
+
+
+def test_a_record_factory_of_the_service_is_kept() -> None:
+    """One that was set before the first worker ran, in a process of its own; here with a class of its own."""
+    program = """
+        import logging, sys
+        class Own(logging.LogRecord):
+            def __init__(self, *given, **more):
+                super().__init__(*given, **more)
+                self.host = "h1"
+        logging.setLogRecordFactory(Own)
+        logging.basicConfig(format="%(host)s %(job_id)s %(message)s", stream=sys.stdout, level="WARNING")
+        from engine.logs import Source, mark_records, running
+        from engine.wire.operations import Lease, LeasedJob, Options
+        mark_records(); mark_records()
+        lease = Lease("j", 1, "n:1")
+        running.set((Source("w", "q"), LeasedJob(lease, 0, "work", "main", "main", b"{}", Options(), 0, 0, 1, 0, 0)))
+        logging.warning("said")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("h1 j said\n", "")
+
+
+def test_lines_for_people_name_the_job_of_what_a_handler_logs() -> None:
+    formatter = TextFormatter()
+
+    def line(name: str, **more: object) -> str:
+        record = logging.makeLogRecord({"name": name, "levelname": "INFO", "msg": "100%% of %s", "args": ("it",), **more})
+        return formatter.format(record).split(" ", 2)[2]
+
+    assert line("shop", job_name="work", job_id="j") == "INFO work[j]: 100% of it"
+    assert line("shop", job_name="work") == "INFO work: 100% of it"
+    assert line("shop") == "INFO 100% of it"
+    assert line("ironclaim.worker", job_name="work", job_id="j") == "INFO 100% of it"
+
+
+# -- child processes
+
+
+def in_a_child(job: Job) -> None:
+    log.debug("not wanted")
+    log.info("in a child: %s", job.payload)
+    thread = threading.Thread(
+        target=lambda: log.warning("in a thread of the child", extra={"own": {1, 2}, "lock": threading.Lock()})
+    )
+    thread.start()
+    thread.join()
+    quiet.debug("of a logger with a level of its own")
+    try:
+        raise ValueError("no")
+    except ValueError:
+        log.exception("it failed")
+
+
+def dies(job: Job) -> None:
+    log.warning("before the end")
+    os._exit(3)
+
+
+def says_to_odd(job: Job) -> str:
+    logging.getLogger("shop.odd").info("said")
+    return job.id
+
+
+quiet = logging.getLogger("shop.quiet")
+
+
+@pytest.mark.feature("BN37")
+def test_records_of_a_child_process_are_written_by_its_worker(queue: Queue, lines: list[dict[str, Any]]) -> None:
+    handlers = Handlers()
+    handlers("work")(in_a_child)
+    queue.enqueue("work", {"n": 1}, id="j")
+    quiet.setLevel(logging.DEBUG)
+    run(queue, handlers, processes=1)
+    quiet.setLevel(logging.NOTSET)
+    texts = ["in a child: {'n': 1}", "in a thread of the child", "of a logger with a level of its own", "it failed"]
+    assert [line["message"] for line in lines if line["logger"].startswith("shop")] == texts
+    for text in texts:
+        assert fields(said(lines, text)) == OF_J
+    assert said(lines, "it failed")["traceback"].endswith("ValueError: no")
+
+
+def test_nothing_that_a_child_has_logged_is_lost_with_it(queue: Queue, lines: list[dict[str, Any]]) -> None:
+    handlers = Handlers()
+    handlers("work")(dies)
+    queue.enqueue("work", {}, id="j", attempts=1)
+    run(queue, handlers, processes=1)
+    assert fields(said(lines, "before the end")) == OF_J
+
+
+def test_a_filter_that_raises_does_not_come_between_a_child_and_its_answer(
+    queue: Queue, lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    handlers, odd = Handlers(), logging.getLogger("shop.odd")
+    handlers("work")(says_to_odd)
+    for job in ("a", "b"):
+        queue.enqueue("work", {}, id=job, result_ttl_ms=60_000)
+
+    def broken(record: logging.LogRecord) -> bool:
+        raise ValueError("no")
+
+    odd.addFilter(broken)
+    run(queue, handlers, processes=1)
+    odd.removeFilter(broken)
+    kept = [queue.results.get(job) for job in ("a", "b")]
+    assert [result and result.get() for result in kept] == ["a", "b"]
+    assert capsys.readouterr().err.count("ValueError: no") == 2
+
+
+def test_a_record_is_sent_without_what_only_its_process_knows() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise SystemError
+
+    record = logging.makeLogRecord({"msg": "%s", "args": ({1},), "own": Odd(), "deep": {"a": [object]}, "n": 1})
+    sent = _sendable(record)
+    assert pickle.loads(pickle.dumps(sent)) == sent
+    assert (sent["msg"], sent["args"], sent["own"], sent["n"]) == ("{1}", None, "Odd", 1)
+    assert "class 'object'" in sent["deep"]["a"][0]
+
+
+# -- the command
+
+SERVICE = """
+import logging, logging.config
+from engine import Queue
+{config}
+log = logging.getLogger("shop.orders")
+early = logging.getLogger("shop.early")
+queue = Queue("q", url={url!r})
+
+@queue.job("work")
+def work() -> None:
+    log.info("hello")
+
+@queue.job("later")
+async def later() -> None:
+    log.info("hello from a coroutine")
+"""
+CONFIGS = {
+    "none": "",
+    "console": """logging.config.dictConfig({"version": 1, "formatters": {"f": {"format": "OWN %(message)s"}},
+    "handlers": {"h": {"class": "logging.StreamHandler", "formatter": "f"}}, "root": {"handlers": ["h"], "level": "INFO"}})""",
+    "own logger": """logging.config.dictConfig({"version": 1, "formatters": {"f": {"format": "OWN %(message)s"}},
+    "handlers": {"h": {"class": "logging.StreamHandler", "formatter": "f"}},
+    "loggers": {"shop": {"handlers": ["h"], "level": "INFO", "propagate": False}}})""",
+    "file": """logging.config.dictConfig({"version": 1, "formatters": {"f": {"format": "OWN %(message)s"}},
+    "handlers": {"h": {"class": "logging.FileHandler", "filename": FILE, "formatter": "f"}},
+    "root": {"handlers": ["h"], "level": "INFO"}})""",
+}
+
+
+def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[list[str], str]:
+    """The lines on stderr of a worker of a module that configures logging so, and its log file."""
+    name, file = f"service_{os.getpid()}_{len(config)}_{len(options)}", folder / "own.log"
+    text = CONFIGS[config].replace("FILE", repr(str(file)))
+    (folder / f"{name}.py").write_text(SERVICE.format(config=text, url=queue.url))
+    queue.enqueue("work", {}, id="j")
+    queue.enqueue("later", {}, id="k")
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", "worker", f"{name}:queue", "--name", "w", "--burst", *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines(), file.read_text() if file.exists() else ""
+
+
+@pytest.mark.parametrize("processes", ["0", "1"])
+@pytest.mark.parametrize("config", ["none", "console", "own logger"])
+def test_log_json_holds_whatever_the_module_configures(queue: Queue, tmp_path: Path, config: str, processes: str) -> None:
+    lines, _ = output_of(tmp_path, queue, config, "--log-json", "--processes", processes)
+    found = [json.loads(line) for line in lines]
+    assert fields(said(found, "hello")) == OF_J
+    assert fields(said(found, "hello from a coroutine")) == ("w", "q", "k", "later", 1)
+    # The configuration turns off the loggers that were there before it; those of the worker stay on.
+    assert [line["level"] for line in found if line["message"].startswith("worker w: queue q")] == ["info"]
+
+
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_without_log_json_the_module_decides_how_records_look(queue: Queue, tmp_path: Path, processes: str) -> None:
+    lines, _ = output_of(tmp_path, queue, "console", "--processes", processes)
+    assert sorted(line for line in lines if "hello" in line) == ["OWN hello", "OWN hello from a coroutine"]
+    assert any(line.startswith("OWN worker w: queue q") for line in lines)
+
+
+def test_log_json_that_cannot_hold_says_so(queue: Queue, tmp_path: Path) -> None:
+    lines, file = output_of(tmp_path, queue, "file", "--log-json", "--processes", "1")
+    assert not lines
+    assert file.count("OWN hello\n") == 1 and "--log-json: the modules have configured logging" in file
+
+
+def test_lines_of_the_command_name_the_job(queue: Queue, tmp_path: Path) -> None:
+    lines, _ = output_of(tmp_path, queue, "none", "--processes", "1")
+    assert [line.split(" ", 2)[2] for line in lines if line.endswith("hello")] == ["INFO work[j]: hello"]
+    wait_until(lambda: queue.counts().finished == 2, "the end")
