@@ -49,12 +49,15 @@ if TYPE_CHECKING:
     from engine.queue.durations import Durations, HandlerTimes
     from engine.queue.job_info import JobError, JobInfo
     from engine.queue.locks import Lock
+    from engine.queue.metrics import join_metrics
+    from engine.queue.obstacles import LaneInfo, LimitInfo, Obstacles, PauseInfo
     from engine.queue.producing import NewJob
     from engine.queue.registry import QueueInfo
     from engine.queue.results import Progress, Result
     from engine.queue.scheduling import Schedule
     from engine.queue.synchronous.queue import Queue, queues
     from engine.queue.synchronous.results import Results
+    from engine.queue.why import Why
     from engine.queue.workers import WorkerInfo
     from engine.routing import Target
     from engine.scheduler import Scheduler
@@ -101,6 +104,9 @@ _HOMES = {
     "engine.outcomes": ("Bury", "Discard", "RetryLater"),
     "engine.queue.durations": ("Durations", "HandlerTimes"),
     "engine.queue.locks": ("Lock",),
+    "engine.queue.metrics": ("join_metrics",),
+    "engine.queue.obstacles": ("LaneInfo", "LimitInfo", "Obstacles", "PauseInfo"),
+    "engine.queue.why": ("Why",),
     "engine.queue.job_info": ("JobError", "JobInfo"),
     "engine.wire.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
@@ -148,16 +154,20 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobOptions",
+    "LaneInfo",
     "LeaseLost",
+    "LimitInfo",
     "Lock",
     "Malformed",
     "MemoryStorage",
     "Message",
     "NameCounts",
     "NewJob",
+    "Obstacles",
     "OutcomeUnknown",
     "PartlyEnqueued",
     "PartlyPublished",
+    "PauseInfo",
     "PriorityQueue",
     "Progress",
     "Published",
@@ -183,11 +193,13 @@ __all__ = [
     "UnknownParent",
     "UnsafeServer",
     "UnsupportedFeature",
+    "Why",
     "Worker",
     "WorkerGroup",
     "WorkerInfo",
     "WrongKeyType",
     "async_queues",
+    "join_metrics",
     "models",
     "queues",
 ]

@@ -4,7 +4,8 @@ carries on the trace of that one.
     carry_traces(queue, handlers)
 
 The header is the one of the caller's own `headers`, else the trace that is on: `trace.set(...)` begins one, for instance from
-the request that a service answers. With OpenTelemetry, write the two hooks yourself: its `inject` and `extract` take headers.
+the request that a service answers. `engine.opentelemetry` does the
+same with spans.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from engine.wire.operations import (
     Lease,
     Limit,
     Listing,
+    ListObstacles,
     ListRunTimes,
     ListSchedules,
     ListWorkers,
@@ -210,6 +211,7 @@ def _beat(meter: Meter) -> None:
 def _looks(meter: Meter) -> None:
     meter.run("counts", Count())
     meter.run(f"listing {_PAGE}", Listing(0, _PAGE))
+    meter.run("obstacles", ListObstacles())
     meter.run(f"page {_PAGE}", Page("waiting", 0, _PAGE))
     meter.run(f"page {_PAGE} of names", Page("waiting", 0, _PAGE, names=True))
     meter.run(f"schedules {_PAGE}", ListSchedules())

@@ -1,15 +1,16 @@
-"""`ironclaim jobs` and `ironclaim dead`: look at jobs, and act on single ones."""
+"""`ironclaim jobs`, `ironclaim why` and `ironclaim dead`: look at jobs, and act on single ones."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, duration_ms, opened
 from engine.command.output import instant, print_error, show, show_one
-from engine.queue.job_info import JobInfo
+from engine.queue.job_info import JobError, JobInfo
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Altered
 
@@ -44,7 +45,7 @@ _ALTERING: tuple[tuple[str, Act, str, str], ...] = (
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add both commands."""
+    """Add the three commands."""
     jobs = commands.add_parser("jobs", help="look at jobs, cancel, remove or run single ones")
     actions = jobs.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = _action(actions, "list", _list, "the jobs of a state")
@@ -52,17 +53,25 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--state", default="waiting", help="waiting, delayed, blocked, active, stuck, dead or finished (waiting)"
     )
     _range(listing)
+    _selected(listing, "enqueue, death or end")
     _action(actions, "times", _times, "how long the handlers of each name took")
     _action(actions, "show", _show, "everything about one job", "job")
     for name, act, done, help in _ALTERING:
         _action(actions, name, _altering(act, done), help, "job")
+    why = commands.add_parser("why", help="why a job does not run, in one sentence", description="Why a job does not run.")
+    why.add_argument("job", help="id of the job")
+    why.set_defaults(run=_why)
+    add_queue(why)
+    add_json(why)
     dead = commands.add_parser("dead", help="the jobs that will not run again by themselves")
     actions = dead.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _range(_action(actions, "list", _dead, "each with its last error"))
-    requeue = _action(actions, "requeue", _requeue, "let a job start anew, or all of them")
+    listing = _action(actions, "list", _dead, "each with its last error")
+    _range(listing)
+    _selected(listing, "death")
+    requeue = _action(actions, "requeue", _requeue, "let a job start anew, or all of them, or those of a name, key, error or age")
     requeue.add_argument("job", nargs="?", help="id of the job")
     requeue.add_argument("--all", action="store_true", help="all dead jobs")
-    requeue.add_argument("--name", help="with --all: only those of this name")
+    _selected(requeue, "death")
     _action(actions, "discard", _altering(_discard, "discarded"), "forget a dead job", "job")
     clear = _action(actions, "clear", _clear, "forget all dead jobs that are old enough")
     clear.add_argument("--older-than", type=duration_ms, required=True, help="90s, 10m, 2h, 7d; 0s for all")
@@ -90,9 +99,29 @@ def _range(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--newest-first", action="store_true", help="the newest first")
 
 
+def _selected(parser: argparse.ArgumentParser, since: str) -> None:
+    parser.add_argument("--name", help="only those of this name")
+    parser.add_argument("--key", help="only those with this key")
+    parser.add_argument("--error", help="only those whose last error has these words: ValueError")
+    parser.add_argument(
+        "--older-than", type=duration_ms, default=0, metavar="AGE", help=f"only those whose {since} is so long ago: 2h"
+    )
+    parser.add_argument("--newer-than", type=duration_ms, metavar="AGE", help="only those where it is not so long ago")
+
+
+def _selection(options: argparse.Namespace) -> dict[str, Any]:
+    """Which jobs are meant, as the methods of a queue take it."""
+    ages = {"older_than_ms": options.older_than, "newer_than_ms": options.newer_than}
+    return {"name": options.name, "key": options.key, "error": options.error, **ages}
+
+
+def _page(options: argparse.Namespace) -> dict[str, Any]:
+    return {"offset": options.offset, "limit": options.limit, "newest_first": options.newest_first, **_selection(options)}
+
+
 def _list(options: argparse.Namespace) -> int:
     with opened(options) as queue:
-        found = queue.jobs.list(options.state, offset=options.offset, limit=options.limit, newest_first=options.newest_first)
+        found = queue.jobs.list(options.state, **_page(options))
     show([_row(job) for job in found], as_json=options.json, nothing=f"no job is {options.state}")
     return 0
 
@@ -122,7 +151,7 @@ def _times(options: argparse.Namespace) -> int:
 
 def _dead(options: argparse.Namespace) -> int:
     with opened(options) as queue:
-        found = queue.dead.list(offset=options.offset, limit=options.limit, newest_first=options.newest_first)
+        found = queue.dead.list(**_page(options))
     show([_row(job) for job in found], as_json=options.json, nothing="no job is dead")
     return 0
 
@@ -132,8 +161,21 @@ def _show(options: argparse.Namespace) -> int:
         job = queue.jobs.get(options.job)
     if job is None:
         return _unknown(options)
-    show_one(_whole(job), as_json=options.json)
+    whole = _whole(job)
+    if not options.json:
+        whole["errors"] = "\n".join(map(_error_text, job.errors)) or None
+    show_one(whole, as_json=options.json)
     return 0
+
+
+def _why(options: argparse.Namespace) -> int:
+    with opened(options) as queue:
+        found = queue.jobs.why(options.job)
+    if not found.known and not options.json:
+        return _unknown(options)
+    row = {"job": found.job, "queue": options.queue, "state": found.state, "why": found.sentence}
+    print(json.dumps(row) if options.json else found)
+    return 0 if found.known else _NOT_DONE
 
 
 def _altering(act: Act, done: str) -> Callable[[argparse.Namespace], int]:
@@ -146,13 +188,14 @@ def _altering(act: Act, done: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _requeue(options: argparse.Namespace) -> int:
-    if bool(options.job) == options.all:
-        print_error("dead requeue: name a job, or say --all")
+    wanted = _selection(options)
+    if bool(options.job) == (options.all or any(wanted.values())):
+        print_error("dead requeue: name a job, or say --all, --name, --key, --error, --older-than or --newer-than")
         return 2
     with opened(options) as queue:
         if options.job:
             return _tell(queue.dead.requeue(options.job), "requeued", options)
-        count = queue.dead.requeue_all(options.name)
+        count = queue.dead.requeue_all(**wanted)
     show_one({"requeued": count, "queue": options.queue}, as_json=options.json)
     return 0
 
@@ -199,6 +242,12 @@ def _row(job: JobInfo) -> dict[str, Any]:
         "failures": job.failures,
         "error": (job.last_error.strip().splitlines() or [""])[-1] or job.unreadable or None,
     }
+
+
+def _error_text(error: JobError) -> str:
+    """A run that came to nothing, with its stack trace as it was printed."""
+    head = f"{instant(error.at_ms)} {error.kind}, fence {error.fence}: {error.error}"
+    return "\n".join([head, *(f"  {line}" for line in error.trace.splitlines())])
 
 
 def _whole(job: JobInfo) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import cron, health, jobs, lua, pausing, queues, top, worker
+    from engine.command import cron, enqueue, health, jobs, lua, pausing, queues, top, worker
 
     parser = argparse.ArgumentParser(prog="ironclaim", description="Workers, and a look at queues.")
     parser.add_argument("--version", action="version", version=_VERSION)
@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_parser(commands)
     pausing.add_parsers(commands)
     queues.add_parsers(commands)
+    enqueue.add_parser(commands)
     jobs.add_parsers(commands)
     cron.add_parser(commands)
     top.add_parser(commands)

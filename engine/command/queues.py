@@ -1,4 +1,4 @@
-"""`ironclaim queues` and `ironclaim workers`: the queues of a server, and the workers of a queue."""
+"""`ironclaim queues` and `ironclaim workers`: the queues of a server, what holds their jobs back, and who works for one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, add_server, opened
+from engine.command.holding import obstacles, summary, told
 from engine.command.output import instant, show
 from engine.queue.synchronous.queue import Queue, queues
 from engine.queue.workers import WorkerInfo
@@ -14,7 +15,7 @@ from engine.queue.workers import WorkerInfo
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add both commands."""
-    listing = commands.add_parser("queues", help="the queues of a server, each with its jobs by state")
+    listing = commands.add_parser("queues", help="the queues of a server: jobs by state, and what holds them back")
     add_server(listing)
     add_json(listing)
     listing.set_defaults(run=_queues)
@@ -28,9 +29,18 @@ def _queues(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for found in queues(options.url, model=options.model, prefix=options.prefix):
         with Queue(found.name, options.model, url=options.url, prefix=options.prefix) as queue:
-            counts = asdict(queue.counts())
+            counts, held = asdict(queue.counts()), obstacles(queue)
+            more = told(queue, held)
         del counts["srv_us"]
-        rows.append({"queue": found.name, **counts, "used": instant(found.used_ms)})
+        used = instant(found.used_ms)
+        if options.json:
+            rows.append({"queue": found.name, **counts, "used": used, **more})
+            continue
+        del counts["cursor"], counts["handing"]
+        age = None if held is None else round(held.oldest_age_ms / 1000, 1)
+        rows.append(
+            {"queue": found.name, **counts, "oldest s": age, "workers": more["workers"], "used": used, "held back": summary(held)}
+        )
     show(rows, as_json=options.json, nothing="no queues")
     return 0
 

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, opened
+from engine.command.holding import obstacles, tables, told
 from engine.command.output import table
 from engine.errors import Malformed
+from engine.queue.obstacles import Obstacles
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Counts
 
@@ -36,18 +38,18 @@ def run(options: argparse.Namespace) -> int:
         raise Malformed("--every-s", options.every_s, "0.1 to 3600")
     live = sys.stdout.isatty() and not options.json
     with opened(options) as queue:
-        for number, look in enumerate(_looks(queue, options.every_s), start=1):
+        for number, (look, held) in enumerate(_looks(queue, options.every_s), start=1):
             if options.json:
                 print(json.dumps(look), flush=True)
             else:
-                print((_CLEAR if live else "") + _screen(options.queue, look), flush=True)
+                print((_CLEAR if live else "") + _screen(options.queue, look, held), flush=True)
             if number == options.count:
                 break
     return 0
 
 
-def _looks(queue: Queue, every_s: float) -> Iterator[dict[str, Any]]:
-    """The present numbers, and the rates since the previous ones."""
+def _looks(queue: Queue, every_s: float) -> Iterator[tuple[dict[str, Any], Obstacles | None]]:
+    """The present numbers with the rates since the previous ones, and what holds jobs back."""
     before: Counts | None = None
     while True:
         counts = queue.counts()
@@ -57,13 +59,15 @@ def _looks(queue: Queue, every_s: float) -> Iterator[dict[str, Any]]:
             total = getattr(counts, name)
             look[name] = total
             look[f"{name}_per_s"] = round((total - getattr(before, name)) / passed_s, 1) if before and passed_s > 0 else None
-        before = counts
-        yield look
+        before, held = counts, obstacles(queue)
+        yield look | told(queue, held), held
         time.sleep(every_s)
 
 
-def _screen(name: str, look: dict[str, Any]) -> str:
+def _screen(name: str, look: dict[str, Any], held: Obstacles | None) -> str:
     clock = time.strftime("%H:%M:%S", time.gmtime(look["srv_us"] / 1e6))
-    states = table([{state: look[state] for state in _STATES}])
+    age = None if held is None else round(held.oldest_age_ms / 1000, 1)
+    states = table([{state: look[state] for state in _STATES} | {"oldest s": age, "workers": look["workers"]}])
     rates = table([{"": what, "total": look[what], "per s": look[f"{what}_per_s"]} for what in ("finished", "buried")])
-    return f"{name}  {clock} UTC by the server\n\n{states}\n\n{rates}"
+    more = [table(rows) for rows in tables(held)] if held else []
+    return "\n\n".join([f"{name}  {clock} UTC by the server", states, rates, *more])

@@ -37,10 +37,12 @@ from engine.wire.operations import (
     Drop,
     Enqueue,
     EnqueueMany,
+    Explain,
     Failure,
     Finish,
     Lease,
     LeasedJob,
+    ListObstacles,
     Operation,
     Options,
     ReadProgress,
@@ -84,7 +86,7 @@ class Foreign(Scripted):
     #: The options of a job without explicit ones.
     defaults: Options = PLAIN
     #: Operations that the model does not have.
-    LACKS: frozenset[type[Any]] = frozenset()
+    LACKS: frozenset[type[Any]] = frozenset({Explain, ListObstacles})
     FINDINGS: tuple[Finding, ...] = ()
     #: Foreign producers push no wake marker: an idle worker polls after this time (ms).
     poll_ms: int = 100

@@ -10,7 +10,18 @@ from engine import validate
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.queue.steps import DeadlineBound, Steps
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import Administered, Limit, Operation, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
+from engine.wire.operations import (
+    Administered,
+    Limit,
+    Operation,
+    Pause,
+    Resume,
+    Resumed,
+    SetEvents,
+    SetLimit,
+    SetRetention,
+    SetWorker,
+)
 
 #: Most events that a queue keeps.
 EVENTS_KEPT_MAX = 1_000_000
@@ -86,6 +97,13 @@ def pause_worker(name: object, length_ms: object) -> Draft:
 def sending(draft: Draft) -> Steps[None]:
     """Send an administration call whose answer says no more than that it was done."""
     conclude((yield DeadlineBound(draft)))
+
+
+def resuming(draft: Draft) -> Steps[bool]:
+    """Send the end of a pause; whether there was such a pause."""
+    sent = yield DeadlineBound(draft)
+    conclude(sent)
+    return isinstance(sent.reply, Resumed) and sent.reply.was_paused
 
 
 def conclude(sent: Sent) -> None:

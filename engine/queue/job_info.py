@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from engine.errors import ScriptFault
 from engine.models.model import Model
-from engine.wire.operations import Lease, Looked, Options
+from engine.wire.operations import Explained, Lease, Looked, Options
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
 #: entry among the last finished ones is kept; so are `cancelled`, `discarded`
@@ -81,7 +81,7 @@ class JobInfo:
         return dict(self.options.headers)
 
 
-def state_of(looked: Looked, srv_us: int) -> JobState:
+def state_of(looked: Looked | Explained, srv_us: int) -> JobState:
     """The state, with `stuck` apart from `active`. Raises ScriptFault for one that is not known."""
     active: JobState = "stuck" if looked.at_ms * 1000 < srv_us else "active"
     known: dict[str, JobState] = {"active": active}

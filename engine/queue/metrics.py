@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from engine.queue.durations import Durations, HandlerTimes
+from engine.queue.obstacles import Obstacles
+from engine.queue.workers import WorkerInfo
 from engine.wire.operations import Counts
 
 #: States of jobs, each a field of Counts.
@@ -14,26 +16,81 @@ _STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")
 _LE_BUCKETS = tuple(range(32, 85, 2))
 
 
-def exposition(queue: str, counts: Counts, times: Iterable[HandlerTimes] = ()) -> str:
-    """The numbers of one queue. A queue's name and those of jobs need no escape."""
-    lines = [
-        "# HELP ironclaim_jobs Jobs in each state; done keeps the last 1,000 only.",
-        "# TYPE ironclaim_jobs gauge",
-        *(f'ironclaim_jobs{{queue="{queue}",state="{state}"}} {getattr(counts, state)}' for state in _STATES),
-        "# HELP ironclaim_jobs_finished_total Jobs that have ever finished.",
-        "# TYPE ironclaim_jobs_finished_total counter",
-        f'ironclaim_jobs_finished_total{{queue="{queue}"}} {counts.finished}',
-        "# HELP ironclaim_jobs_buried_total Times that a job was buried.",
-        "# TYPE ironclaim_jobs_buried_total counter",
-        f'ironclaim_jobs_buried_total{{queue="{queue}"}} {counts.buried}',
-        "# HELP ironclaim_run_seconds How long handlers took, as workers have told it.",
-        "# TYPE ironclaim_run_seconds histogram",
+def exposition(
+    queue: str,
+    counts: Counts,
+    times: Iterable[HandlerTimes] = (),
+    workers: Iterable[WorkerInfo] = (),
+    held: Obstacles | None = None,
+) -> str:
+    """The numbers of one queue; without `held` no names, ages and pauses. A queue's name and those of jobs need no escape."""
+    of = f'queue="{queue}"'
+    alive = [worker for worker in workers if worker.alive]
+    families = [
+        _family("jobs", "gauge", "Jobs in each state; done keeps the last 1,000 only.", *_states(of, counts)),
+        _family("jobs_finished_total", "counter", "Jobs that have ever finished.", f"{{{of}}} {counts.finished}"),
+        _family("jobs_buried_total", "counter", "Times that a job was buried.", f"{{{of}}} {counts.buried}"),
+        _family("workers", "gauge", "Workers that are alive.", f"{{{of}}} {len(alive)}"),
+        _family("worker_places", "gauge", "Handlers that they run at once.", f"{{{of}}} {sum(w.concurrency for w in alive)}"),
     ]
+    if held is not None:
+        names = [f'{{{of},name="{name}"}} {count}' for name, count in held.waiting_by_name.items()]
+        paused = {pause.name for pause in held.pauses}
+        pauses = [f'{{{of},name="{name}"}} 1' for name in sorted(filter(None, paused))]
+        families += [
+            _family("jobs_waiting", "gauge", "Waiting jobs of each name.", *names),
+            _family(
+                "oldest_waiting_seconds",
+                "gauge",
+                "How long the job has waited that has waited longest.",
+                f"{{{of}}} {held.oldest_age_ms / 1000}",
+            ),
+            _family(
+                "paused",
+                "gauge",
+                "1 while a name is paused, or the queue (*).",
+                f'{{{of},name="*"}} {int(None in paused)}',
+                *pauses,
+            ),
+        ]
+    runs: list[str] = []
     for found in times:
         for outcome, durations in (("succeeded", found.succeeded), ("failed", found.failed)):
             if durations.count:
-                lines += _histogram(f'queue="{queue}",name="{found.name}",outcome="{outcome}"', durations)
+                runs += _histogram(f'{of},name="{found.name}",outcome="{outcome}"', durations)
+    families.append(_family("run_seconds", "histogram", "How long handlers took, as workers have told it.", *runs))
+    return "".join(families)
+
+
+def join_metrics(*texts: str) -> str:
+    """The metrics of several queues as one page: `HELP` and `TYPE` of each metric stand once, as Prometheus asks for.
+
+    page = join_metrics(mails.metrics(), bills.metrics())
+    """
+    families: dict[str, tuple[list[str], list[str]]] = {}
+    for text in texts:
+        comments, samples = [], []
+        for line in text.splitlines():
+            words = line.split(" ", 3)
+            if words[:2] == ["#", "HELP"]:
+                comments, samples = families.setdefault(words[2], ([], []))
+            if not line.startswith("#"):
+                samples.append(line)
+            elif line not in comments:
+                comments.append(line)
+    return "".join(f"{line}\n" for comments, samples in families.values() for line in comments + samples)
+
+
+def _family(name: str, kind: str, help: str, *samples: str) -> str:
+    """One metric: what it is, its type, and its samples, each without the name at its start."""
+    full = f"ironclaim_{name}"
+    lines = [f"# HELP {full} {help}", f"# TYPE {full} {kind}", *(f"{full}{sample}" for sample in samples)]
     return "\n".join(lines) + "\n"
+
+
+def _states(of: str, counts: Counts) -> Iterator[str]:
+    for state in _STATES:
+        yield f'{{{of},state="{state}"}} {getattr(counts, state)}'
 
 
 def _histogram(labels: str, durations: Durations) -> Iterator[str]:
@@ -41,7 +98,7 @@ def _histogram(labels: str, durations: Durations) -> Iterator[str]:
         count = sum(runs for bucket, runs in durations.buckets if bucket <= bound)
         # An even bucket ends at a power of two: nine decimals are exact.
         le = f"{2 ** (bound // 2) / 1e9:.9f}".rstrip("0")
-        yield f'ironclaim_run_seconds_bucket{{{labels},le="{le}"}} {count}'
-    yield f'ironclaim_run_seconds_bucket{{{labels},le="+Inf"}} {durations.count}'
-    yield f"ironclaim_run_seconds_sum{{{labels}}} {durations.total_us / 1e6:.6f}"
-    yield f"ironclaim_run_seconds_count{{{labels}}} {durations.count}"
+        yield f'_bucket{{{labels},le="{le}"}} {count}'
+    yield f'_bucket{{{labels},le="+Inf"}} {durations.count}'
+    yield f"_sum{{{labels}}} {durations.total_us / 1e6:.6f}"
+    yield f"_count{{{labels}}} {durations.count}"

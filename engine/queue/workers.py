@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from engine.errors import ScriptFault
@@ -16,13 +16,17 @@ from engine.wire.operations import ListedWorker
 
 #: Workers of one answer.
 LIMIT_MAX = 1_000
+#: Names of jobs that a worker tells in its beats.
+HANDLERS_TOLD = 100
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases, of which `jobs` are
-    at most 100 ids; `leads`: it sweeps for all of them. On an old keyspace those that the registry of the format lists come
-    behind the others, with their names as incarnations and 0 for what is not known."""
+    at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names; `priorities` the least and the greatest
+    that it claims, None: all; `routing` what targets and routes of jobs ask for; `paused` and `gate_closed`: whether a pause or
+    its gate kept it from claiming when it beat. On an old keyspace those that the registry of the format lists come behind the
+    others, with their names as incarnations and 0 for what is not known."""
 
     name: str
     incarnation: str
@@ -39,12 +43,17 @@ class WorkerInfo:
     lease_ms: int
     handlers: tuple[str, ...]
     attributes: Mapping[str, Any]
+    priorities: tuple[int, int] | None = None
+    routing: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    paused: bool = False
+    gate_closed: bool = False
 
 
 def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
     """The description of a worker from its last heartbeat, at this server time. Raises ScriptFault."""
     try:
         about = cast("dict[str, Any]", json.loads(listed.about))
+        priorities: Any = about.get("priorities")
         return WorkerInfo(
             name=str(about.get("name", "")),
             incarnation=listed.incarnation,
@@ -61,6 +70,10 @@ def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
             lease_ms=listed.lease_ms,
             handlers=tuple(map(str, about.get("handlers", ()))),
             attributes=dict(about.get("attributes", {})),
+            priorities=(int(priorities[0]), int(priorities[1])) if priorities else None,
+            routing=dict(about.get("routing", {})),
+            paused=bool(about.get("paused", False)),
+            gate_closed=bool(about.get("gate_closed", False)),
         )
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise ScriptFault(f"ListWorkers: the beat of {listed.incarnation} cannot be read ({error})") from error

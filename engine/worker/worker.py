@@ -26,6 +26,7 @@ from engine.logs import Source, about, mark_records
 from engine.queue.faces import synchronous
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
+from engine.queue.workers import HANDLERS_TOLD
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
 from engine.version import __version__
@@ -48,8 +49,6 @@ PROCESSES_MAX = 64
 #: Allowed beside every lease: a caller who gives a short lease alone has not asked for it.
 _SWEEP_MS = 1000
 BEAT_MS_MAX = 3_600_000
-#: Names of handlers that a beat tells.
-_HANDLERS_TOLD = 100
 #: A call that the server does not answer holds up the end of a worker for no longer.
 _CALLERS_END_S = 2.0
 #: A control connection that was silently cut shows within a third of a lease, of this length at most.
@@ -317,9 +316,10 @@ def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, objec
         "pid": os.getpid(),
         "version": __version__,
         "concurrency": settings.places,
-        "handlers": sorted(settings.classes)[:_HANDLERS_TOLD],
+        "handlers": sorted(settings.classes)[:HANDLERS_TOLD],
         "routing": routing.described(settings.attributes),
         "attributes": attributes,
+        **({"priorities": settings.priorities} if settings.priorities else {}),
     }
 
 

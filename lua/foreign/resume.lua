@@ -6,7 +6,7 @@
 --   paused  hash    the engine's own pauses
 --   rest    zset    w:<name> by the time (ms) when its pause on the wire ends
 --   stats   hash    counters
---   op      string  op:<op id>, record of this call: its reply
+--   op      string  op:<op id>, record of this call: 1 = there was such a pause
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the engine's own keys
@@ -16,7 +16,7 @@
 --   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
--- REPLY srv_us, done | repeated | refused
+-- REPLY srv_us, done | repeated | refused, 1 = there was such a pause
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -25,12 +25,14 @@ check_types({ rest }, { paused, stats }, { prefix .. 'wake' }, { op })
 model.check()
 
 local known = administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known } end
+if known then return { srv_us, known, tonumber(redis.call('GET', op) or 0) or 1 } end
+local on_wire = model.paused and model.paused(class)
+local was_on = (on_wire or pauses_on({ class, redis.call('HGET', paused, class) }, now_ms)[1]) and 1 or 0
 local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
 if model.resume then model.resume(class) end
 redis.call('ZREM', rest, 'w:' .. class)
 wake_push(prefix .. 'wake')
-redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, string.format('%d', was_on), 'PXAT', not_after_ms + 20000)
 if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
-return { srv_us, 'done' }
+return { srv_us, 'done', was_on }

@@ -72,6 +72,8 @@ FACES: dict[type[Any], Face] = {
     operations.AwaitEnds: lambda queue: queue.results.wait("4711", wait_ms=1),
     operations.ReadProgress: lambda queue: queue.results.progress("4711"),
     operations.Inspect: lambda queue: queue.jobs.get("4711"),
+    operations.Explain: lambda queue: queue.jobs.why("4711"),
+    operations.ListObstacles: lambda queue: queue.limits(),
     operations.Page: lambda queue: queue.jobs.list("waiting"),
     operations.Count: lambda queue: queue.counts(),
     operations.Listing: lambda queue: queue.snapshot(),

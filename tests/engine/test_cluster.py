@@ -24,6 +24,7 @@ from engine.wire.operations import (
     EnableSchedule,
     Enqueue,
     EnqueueMany,
+    Explain,
     Extend,
     ExtendLock,
     Failure,
@@ -32,6 +33,7 @@ from engine.wire.operations import (
     Inspect,
     Lease,
     Listing,
+    ListObstacles,
     ListRunTimes,
     ListSchedules,
     ListWorkers,
@@ -536,6 +538,21 @@ def page(desk: ClusterDesk) -> Operation:
     return Page("waiting", 0, 100)
 
 
+def obstacles(desk: ClusterDesk) -> Operation:
+    """With a limit that is full and a lane that waits for it."""
+    busy(desk)
+    desk.set_limit("k:*", concurrency=1)
+    desk.enqueue("tenant1", "tenant2", key="acme")
+    desk.claim("w", 1)
+    desk.pause("other", 60_000)
+    return ListObstacles()
+
+
+def why(desk: ClusterDesk) -> Operation:
+    obstacles(desk)
+    return Explain("tenant2")
+
+
 def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
     """The operation, which was carried out: it has left its own key, so that a copy may run on a half-moved slot."""
     desk.run(operation)
@@ -570,6 +587,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "mark": [mark],
     "read_worker_updates": [news],
     "orphans": [orphans],
+    "obstacles": [obstacles],
     "page": [page],
     "pause": [pause, pause_repeated],
     "progress": [progress],
@@ -591,6 +609,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "list_run_times": [took],
     "replication_probe": [witness],
     "workers": [workers],
+    "why": [why],
 }
 
 EACH_SCENE = [(script, scene) for script, scenes in SCENES.items() for scene in scenes]

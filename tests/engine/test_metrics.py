@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
-from engine import AsyncQueue
-from engine.wire.operations import Bury, Failure
-from tests.engine.desk import Desk, desk
+from engine import AsyncQueue, Queue, join_metrics, models
+from engine.wire.operations import Beat, Bury, Failure
+from tests.engine.desk import LEASE_MS, Desk, desk
 
 __all__ = ["desk"]
 
@@ -32,6 +33,11 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
         ["ironclaim_jobs", "gauge"],
         ["ironclaim_jobs_finished_total", "counter"],
         ["ironclaim_jobs_buried_total", "counter"],
+        ["ironclaim_workers", "gauge"],
+        ["ironclaim_worker_places", "gauge"],
+        ["ironclaim_jobs_waiting", "gauge"],
+        ["ironclaim_oldest_waiting_seconds", "gauge"],
+        ["ironclaim_paused", "gauge"],
         ["ironclaim_run_seconds", "histogram"],
     ]
 
@@ -40,3 +46,50 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
             return await queue.metrics()
 
     assert asyncio.run(other()) == text
+
+
+def test_names_ages_pauses_and_workers(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    desk.enqueue("j3", name="other", key="acme")
+    about = json.dumps({"name": "w1", "concurrency": 4})
+    desk.run(Beat("a" * 16, 1, 30_000, desk.now_ms + 30_000, LEASE_MS, 1000, about))
+    desk.tick(1_500)
+    desk.pause("other")
+    lines = desk.queue.metrics().splitlines()
+    samples = [line for line in lines if line.startswith(("ironclaim_jobs_w", "ironclaim_old", "ironclaim_pau", "ironclaim_wor"))]
+    assert samples == [
+        'ironclaim_workers{queue="desk"} 1',
+        'ironclaim_worker_places{queue="desk"} 4',
+        'ironclaim_jobs_waiting{queue="desk",name="main"} 2',
+        'ironclaim_jobs_waiting{queue="desk",name="other"} 1',
+        'ironclaim_oldest_waiting_seconds{queue="desk"} 1.5',
+        'ironclaim_paused{queue="desk",name="*"} 0',
+        'ironclaim_paused{queue="desk",name="other"} 1',
+    ]
+    desk.pause()
+    desk.tick(30_000)
+    lines = desk.queue.metrics().splitlines()
+    assert 'ironclaim_paused{queue="desk",name="*"} 1' in lines and 'ironclaim_workers{queue="desk"} 0' in lines
+
+
+def test_the_page_of_several_queues_describes_each_metric_once(desk: Desk, ironclaim_url: str) -> None:
+    desk.enqueue("j1")
+    with Queue("bills", url=ironclaim_url) as bills:
+        bills.enqueue("pay", {})
+        each = [desk.queue.metrics(), bills.metrics()]
+    page = join_metrics(*each)
+    lines = page.splitlines()
+    comments = [line for line in lines if line.startswith("#")]
+    assert len(comments) == len({*comments}) == len([line for line in each[0].splitlines() if line.startswith("#")])
+    assert {*lines} == {*each[0].splitlines(), *each[1].splitlines()}
+    # The samples of a metric stand together, behind its description.
+    named = [line.split("{")[0] if not line.startswith("#") else line.split()[2] for line in lines]
+    assert len([1 for before, name in zip([None, *named], named, strict=False) if before != name]) == len({*named})
+    assert (join_metrics(each[0]), join_metrics()) == (each[0], "")
+
+
+def test_an_old_keyspace_has_the_numbers_that_it_can_tell(ironclaim_url: str) -> None:
+    with Queue("bull", models.Bull(), url=ironclaim_url) as queue:
+        queue.enqueue("send", {})
+        text = queue.metrics()
+    assert 'ironclaim_jobs{queue="bull",state="waiting"} 1' in text and "ironclaim_oldest_waiting_seconds" not in text

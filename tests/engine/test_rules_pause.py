@@ -243,3 +243,15 @@ def test_rule_07_a_pause_keeps_limited_lanes_where_they_are(desk: Desk) -> None:
     assert claimed(desk) == ["mail1"]
     desk.sweep_past(LEASE_MS + 1)
     check(desk, room=True)
+
+
+def test_rule_07_a_copy_of_a_resume_tells_what_the_first_one_found(desk: Desk) -> None:
+    prepare(desk)
+    desk.pause("mail", length_ms=HOUR_MS)
+    first = desk.resume_operation("mail")
+    found = [desk.run(operation) for operation in (first, first, desk.resume_operation("mail"))]
+    assert [(reply.result, reply.was_paused) for reply in found] == [("done", True), ("repeated", True), ("done", False)]
+    # One whose time is over is none, whether a sweep has removed it or not.
+    desk.pause("mail", length_ms=1_000)
+    desk.tick(1_000)
+    assert desk.run(desk.resume_operation("mail")).was_paused is False

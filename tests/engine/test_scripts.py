@@ -28,7 +28,7 @@ ALLOW_OOM = {
     *("drop", "read_worker_updates", "set_worker", "look", "progress"),
     *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events"),
 }
-READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times"}
+READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times", "obstacles", "why"}
 
 Tamper = Callable[[str, str, str], Script]
 

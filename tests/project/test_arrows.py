@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Beside the standard library. `reports` may use one module of the engine; only the engine's testing folder may know pytest, and
 #: only the cluster in it a client: see the test of a fresh interpreter. hiredis is used where redis-py has it.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "engine": ("engine", "redis", "croniter", "hiredis"),
+    # `engine/opentelemetry.py` is for who has the extra `otel`; nothing of the engine imports it.
+    "engine": ("engine", "redis", "croniter", "hiredis", "opentelemetry"),
     "engine/testing": ("engine", "pytest", "redis"),
     "bench": ("engine", "bench", "locust", "gevent", "psutil"),
     # The micro-benchmarks compare the engine with bare clients, and draw what they found.
@@ -32,7 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 
 #: What nobody imports but the folder itself and those above it; the library never loads its own test server.
-FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing",)}
+FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing", "engine.opentelemetry")}
 
 #: What a service takes in hand: made of the folders below, which know none of it (but as the types of what they are given).
 FACES = tuple(

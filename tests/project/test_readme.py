@@ -21,7 +21,7 @@ SPECIAL = {
     "CHARGE": "ledger.charge",
     "RENDER": "pages.store",
     "ASYNC": "AsyncQueue(",
-    "LIMITS": "queue.set_limit(",
+    "LIMITS": 'queue.set_limit("send", rate=',
     "FIXTURE": "def test_welcome",
 }
 

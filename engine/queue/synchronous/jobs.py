@@ -7,10 +7,12 @@ import builtins
 
 from engine import validate
 from engine.errors import Malformed
-from engine.queue import altering, clearing
+from engine.queue import altering, clearing, selecting
 from engine.queue.job_info import JobInfo, JobState, job_info, state_of
+from engine.queue.selecting import Selection
 from engine.queue.synchronous.calls import Part
-from engine.wire.operations import Altered, Count, Inspect, Inspected, NameCounts, Page, Paged
+from engine.queue.why import Why, why
+from engine.wire.operations import Altered, Count, Explain, Explained, Inspect, Inspected, NameCounts, Page, Paged
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
 _NAMES_PAGE = 250
@@ -27,6 +29,27 @@ class _JobsPart(Part):
         most = validate.integer("limit", limit, 1, validate.PAGE_MAX)
         page: Paged = self._run(Page(state, first, most, newest_first))
         return self._look(page.jobs, state)
+
+    def _select(
+        self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object
+    ) -> builtins.list[JobInfo]:
+        """One page of the jobs in a state that are meant; of all of them without looking at others. Raises Malformed."""
+        if wanted.everything:
+            return self._list(state, offset, limit, newest_first)
+        if not isinstance(newest_first, bool):
+            raise Malformed("newest_first", newest_first, "True or False")
+        first = validate.integer("offset", offset, 0, 2**48)
+        most = first + validate.integer("limit", limit, 1, validate.PAGE_MAX)
+        found: list[JobInfo] = []
+        looked = 0
+        while looked < selecting.LOOKED_MAX and len(found) < most:
+            page: Paged = self._run(Page(state, looked, selecting.PIECE, newest_first))
+            infos = self._look(page.jobs, state)
+            found += [info for info in infos if wanted.matches(info, page.srv_us // 1000)]
+            looked += page.seen
+            if page.seen < selecting.PIECE:
+                break
+        return found[first:most]
 
     def _look(self, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
         """Read these jobs; those that have left the state meanwhile are left out."""
@@ -58,11 +81,35 @@ class Jobs(_JobsPart):
         reply: Inspected = self._run(Inspect((validate.known_id(id),), whole=False))
         return state_of(reply.items[0], reply.srv_us)
 
-    def list(self, state: str, *, offset: int = 0, limit: int = 100, newest_first: bool = False) -> list[JobInfo]:
+    def why(self, id: str) -> Why:
+        """Why a job does not run, or what else it does, as a sentence: `print(queue.jobs.why(id))` says `waits for the limit of
+        key acme: 2 of 2 in hand, by w1 and w3`. It knows of pauses, limits, delays, parents, the last error of a dead job, and of
+        workers what their heartbeats have told, at most 200 of them. Raises as `enqueue` does."""
+        job = validate.known_id(id)
+        found: Explained = self._run(Explain(job))
+        return why(job, found)
+
+    def list(
+        self,
+        state: str,
+        *,
+        offset: int = 0,
+        limit: int = 100,
+        newest_first: bool = False,
+        name: str | None = None,
+        key: str | None = None,
+        error: str | None = None,
+        older_than_ms: int = 0,
+        newer_than_ms: int | None = None,
+    ) -> list[JobInfo]:
         """One page of the jobs that are waiting, delayed, active, stuck, dead or finished, at most 1,000: in the order of time,
         those that wait lane by lane, each lane in its order (`newest_first`: from its end). What
-        changes its state between the page and the look at it is left out."""
-        return self._list(altering.check_state(state, altering.LISTED), offset, limit, newest_first)
+        changes its state between the page and the look at it is left out.
+
+        Only those of a `name`, with a `key`, whose last error has `error` as whole words (`ValueError`), or that were enqueued,
+        died or ended so long ago: then `offset` counts such jobs, and of the first 10,000 of the state those are found."""
+        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
+        return self._select(altering.check_state(state, altering.LISTED), wanted, offset, limit, newest_first)
 
     def counts_by_name(self) -> dict[str, NameCounts]:
         """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can read. It reads 250
@@ -104,10 +151,23 @@ class Dead(_JobsPart):
     """The dead jobs of one queue. They stay until they are requeued or discarded, or are too many or too old (`set_retention`;
     100,000 and 90 days unless told)."""
 
-    def list(self, *, offset: int = 0, limit: int = 100, newest_first: bool = False) -> list[JobInfo]:
+    def list(
+        self,
+        *,
+        offset: int = 0,
+        limit: int = 100,
+        newest_first: bool = False,
+        name: str | None = None,
+        key: str | None = None,
+        error: str | None = None,
+        older_than_ms: int = 0,
+        newer_than_ms: int | None = None,
+    ) -> list[JobInfo]:
         """One page of the dead jobs, at most 1,000, the longest dead first: `last_error` is why, `errors` its runs with their
-        stack traces. A corrupt one is among them, with `unreadable` and its bytes. Raises as `enqueue` does."""
-        return self._list("dead", offset, limit, newest_first)
+        stack traces. A corrupt one is among them, with `unreadable` and its bytes. Which of them are meant is said as in
+        `queue.jobs.list`; ages are from their deaths. Raises as `enqueue` does."""
+        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
+        return self._select("dead", wanted, offset, limit, newest_first)
 
     def requeue(self, id: str) -> Altered:
         """Let a dead job run again, with all its attempts, at the place that it had. Its error history stays.
@@ -116,10 +176,20 @@ class Dead(_JobsPart):
         `corrupt` when nobody can read it."""
         return self._queue.carry_out(altering.altering(self._queue.model, "requeue", id, None))
 
-    def requeue_all(self, name: str | None = None, *, limit: int = 10_000) -> int:
-        """Requeue the dead jobs of a name, or all, the longest dead first, in pieces of 100; how many there were. Those that are
-        held or corrupt stay dead."""
-        wanted = None if name is None else validate.job_name(name)
+    def requeue_all(
+        self,
+        name: str | None = None,
+        *,
+        limit: int = 10_000,
+        key: str | None = None,
+        error: str | None = None,
+        older_than_ms: int = 0,
+        newer_than_ms: int | None = None,
+    ) -> int:
+        """Requeue the dead jobs of a name, with a key, an error (`ValueError`) or an age, or all, the longest dead first, in
+        pieces of 100; how many there were. What is said of them is as in `queue.jobs.list`. Those that are held or corrupt stay
+        dead."""
+        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
         most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
         # A job that dies again meanwhile is not requeued twice.
         left: int = (self._run(Count())).dead
@@ -129,8 +199,9 @@ class Dead(_JobsPart):
             if not page.jobs:
                 break
             jobs = page.jobs
-            if wanted is not None:
-                jobs = tuple(info.id for info in self._look(jobs, "dead") if info.name == wanted)
+            if not wanted.everything:
+                now_ms = page.srv_us // 1000
+                jobs = tuple(info.id for info in self._look(jobs, "dead") if wanted.matches(info, now_ms))
             items = (self._queue.carry_out(altering.alter("requeue", jobs, "dead"))) if jobs else ()
             requeued = sum(item.done for item in items)
             done += requeued

@@ -15,7 +15,7 @@ from typing import Any, Unpack, cast, overload
 import redis
 
 from engine import validate
-from engine.errors import Malformed, ScriptFault
+from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models.model import Spec
 from engine.observer import Observer
@@ -24,6 +24,7 @@ from engine.parameters import JobName
 from engine.queue import administering, clearing, producing, registry
 from engine.queue.durations import HandlerTimes, handler_times
 from engine.queue.metrics import exposition
+from engine.queue.obstacles import LimitInfo, Obstacles, obstacles_of
 from engine.queue.producing import NewJob
 from engine.queue.registry import QueueInfo
 from engine.queue.results import Waiting
@@ -41,13 +42,27 @@ from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.wire.drivers.gathering import Gathering
 from engine.wire.drivers.merging import CallMaker
-from engine.wire.operations import Count, Counts, Enqueued, ListedRunTimes, Listing, ListRunTimes, MakeTestQueue, Snapshot, Window
+from engine.wire.operations import (
+    Count,
+    Counts,
+    Enqueued,
+    ListedRunTimes,
+    Listing,
+    ListObstacles,
+    ListRunTimes,
+    MakeTestQueue,
+    ObstaclesPart,
+    Snapshot,
+    Window,
+)
 
 _SNAPSHOT_PAGE = 1_000
 _SNAPSHOT_PAGES_MAX = 10_000
 #: Names of one answer of `stats`.
 _STATS_PAGE = 100
 _STATS_PAGES_MAX = 1_000
+#: Parts of some 500 lanes that `obstacles` looks at.
+_LANE_PARTS_MAX = 20
 
 
 class Queue(QueueCalls):
@@ -217,9 +232,9 @@ class Queue(QueueCalls):
         `enqueue` does."""
         self._administer(administering.pause(name, length_ms))
 
-    def resume(self, name: str | None = None) -> None:
-        """End the pause of a name, or that of the whole queue; they are two pauses."""
-        self._administer(administering.resume(name))
+    def resume(self, name: str | None = None) -> bool:
+        """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no such pause."""
+        return self.carry_out(administering.resuming(administering.resume(name)))
 
     def set_limit(
         self,
@@ -243,6 +258,19 @@ class Queue(QueueCalls):
     def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
         self._administer(administering.remove_limit(name, key))
+
+    def limits(self) -> list[LimitInfo]:
+        """The limits, each with how far it is used up and who fills it: at most 500, and of keys that have the limit of `*` those
+        that jobs wait for. Raises as `enqueue` does."""
+        return list((self.obstacles()).limits)
+
+    def obstacles(self) -> Obstacles:
+        """What holds jobs back: the pauses that are on (200 at most), the limits with who fills them, and what each lane waits
+        for and how long already. It reads some 500 lanes a call, and at most 20 times. Raises as `enqueue` does."""
+        parts: list[ObstaclesPart] = []
+        while not parts or (parts[-1].cursor and len(parts) < _LANE_PARTS_MAX):
+            parts.append(self.driver.run(self.model.call(ListObstacles(parts[-1].cursor if parts else ""))))
+        return obstacles_of(parts)
 
     def set_retention(
         self,
@@ -300,10 +328,17 @@ class Queue(QueueCalls):
         return [found[name] for name in sorted(found)]
 
     def metrics(self) -> str:
-        """The numbers of `counts` and `stats` in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, the counters
-        `ironclaim_jobs_finished_total` and `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and
-        outcome; for a service to serve beside its own."""
-        return exposition(self.name, self.counts(), self.stats())
+        """The numbers of `counts`, `stats`, `obstacles` and `workers.list` in Prometheus' text format 0.0.4, for a service to
+        serve beside its own: `ironclaim_jobs` by state, `ironclaim_jobs_waiting` by name, `ironclaim_oldest_waiting_seconds`,
+        `ironclaim_paused`, `ironclaim_workers` and `ironclaim_worker_places`, the counters `ironclaim_jobs_finished_total` and
+        `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and outcome. `join_metrics` makes one
+        page of several queues. An old keyspace has no waiting jobs by name, no oldest one and no pauses."""
+        counts, times, workers = self.counts(), self.stats(), self.workers.list()
+        try:
+            held = self.obstacles()
+        except UnsupportedFeature:
+            held = None
+        return exposition(self.name, counts, times, workers, held)
 
     def snapshot(self) -> Snapshot:
         """The ids of the jobs in every state, in pages of 1,000. One page is consistent, several are not."""

@@ -23,6 +23,7 @@ from engine.wire.operations.administration import (
     MakeTestQueue,
     Pause,
     Resume,
+    Resumed,
     SetEvents,
     SetLimit,
     SetRetention,
@@ -99,6 +100,18 @@ from engine.wire.operations.looks import (
     Snapshot,
 )
 from engine.wire.operations.metadata import MetadataOperation, MetadataReply, MetadataSet, ReadMetadata, SetMetadata
+from engine.wire.operations.obstacles import (
+    Explain,
+    Explained,
+    LaneLook,
+    LimitUse,
+    ListObstacles,
+    LivingWorker,
+    ObstaclesOperation,
+    ObstaclesPart,
+    ObstaclesReply,
+    PauseOn,
+)
 from engine.wire.operations.registry import ListQueues, NoteQueue, RegistryOperation
 from engine.wire.operations.results import (
     AwaitEnds,
@@ -170,6 +183,7 @@ Operation = (
     | SchedulesOperation
     | AdministrationOperation
     | LooksOperation
+    | ObstaclesOperation
     | ResultsOperation
     | WorkersOperation
     | RegistryOperation
@@ -183,6 +197,7 @@ Reply = (
     | SchedulesReply
     | AdministrationReply
     | LooksReply
+    | ObstaclesReply
     | ResultsReply
     | WorkersReply
     | MetadataReply
@@ -229,6 +244,8 @@ __all__ = [
     "Era",
     "Event",
     "EventPage",
+    "Explain",
+    "Explained",
     "Extend",
     "ExtendLock",
     "Extended",
@@ -241,9 +258,12 @@ __all__ = [
     "Forgotten",
     "Inspect",
     "Inspected",
+    "LaneLook",
     "Lease",
     "LeasedJob",
     "Limit",
+    "LimitUse",
+    "ListObstacles",
     "ListQueues",
     "ListRunTimes",
     "ListSchedules",
@@ -252,6 +272,7 @@ __all__ = [
     "ListedWorker",
     "ListedWorkers",
     "Listing",
+    "LivingWorker",
     "LockReply",
     "Look",
     "Looked",
@@ -265,6 +286,7 @@ __all__ = [
     "NewMessage",
     "NoteProgress",
     "NoteQueue",
+    "ObstaclesPart",
     "OldReply",
     "Operation",
     "Options",
@@ -273,6 +295,7 @@ __all__ = [
     "Paged",
     "ParentFailure",
     "Pause",
+    "PauseOn",
     "Publish",
     "PublishReply",
     "PublishedMessage",
@@ -289,6 +312,7 @@ __all__ = [
     "Reply",
     "ReportRunTimes",
     "Resume",
+    "Resumed",
     "Retry",
     "RunTimes",
     "RunTimesReported",

@@ -59,6 +59,17 @@ class Resume(Administration, script="resume", slots={"class": "class_name"}):
     not_after_ms: int
     class_name: str
 
+    def parse(self, raw: Any, decode: object) -> Resumed:
+        """The raw reply as a value; a call that was refused has looked at no pause."""
+        return Resumed(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS), len(raw) > 2 and int(raw[2]) == 1)
+
+
+@immutable
+class Resumed(Administered):
+    """With whether there was such a pause."""
+
+    was_paused: bool = False
+
 
 #: What the rate of a limit counts in (rule 20).
 Window = Literal["fixed", "sliding"]

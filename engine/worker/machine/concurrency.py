@@ -213,6 +213,8 @@ class Allowance:
         self.share = share
         #: Handlers of the pool that may run at once.
         self.pooled = settings.concurrency
+        #: Whether the gate has allowed nothing when it was last asked.
+        self.gate_closed = False
         #: By the worker's own `pause`.
         self.paused_here = False
         # From afar: until this instant, 0 = until it is resumed.
@@ -236,6 +238,11 @@ class Allowance:
         """Whether nothing may be claimed: a pause is on, or the gate has just been found closed."""
         return self.paused(now_ns) or now_ns < self._ask_at_ns
 
+    def kept_back(self, now_ns: int) -> dict[str, bool]:
+        """What keeps the worker from claiming, for its heartbeats; nothing where it may claim."""
+        reasons = {"paused": self.paused(now_ns), "gate_closed": self.gate_closed}
+        return {reason: on for reason, on in reasons.items() if on}
+
     def most(self, free: int, leased: int, now_ns: int) -> int:
         """How many of so many jobs may be claimed; so many are leased."""
         if self.closed(now_ns):
@@ -244,6 +251,7 @@ class Allowance:
         if self._gate is not None:
             said = self._gate()
             most = free if said is True else min(free, int(said))
+            self.gate_closed = most <= 0
             if most <= 0:
                 self._ask_at_ns = now_ns + GATE_MS * MS
         return most if self.share is None or most <= 0 else self.share.allow(most, leased)

@@ -112,7 +112,8 @@ class Planning(State):
         incarnation = self._claiming.incarnation
         operation: Operation | None = None
         if self._heartbeat.due(now_ns, informed=self._informed):
-            operation = self._heartbeat.next_beat(incarnation, self._lease_table.leases(), now_ns)
+            kept_back = self._allowance.kept_back(now_ns)
+            operation = self._heartbeat.next_beat(incarnation, self._lease_table.leases(), now_ns, kept_back)
         idle = not (self.owned or self._unacknowledged)
         if operation is None and self._stopping.on and idle and self._heartbeat.leaves(now_ns):
             operation = self._statistics.next_report(incarnation, now_ns, last=True) or self._heartbeat.next_leave(incarnation)

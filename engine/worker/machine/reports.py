@@ -52,8 +52,8 @@ class Heartbeat:
         at_ns = self.next_ns(informed=informed)
         return at_ns is not None and now_ns >= at_ns and self._clock.known
 
-    def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int) -> Beat:
-        """Build the heartbeat that is due."""
+    def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int, kept_back: Mapping[str, bool]) -> Beat:
+        """Build the heartbeat that is due. `kept_back`: what keeps the worker from claiming."""
         self._at_ns = now_ns + self._interval_ms * MS
         self._sent_ns = now_ns
         now_ms = self._clock.now_ms(now_ns)
@@ -62,7 +62,7 @@ class Heartbeat:
         # After a fork or a restore the worker goes on under another incarnation, with the leases of the one before.
         others = {lease.nonce.partition(":")[0] for lease in held} - {incarnation}
         self._counter += 1
-        about = self._about(held)
+        about = self._about(held, kept_back)
         ttl_ms = self._interval_ms * BEATS_MISSED
         settings = self._settings
         words = (settings.lease_ms, settings.sweep_ms, about, tuple(sorted(others)))
@@ -114,12 +114,13 @@ class Heartbeat:
         elif self._at_ns is not None:
             self._at_ns = min(self._at_ns, now_ns + _AGAIN_MS * MS)
 
-    def _about(self, held: list[Lease]) -> str:
+    def _about(self, held: list[Lease], kept_back: Mapping[str, bool]) -> str:
         told: Mapping[str, object] = {
             **self._settings.about,
             "started_ms": self._started_ms,
             "in_hand": len(held),
             "jobs": [lease.job for lease in held[:JOBS_TOLD]],
+            **kept_back,
         }
         return json.dumps(told, separators=(",", ":"))
 

@@ -20,6 +20,8 @@ from tests.engine.helpers.producing import raw_client
 
 
 def test_pause_and_resume(ironclaim_url: str) -> None:
+    with Queue("mails", url=ironclaim_url) as queue:
+        queue.enqueue("send", {})
     paused = said("pause", "send", "--queue", "mails", "--url", ironclaim_url, "--for", "10m")
     assert paused == {"paused": "send", "queue": "mails", "length_ms": 600_000}
     with raw_client(ironclaim_url) as client:
@@ -41,13 +43,14 @@ def test_top_shows_counts_and_rates(ironclaim_url: str) -> None:
     assert (first["waiting"], first["finished"], first["finished_per_s"]) == (7, 0, None)
     assert (second["waiting"], second["finished_per_s"]) == (7, 0.0) and second["srv_us"] > first["srv_us"]
     screen = ironclaim(*arguments).stdout
-    assert "waiting  delayed  active  dead  done\n      7        0       0     0     0\n" in screen
+    assert "waiting  delayed  active  dead  done  oldest s  workers\n      7        0       0     0     0  " in screen
     assert "\x1b" not in screen, "no control characters where nobody looks"
 
 
 @pytest.mark.feature("BN32")
 def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
     settings = {"IRONCLAIM_URL": ironclaim_url, "IRONCLAIM_QUEUE": "mails"}
+    assert [said("enqueue", "send", *at, **settings)["queue"] for at in ((), ("--queue", "other"))] == ["mails", "other"]
     assert said("pause", "send", **settings)["queue"] == "mails"
     assert said("pause", "send", "--queue", "other", **settings)["queue"] == "other"
     done = ironclaim("worker", "m:h", **settings, IRONCLAIM_LEASE_MS="long")

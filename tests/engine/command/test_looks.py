@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Queue, Worker
+from engine.options import OPTIONS
+from engine.wire.operations import Bury as BuryJobs
+from engine.wire.operations import Failure, Options
 from tests.engine.command.running import ROOT, ironclaim, said
+from tests.engine.desk import Desk, desk
+
+__all__ = ["desk"]
 
 
 @pytest.fixture
@@ -93,6 +99,134 @@ def test_a_job_that_is_changed_is_told_with_what_was_done(queue: Queue, at: tupl
     queue.enqueue("send", {}, id="later", delay_ms=60_000)
     assert ironclaim("jobs", "run-now", "later", *at).stdout == "claimable  later\nqueue      mails\nwas        delayed\n"
     assert ironclaim("jobs", "remove", "later", *at).stdout == "removed  later\nqueue    mails\nwas      waiting\n"
+
+
+def kill_by(queue: Queue, **errors: Exception) -> None:
+    """Jobs of several names that fail for good, each with its error, in this order."""
+    handlers = Handlers()
+    for name, error in errors.items():
+
+        def fail(job: Job, error: Exception = error) -> None:
+            raise error
+
+        handlers(name)(fail)
+        queue.enqueue(name, {}, id=name, attempts=1, key=f"of-{name}")
+        Worker(queue, handlers, sweep_ms=50).run(burst=True)
+
+
+def test_dead_jobs_by_name_key_error_and_age(queue: Queue, at: tuple[str, ...]) -> None:
+    kill_by(queue, parse=ValueError("no number"), send=OSError("no route"), own=MyValueError("ValueErrors"))
+
+    def listed(*arguments: str) -> list[str]:
+        return [row["job"] for row in said("dead", "list", *at, *arguments)]
+
+    assert listed() == ["parse", "send", "own"]
+    assert (listed("--name", "send"), listed("--key", "of-own")) == (["send"], ["own"])
+    # Whole words: not those of MyValueError.
+    assert (listed("--error", "ValueError"), listed("--error", "no route")) == (["parse"], ["send"])
+    assert (listed("--error", "no"), listed("--error", "no", "--limit", "1", "--offset", "1")) == (["parse", "send"], ["send"])
+    assert (listed("--older-than", "1h"), len(listed("--newer-than", "1h"))) == ([], 3)
+    assert [row["job"] for row in said("jobs", "list", "--state", "dead", "--error", "OSError", *at)] == ["send"]
+    assert said("dead", "requeue", "--error", "ValueError", *at)["requeued"] == 1
+    assert (queue.jobs.state("parse"), listed()) == ("waiting", ["send", "own"])
+    assert said("jobs", "list", "--key", "of-send", *at) == []
+    assert said("jobs", "list", "--key", "of-parse", "--newer-than", "1h", *at)[0]["job"] == "parse"
+    assert said("dead", "requeue", "--older-than", "1h", *at)["requeued"] == 0
+    both = ironclaim("dead", "requeue", "send", "--error", "OSError", *at)
+    assert both.returncode == 2 and "name a job, or say --all, --name" in both.stderr
+    empty = ironclaim("dead", "list", "--error", " ", *at)
+    assert (empty.returncode, empty.stderr) == (
+        2,
+        "ironclaim: error: ' ' is not allowed, it must be a text of 1 to 200 characters, such as ValueError\n",
+    )
+
+
+class MyValueError(Exception):
+    """Its name ends in that of another one."""
+
+
+def test_more_dead_jobs_than_one_page(desk: Desk) -> None:
+    """Those that are meant are found behind others; a requeue of all of them takes each once."""
+    for number in range(0, 1_200, 100):
+        desk.enqueue(*(f"j{number + at}" for at in range(100)), attempts=1)
+        failures = [Failure(job.lease, "ValueError" if number == 1_100 else "OSError") for job in desk.claim(limit=100)]
+        desk.run(BuryJobs(tuple(failures)))
+    dead = desk.queue.dead
+    assert [job.id for job in dead.list(error="ValueError", limit=2, offset=98)] == ["j1198", "j1199"]
+    assert dead.requeue_all(error="ValueError") == 100 and dead.list(error="ValueError") == []
+
+
+def test_show_prints_stack_traces_as_they_were(queue: Queue, at: tuple[str, ...]) -> None:
+    kill_some(queue, "a")
+    lines = ironclaim("jobs", "show", "a", *at).stdout.splitlines()
+    (first,) = [number for number, line in enumerate(lines) if line.startswith("errors")]
+    assert "failed, fence" in lines[first] and lines[first].endswith("OSError: no route for a")
+    trace = [line.strip() for line in lines[first + 1 :]]
+    assert trace[0].startswith(("Traceback", "File")) and 'raise OSError(f"no route for {job.id}")' in trace
+    assert "\\n" not in "\n".join(lines)
+
+
+def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...]) -> None:
+    queue.enqueue("send", {}, id="parent")
+    options = ("--priority", "7", "--delay-ms", "90s", "--headers", "trace=t1", "--headers", "a=b=c", "--key", "acme")
+    more = ("--lifo", "--backoff", "linear", "--jitter", "0.5", "--skip-on", "ValueError,OSError", "--target", '{"stack": ["x"]}')
+    others = ("--unique", "u", "--reroute-on", "KeyError=big:gpu")
+    made = said("enqueue", "send", "--payload", '{"to": "ada"}', "--id", "j", *options, *more, *others, *at)
+    assert made == {"job": "j", "queue": "mails", "result": "created"}
+    job = queue.jobs.get("j")
+    assert job is not None and (job.payload, job.state, job.priority, job.key) == ({"to": "ada"}, "delayed", 7, "acme")
+    assert job.due_ms - job.enqueued_ms == 90_000 and job.headers == {"trace": "t1", "a": "b=c"}
+    found = job.options
+    assert (found.lifo, found.backoff, found.jitter, found.unique) == (True, "linear", 0.5, "u")
+    assert (set(found.skip_on), found.reroute_on, found.target) == (
+        {"ValueError", "OSError"},
+        (("KeyError", "big:gpu"),),
+        '{"stack":["x"]}',
+    )
+    again = said("enqueue", "send", "--unique", "u", *at)
+    assert (again["result"], again["holder"]) == ("duplicate", "j")
+    said("enqueue", "send", "--id", "k", "--needs", "parent,j", *at)
+    said(
+        "enqueue",
+        "send",
+        "--id",
+        "l",
+        "--backoff",
+        "custom",
+        "--backoff-delays-ms",
+        "10,20",
+        "--run-at-ms",
+        "2100-01-01T00:00:00+00:00",
+        *at,
+    )
+    assert (queue.jobs.state("k"), queue.jobs.state("l")) == ("blocked", "delayed")
+    plain = said("enqueue", "send", *at)
+    last = queue.jobs.get(plain["job"])
+    assert last is not None and (last.payload, last.options) == ({}, Options())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--payload", "{"), "argument --payload: '{': it must be JSON"),
+        (("--priority", "11"), "priority: 11 is not allowed, it must be a whole number from 1 to 10"),
+        (("--delay-ms", "soon"), "argument --delay-ms: 'soon': it must be a number with a unit"),
+        (("--headers", "a"), "argument --headers: 'a': it must be NAME=VALUE"),
+        (("--run-at-ms", "tomorrow"), "argument --run-at-ms: 'tomorrow': it must be ISO 8601"),
+        (("--backoff", "wild"), "argument --backoff: invalid choice: 'wild'"),
+        (("--urgency", "3"), "unrecognized arguments: --urgency"),
+    ],
+)
+def test_enqueue_refuses_what_no_job_may_have(at: tuple[str, ...], arguments: tuple[str, ...], message: str) -> None:
+    done = ironclaim("enqueue", "send", *arguments, *at)
+    assert done.returncode == 2 and message in done.stderr
+
+
+def test_the_help_of_enqueue_says_what_each_option_is() -> None:
+    shown = " ".join(ironclaim("enqueue", "--help").stdout.split())
+    for option in OPTIONS:
+        assert f"--{option.replace('_', '-')} " in shown
+    assert "Not claimable before this has passed, by the server's clock" in shown
 
 
 def test_schedules(queue: Queue, at: tuple[str, ...]) -> None:

@@ -292,6 +292,7 @@ COMMANDS: list[tuple[tuple[str, ...], Callable[[Any], bool]]] = [
     (("jobs", "cancel", "mine"), lambda row: row["result"] == "done"),
     (("dead", "list"), lambda rows: rows == []),
     (("pause", "send"), lambda row: row["paused"] == "send"),
+    (("why", "mine"), lambda row: row["why"].startswith("waits because the name send is paused")),
     (("resume", "send"), lambda row: row["resumed"] == "send"),
     (("workers",), lambda rows: rows == []),
     (("cron", "list"), lambda rows: [row["schedule"] for row in rows] == ["nightly"]),
@@ -304,8 +305,10 @@ def test_each_command_takes_a_prefix(ironclaim_url: str, command: tuple[str, ...
     with Queue("mails", url=ironclaim_url, prefix="shop") as queue:
         queue.enqueue("send", {}, id="mine")
         queue.schedules.put("nightly", "send", {}, cron="0 3 * * *")
+        queue.pause("send")
         assert right(said(*command, "--queue", "mails", "--url", ironclaim_url, "--prefix", "shop"))
         if "cancel" not in command:
+            queue.pause("send")
             assert right(said(*command, "--queue", "mails", IRONCLAIM_URL=ironclaim_url, IRONCLAIM_PREFIX="shop"))
     assert said("queues", "--url", ironclaim_url) == []
     assert [row["queue"] for row in said("queues", "--url", ironclaim_url, "--prefix", "shop")] == ["mails"]

@@ -1,0 +1,59 @@
+"""Which jobs of a state are meant: those of a name, with a key, with an error, of an age. Without I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from engine import validate
+from engine.errors import Malformed
+from engine.queue.job_info import JobInfo
+
+#: Jobs that are looked at for one answer, and of one call.
+LOOKED_MAX = 10_000
+PIECE = 500
+_ERROR_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Jobs that meet all that is given. `error`: whole words of the last error's last line, such as `ValueError`. Ages are from
+    the end of a job that has ended or died, else from its enqueue."""
+
+    name: str | None = None
+    key: str | None = None
+    error: str | None = None
+    older_than_ms: int = 0
+    newer_than_ms: int | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether every job is meant."""
+        return self == Selection()
+
+    def matches(self, job: JobInfo, now_ms: int) -> bool:
+        """Whether a job is meant."""
+        if self.name is not None and job.name != self.name:
+            return False
+        if self.key is not None and job.key != self.key:
+            return False
+        if self.error is not None:
+            last_line = (job.last_error.strip().splitlines() or [""])[-1]
+            if not re.search(rf"(?<!\w){re.escape(self.error)}(?!\w)", last_line):
+                return False
+        age_ms = now_ms - (job.ended_ms or job.enqueued_ms)
+        return age_ms >= self.older_than_ms and (self.newer_than_ms is None or age_ms < self.newer_than_ms)
+
+
+def selection(name: object, key: object, error: object, older_than_ms: object, newer_than_ms: object) -> Selection:
+    """Which jobs are meant, checked. Raises Malformed."""
+    if error is not None and not (isinstance(error, str) and 1 <= len(error.strip()) <= _ERROR_CHARACTERS_MAX):
+        raise Malformed("error", error, f"a text of 1 to {_ERROR_CHARACTERS_MAX} characters, such as ValueError")
+    most = validate.DURATION_MS_MAX
+    return Selection(
+        None if name is None else validate.job_name(name),
+        None if key is None else validate.limit_key("key", key),
+        None if error is None else error.strip(),
+        validate.integer("older_than_ms", older_than_ms, 0, most),
+        None if newer_than_ms is None else validate.integer("newer_than_ms", newer_than_ms, 1, most),
+    )

@@ -1,0 +1,76 @@
+"""`ironclaim why`, and what `queues`, `top`, `pause` and `resume` say of what holds jobs back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from engine import Queue
+from tests.engine.command.running import ironclaim, said
+
+
+@pytest.fixture
+def queue(ironclaim_url: str) -> Iterator[Queue]:
+    with Queue("mails", url=ironclaim_url) as made:
+        yield made
+
+
+@pytest.fixture
+def at(ironclaim_url: str) -> tuple[str, ...]:
+    return ("--queue", "mails", "--url", ironclaim_url)
+
+
+def test_why_is_one_sentence(queue: Queue, at: tuple[str, ...]) -> None:
+    queue.enqueue("send", {}, id="j", key="acme")
+    sentence = "waits because no worker of this queue is alive"
+    assert ironclaim("why", "j", *at).stdout == f"{sentence}\n"
+    assert said("why", "j", *at) == {"job": "j", "queue": "mails", "state": "waiting", "why": sentence}
+    gone = ironclaim("why", "nobody", *at)
+    assert (gone.returncode, gone.stderr) == (1, "ironclaim: queue mails knows no job nobody\n")
+    gone = ironclaim("why", "nobody", *at, "--json")
+    assert (gone.returncode, json.loads(gone.stdout)["state"]) == (1, "gone")
+
+
+def test_queues_and_top_tell_pauses_limits_and_lanes(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:
+    queue.set_limit(key="acme", concurrency=2)
+    for number in range(3):
+        queue.enqueue("send", {}, id=f"j{number}", key="acme")
+    queue.pause("send")
+    (row,) = said("queues", "--url", ironclaim_url)
+    assert [(pause["name"], pause["until_ms"]) for pause in row["pauses"]] == [("send", 0)]
+    assert [(limit["key"], limit["in_hand"], limit["full"], limit["holders"]) for limit in row["limits"]] == [
+        ("acme", 0, False, [])
+    ]
+    (lane,) = row["lanes"]
+    assert (lane["name"], lane["key"], lane["waiting"]) == ("send", "acme", 3) and row["oldest_age_ms"] >= 0 == row["workers"]
+    assert lane["waits_for"] == "the name send is paused until it is resumed"
+    shown = ironclaim("queues", "--url", ironclaim_url).stdout
+    assert "held back" in shown and "send paused" in shown
+    look = said("top", *at, "--count", "1")
+    assert (look["lanes"], look["limits"], look["pauses"]) == (row["lanes"], row["limits"], row["pauses"])
+    screen = ironclaim("top", *at, "--count", "1").stdout
+    for piece in ("paused  until", "limit of  ", "key acme", "0 of 2", "lane       waiting", "send/acme        3"):
+        assert piece in screen, piece
+
+
+def test_a_queue_that_does_not_exist_is_not_paused(queue: Queue, at: tuple[str, ...]) -> None:
+    done = ironclaim("pause", *at)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ironclaim: there is no queue mails: nothing was ever put into it")
+    assert queue.obstacles().pauses == ()
+    queue.enqueue("send", {})
+    assert said("pause", *at, "--for", "1h")["paused"] == "the whole queue"
+    assert [pause.name for pause in queue.obstacles().pauses] == [None]
+
+
+def test_the_end_of_a_pause_that_was_not_there_is_said(queue: Queue, at: tuple[str, ...]) -> None:
+    queue.enqueue("send", {})
+    done = ironclaim("resume", "send", *at)
+    assert (done.returncode, done.stderr) == (1, "ironclaim: queue mails: the name send was not paused\n")
+    said("pause", "send", *at)
+    done = ironclaim("resume", *at)
+    assert (done.returncode, done.stderr) == (1, "ironclaim: queue mails: the whole queue was not paused\n")
+    assert said("resume", "send", *at)["resumed"] == "send"
+    assert (queue.resume("send"), queue.resume()) == (False, False)

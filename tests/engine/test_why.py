@@ -1,0 +1,237 @@
+"""`queue.jobs.why` says why a job does not run; `queue.limits` and `queue.obstacles` say what holds a queue back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, Malformed, Queue
+from engine.options import route_text
+from engine.routing import Target
+from engine.wire.operations import Beat, Bury, Failure
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.helpers.at_work import Book, at_work, make_worker
+
+__all__ = ["desk"]
+
+#: The time of a desk in words.
+NOW = "2100-01-01 01:06:40 UTC"
+
+
+def why(desk: Desk, job: str = "j") -> str:
+    return str(desk.queue.jobs.why(job))
+
+
+def live(desk: Desk, name: str = "w1", *handlers: str, **about: Any) -> None:
+    """A worker that has just told that it lives."""
+
+    told = {"name": name, "concurrency": 2, "handlers": list(handlers or ("main",)), "routing": {"routes": ["default"]}, **about}
+    desk.run(
+        Beat(
+            name.ljust(16, "0"),
+            desk.now_ms - START_MS + 1,
+            30_000,
+            desk.now_ms + 30_000,
+            LEASE_MS,
+            1000,
+            json.dumps(told, separators=(",", ":")),
+        )
+    )
+
+
+def test_a_job_in_every_state(desk: Desk) -> None:
+    live(desk)
+    desk.enqueue("running", "failing", "dying", "done", attempts=2)
+    leases = {job.lease.job: job.lease for job in desk.claim("w1")}
+    desk.retry(leases["failing"], delay_ms=5_000, error="Traceback\nValueError: no")
+    desk.run(Bury((Failure(leases["dying"], "OSError: no route"),)))
+    desk.finish(leases["done"])
+    desk.enqueue("j")
+    desk.enqueue("later", delay_ms=60_000)
+    desk.enqueue("child", needs=("running", "later"))
+    assert why(desk) == "waits to be claimed: nothing holds it back"
+    assert why(desk, "running") == f"runs on w1 since {NOW}"
+    assert why(desk, "failing") == "waits until 2100-01-01 01:06:45 UTC for its next attempt, after 1 failed run: ValueError: no"
+    assert why(desk, "dying") == f"is dead since {NOW}, because of OSError: no route"
+    assert why(desk, "done") == f"has finished at {NOW}"
+    assert why(desk, "later") == "is delayed until 2100-01-01 01:07:40 UTC"
+    assert why(desk, "child") == "waits for its parents later (delayed) and running (active)"
+    unknown = desk.queue.jobs.why("nobody")
+    assert (unknown.known, unknown.state) == (False, "gone") and "no job has this id" in unknown.sentence
+    desk.queue.jobs.cancel("j")
+    assert why(desk).startswith("was cancelled")
+    desk.tick(LEASE_MS + 1)
+    live(desk)
+    stuck = "is in hand of w1, whose lease ended at 2100-01-01 01:06:49 UTC; the next sweep takes it away"
+    assert why(desk, "running") == stuck
+
+
+def test_pauses_of_the_queue_and_of_the_name(desk: Desk) -> None:
+    live(desk)
+    desk.enqueue("j")
+    desk.pause("main")
+    assert why(desk) == "waits because the name main is paused until it is resumed"
+    desk.pause("*", length_ms=60_000)
+    assert why(desk) == (
+        "waits because the queue is paused until 2100-01-01 01:07:40 UTC, and because the name main is paused until it is resumed"
+    )
+    found = desk.queue.obstacles()
+    assert [(pause.name, pause.until_ms) for pause in sorted(found.pauses, key=lambda pause: pause.until_ms)] == [
+        ("main", 0),
+        (None, START_MS + 60_000),
+    ]
+    assert [lane.waits_for for lane in found.lanes] == ["the queue is paused until 2100-01-01 01:07:40 UTC"]
+    desk.tick(60_000)
+    live(desk)
+    assert why(desk) == "waits because the name main is paused until it is resumed"
+    desk.resume("main")
+    assert why(desk) == "waits to be claimed: nothing holds it back" and desk.queue.obstacles().pauses == ()
+
+
+@pytest.mark.parametrize("target", ["k:acme", "k:*"])
+def test_a_limit_of_a_key_names_who_fills_it(desk: Desk, target: str) -> None:
+    live(desk)
+    desk.set_limit(target, concurrency=2)
+    desk.enqueue("a", "b", "j", key="acme")
+    desk.claim("w1", 1)
+    desk.claim("w3", 2)
+    assert why(desk) == "waits for the limit of key acme: 2 of 2 in hand, by w1 and w3"
+    limits = {limit.target: limit for limit in desk.queue.limits()}
+    acme = limits["key acme"]
+    assert (acme.inherited, acme.concurrency, acme.in_hand, acme.parked, acme.full) == (target == "k:*", 2, 2, 1, True)
+    assert sorted(acme.holders) == [("a", "w1"), ("b", "w3")]
+    if target == "k:*":
+        assert (limits["each key"].key, limits["each key"].full) == ("*", False)
+    (lane,) = desk.queue.obstacles().lanes
+    assert (lane.name, lane.key, lane.waiting, lane.waits_for) == ("main", "acme", 1, str(acme))
+
+
+def test_limits_of_a_name_and_of_rates_say_when_there_is_room(desk: Desk) -> None:
+    live(desk)
+    desk.set_limit("n:main", concurrency=1)
+    desk.set_limit("k:acme", rate=1, per_ms=10_000)
+    desk.enqueue("a", "j", key="acme")
+    (job,) = desk.claim("w1", 1)
+    free = "2100-01-01 01:06:50 UTC"
+    assert why(desk) == (
+        f"waits for the limit of name main: 1 of 1 in hand, by w1, and for the limit of key acme: 1 of 1 claims in 10 s, "
+        f"free again at {free}"
+    )
+    desk.finish(job.lease)
+    assert desk.claim("w1", 1) == []
+    assert why(desk) == f"waits for the limit of key acme: 1 of 1 claims in 10 s, free again at {free}"
+    assert [lane.waits_for for lane in desk.queue.obstacles().lanes] == [
+        f"limit of key acme: 1 of 1 claims in 10 s, free again at {free}"
+    ]
+    desk.tick(10_000)
+    live(desk)
+    assert why(desk) == "waits to be claimed: nothing holds it back"
+
+
+def test_a_costly_job_waits_for_as_many_places_as_it_takes(desk: Desk) -> None:
+    live(desk)
+    desk.set_limit("k:acme", rate=3, per_ms=10_000)
+    desk.enqueue("a", key="acme")
+    desk.claim("w1", 1)
+    desk.enqueue("j", key="acme", cost=3)
+    assert why(desk).startswith("waits for the limit of key acme: 1 of 3 claims in 10 s, free again at")
+
+
+def test_workers_that_do_not_take_the_job(desk: Desk) -> None:
+    desk.enqueue("j", priority=3)
+    assert why(desk) == "waits because no worker of this queue is alive"
+    live(desk, "w1", "other")
+    assert why(desk) == "waits because no live worker has a handler for main; alive: w1"
+    live(desk, "w2", priorities=[5, 10])
+    assert why(desk) == "waits because no live worker takes its priority 3; alive: w2"
+    live(desk, "w3", gate_closed=True)
+    assert why(desk) == "waits because w3 is kept from claiming by a closed gate, and no other takes it"
+    live(desk, "w4", paused=True)
+    assert why(desk) == "waits because w3 and w4 are paused, and no other takes it"
+    live(desk, "w5", in_hand=2)
+    assert why(desk) == "waits because w5 is busy, with 2 jobs in hand for 2 handlers"
+    live(desk, "w6")
+    assert why(desk) == "waits to be claimed: nothing holds it back"
+    desk.queue.workers.pause("w6")
+    assert why(desk) == "waits because w5 is busy, with 2 jobs in hand for 2 handlers"
+    desk.tick(30_001)
+    assert why(desk) == "waits because no worker of this queue is alive"
+
+
+def test_a_route_and_a_target_that_no_worker_takes(desk: Desk) -> None:
+    live(desk)
+    desk.queue.enqueue("main", {}, id="j", route="gpu")
+    assert why(desk) == "waits because no live worker takes its route gpu; alive: w1"
+    desk.queue.enqueue("main", {}, id="k", target=Target(stack=["rust"]))
+    assert why(desk, "k") == 'waits because no live worker takes its target {"stack": ["rust"]}; alive: w1'
+    live(desk, "w2", routing={"routes": [route_text("route", "gpu")], "stack": "rust"})
+    assert why(desk) == "waits to be claimed: nothing holds it back"
+
+
+def test_jobs_before_it_in_its_lane(desk: Desk) -> None:
+    live(desk)
+    desk.enqueue("a", "b", "j")
+    assert why(desk) == "waits for its turn: 2 jobs of its lane come first"
+
+
+def test_since_when_each_lane_waits(desk: Desk) -> None:
+    """The oldest of the priorities and of LIFO, which stand in other places of the lane; a delay does not count."""
+    desk.enqueue("late", delay_ms=50_000, priority=9)
+    desk.enqueue("lifo", lifo=True)
+    desk.tick(10_000)
+    desk.enqueue("fifo")
+    # More than are looked at: the oldest one of a row is at one of its ends.
+    desk.enqueue(*(f"lifo{number}" for number in range(12)), lifo=True)
+    desk.enqueue("tenant", key="acme")
+    desk.tick(40_000)
+    desk.sweep()
+    found = desk.queue.obstacles()
+    assert [(lane.name, lane.key, lane.waiting, lane.oldest_ms - START_MS) for lane in found.lanes] == [
+        ("main", "", 15, 0),
+        ("main", "acme", 1, 10_000),
+    ]
+    assert (found.oldest_age_ms, found.waiting_by_name, found.cut) == (50_000, {"main": 16}, False)
+    desk.queue.jobs.remove("lifo")
+    assert desk.queue.obstacles().oldest_age_ms == 40_000
+    desk.queue.drain()
+    assert desk.queue.obstacles().oldest_age_ms == 0
+
+
+def test_more_lanes_than_one_call_looks_at(desk: Desk) -> None:
+    jobs = [{"name": "main", "payload": {}, "key": f"k{number}"} for number in range(1_200)]
+    desk.queue.enqueue_many(jobs)
+    found = desk.queue.obstacles()
+    assert len({lane.key for lane in found.lanes}) == len(found.lanes) == 1_200
+
+
+def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> None:
+    """A real worker: its priorities, its gate and its pause are in its heartbeats."""
+    gate = False
+    worker = make_worker(queue, Book(), "w1", beat_ms=100, priorities=(5, 10), gate=lambda: gate)
+    with at_work(worker):
+        queue.enqueue("work", {}, id="j", priority=7)
+        queue.enqueue("work", {}, id="low", priority=1)
+        while "gate" not in (said := str(queue.jobs.why("j"))):
+            assert said.startswith(("waits because no worker", "waits to be claimed")), said
+        assert said == "waits because w1 is kept from claiming by a closed gate, and no other takes it"
+        assert str(queue.jobs.why("low")) == "waits because no live worker takes its priority 1; alive: w1"
+        (info,) = queue.workers.list()
+        assert (info.priorities, info.gate_closed, info.paused) == ((5, 10), True, False)
+        gate = True
+        while queue.counts().finished == 0:
+            pass
+        assert str(queue.jobs.why("j")).startswith("has finished at 20")
+
+    async def other() -> tuple[str, list[Any]]:
+        async with AsyncQueue("q", url=ironclaim_url) as face:
+            return str(await face.jobs.why("low")), await face.limits()
+
+    assert asyncio.run(other()) == ("waits because no worker of this queue is alive", [])
+
+
+def test_an_id_that_is_none_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(Malformed):
+        Queue("q", url="redis://127.0.0.1:1").jobs.why("no spaces")
