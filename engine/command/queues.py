@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, add_server, opened
-from engine.command.holding import obstacles, summary, told
+from engine.command.holding import holding, summary, told, why_kept_back
 from engine.command.output import instant, show
 from engine.queue.synchronous.queue import Queue, queues
 from engine.queue.workers import WorkerInfo
@@ -29,18 +29,15 @@ def _queues(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for found in queues(options.url, model=options.model, prefix=options.prefix):
         with Queue(found.name, options.model, url=options.url, prefix=options.prefix) as queue:
-            counts, held = asdict(queue.counts()), obstacles(queue)
-            more = told(queue, held)
+            counts, held = asdict(queue.counts()), holding(queue)
         del counts["srv_us"]
         used = instant(found.used_ms)
         if options.json:
-            rows.append({"queue": found.name, **counts, "used": used, **more})
+            rows.append({"queue": found.name, **counts, "used": used, **told(held)})
             continue
         del counts["cursor"], counts["handing"]
-        age = None if held is None else round(held.oldest_age_ms / 1000, 1)
-        rows.append(
-            {"queue": found.name, **counts, "oldest s": age, "workers": more["workers"], "used": used, "held back": summary(held)}
-        )
+        more = {"oldest s": held.oldest_s, "workers": len(held.workers), "used": used, "held back": summary(held)}
+        rows.append({"queue": found.name, **counts, **more})
     show(rows, as_json=options.json, nothing="no queues")
     return 0
 
@@ -64,5 +61,6 @@ def _row(worker: WorkerInfo, whole: bool) -> dict[str, Any]:
         "handlers": ", ".join(worker.handlers),
         "started": instant(worker.started_ms),
         "beat age s": round(worker.beat_age_ms / 1000, 1),
+        "claims nothing": why_kept_back(worker) or None,
     }
     return {**asdict(worker), "attributes": dict(worker.attributes)} if whole else row

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, opened
-from engine.command.holding import obstacles, tables, told
+from engine.command.holding import Holding, holding, tables, told
 from engine.command.output import table
 from engine.errors import Malformed
-from engine.queue.obstacles import Obstacles
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Counts
 
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _looks(queue: Queue, every_s: float) -> Iterator[tuple[dict[str, Any], Obstacles | None]]:
+def _looks(queue: Queue, every_s: float) -> Iterator[tuple[dict[str, Any], Holding]]:
     """The present numbers with the rates since the previous ones, and what holds jobs back."""
     before: Counts | None = None
     while True:
@@ -59,15 +58,14 @@ def _looks(queue: Queue, every_s: float) -> Iterator[tuple[dict[str, Any], Obsta
             total = getattr(counts, name)
             look[name] = total
             look[f"{name}_per_s"] = round((total - getattr(before, name)) / passed_s, 1) if before and passed_s > 0 else None
-        before, held = counts, obstacles(queue)
-        yield look | told(queue, held), held
+        before, held = counts, holding(queue)
+        yield look | told(held), held
         time.sleep(every_s)
 
 
-def _screen(name: str, look: dict[str, Any], held: Obstacles | None) -> str:
+def _screen(name: str, look: dict[str, Any], held: Holding) -> str:
     clock = time.strftime("%H:%M:%S", time.gmtime(look["srv_us"] / 1e6))
-    age = None if held is None else round(held.oldest_age_ms / 1000, 1)
-    states = table([{state: look[state] for state in _STATES} | {"oldest s": age, "workers": look["workers"]}])
+    states = table([{state: look[state] for state in _STATES} | {"oldest s": held.oldest_s, "workers": look["workers"]}])
     rates = table([{"": what, "total": look[what], "per s": look[f"{what}_per_s"]} for what in ("finished", "buried")])
-    more = [table(rows) for rows in tables(held)] if held else []
+    more = [table(rows) for rows in tables(held)]
     return "\n\n".join([f"{name}  {clock} UTC by the server", states, rates, *more])

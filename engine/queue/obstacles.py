@@ -86,8 +86,8 @@ class LaneInfo:
 
 @dataclass(frozen=True, slots=True)
 class Obstacles:
-    """What holds the jobs of a queue back, at one instant; the lanes beyond the first 500 or so at later ones. `cut`: there are
-    more lanes than the 10,000 or so that were looked at."""
+    """What holds the jobs of a queue back, at one instant; the lanes beyond the first 100 or so at later ones. `cut`: there are
+    more lanes than the 5,000 or so that were looked at."""
 
     srv_us: int
     pauses: tuple[PauseInfo, ...]

@@ -1,6 +1,7 @@
 #!lua flags=no-writes
--- What holds the jobs of a queue back: its pauses, its limits with some of who fills them, and the lanes, each with what it waits for
--- and how long. Lanes come in parts of some 500, pauses and limits with the first one: 200 pauses and 500 limits at most.
+-- What holds the jobs of a queue back: its pauses, its limits with some of who fills them, and the lanes, each with what it waits
+-- for and how long. Lanes come in parts of some 100, pauses and limits with the first part, at most 200 of each: first those limits
+-- that lanes wait for.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -25,25 +26,28 @@ local pauses, used, found = {}, {}, {}
 if cursor == '' then
   pauses = pauses_on(redis.call('HSCAN', paused, '0', 'COUNT', 200)[2], now_ms)
   for at = #pauses, 401, -1 do pauses[at] = nil end
-  local defined, seen = redis.call('HSCAN', limits, '0', 'COUNT', 500)[2], {}
-  for at = 1, math.min(#defined, 1000), 2 do
-    seen[defined[at]] = true
-    used[#used + 1] = limit_use(prefix, defined[at], defined[at + 1], now_ms, 1, at < 200 and 5 or 0)
+  -- First those that lanes wait for, of which keys without a limit of their own have that of k:*, then others.
+  local seen, each = {}, redis.call('HGET', limits, 'k:*')
+  for _, limit in ipairs(redis.call('ZRANGE', blocking, 0, 99)) do
+    local own = redis.call('HGET', limits, limit)
+    seen[limit] = true
+    if own or each then used[#used + 1] = limit_use(prefix, limit, own or each, now_ms, 1, 5, not own) end
   end
-  -- Keys without a limit of their own have that of k:*: of these, those that lanes wait for.
-  local each = redis.call('HGET', limits, 'k:*')
-  for _, limit in ipairs(each and redis.call('ZRANGE', blocking, 0, 99) or {}) do
-    if not seen[limit] and not redis.call('HGET', limits, limit) then used[#used + 1] = limit_use(prefix, limit, each, now_ms, 1, 5, true) end
+  local defined = redis.call('HSCAN', limits, '0', 'COUNT', 200)[2]
+  for at = 1, #defined, 2 do
+    if not seen[defined[at]] and #used < 200 then
+      used[#used + 1] = limit_use(prefix, defined[at], defined[at + 1], now_ms, 1, #used < 100 and 5 or 0)
+    end
   end
 end
-local lanes, more = some_lanes(prefix, cursor)
+local lanes, more = some_lanes(prefix, cursor, 100)
 local most = math.max(1, math.floor(250 / math.max(25, #lanes)))
 for _, lane in ipairs(lanes) do
   local size = redis.call('ZCARD', prefix .. 'lane:' .. lane)
   if size > 0 then
     local waits = redis.call('HGET', parked, lane) or ''
     local until_ms = waits == 'rest' and tonumber(redis.call('ZSCORE', rest, 'l:' .. lane) or 0) or 0
-    found[#found + 1] = { lane, size, lane_since(prefix, lane, most), waits, until_ms }
+    found[#found + 1] = { lane, size, lane_since(prefix, lane, size, most), waits, until_ms }
   end
 end
 return { srv_us, pauses, used, found, more }

@@ -108,7 +108,7 @@ def test_a_failed_run_is_an_error_and_what_a_handler_asks_for_is_none(queue: Que
 
     instrument(queue, handlers, tracer_provider=spans.provider)
     queue.enqueue_many([NewJob("work", {}, id=job, attempts=2 if job == "later" else 1) for job in ("good", *raised)])
-    Worker(queue, handlers, sweep_ms=50, concurrency=1).run(burst=True)
+    Worker(queue, handlers, sweep_ms=50, concurrency=1).run(burst=True, delayed=False)
     told = {dict(span.attributes or {})["messaging.message.id"]: span for span in spans.of("process q")}
     assert {job: span.status.status_code for job, span in told.items()} == {
         "good": StatusCode.UNSET,

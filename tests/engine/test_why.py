@@ -14,6 +14,7 @@ from engine.routing import Target
 from engine.wire.operations import Beat, Bury, Failure
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.waiting import wait_until
 
 __all__ = ["desk"]
 
@@ -214,15 +215,13 @@ def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> 
     with at_work(worker):
         queue.enqueue("work", {}, id="j", priority=7)
         queue.enqueue("work", {}, id="low", priority=1)
-        while "gate" not in (said := str(queue.jobs.why("j"))):
-            assert said.startswith(("waits because no worker", "waits to be claimed")), said
-        assert said == "waits because w1 is kept from claiming by a closed gate, and no other takes it"
+        wait_until(lambda: "gate" in str(queue.jobs.why("j")), "the gate in a heartbeat")
+        assert str(queue.jobs.why("j")) == "waits because w1 is kept from claiming by a closed gate, and no other takes it"
         assert str(queue.jobs.why("low")) == "waits because no live worker takes its priority 1; alive: w1"
         (info,) = queue.workers.list()
         assert (info.priorities, info.gate_closed, info.paused) == ((5, 10), True, False)
         gate = True
-        while queue.counts().finished == 0:
-            pass
+        wait_until(lambda: queue.counts().finished == 1, "the end of the job")
         assert str(queue.jobs.why("j")).startswith("has finished at 20")
 
     async def other() -> tuple[str, list[Any]]:

@@ -110,7 +110,7 @@ def test_its_metadata_name_two_dependencies_and_the_fixtures(target: Path) -> No
     required = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
     assert sorted(requirement.name for requirement in required if requirement.marker is None) == ["croniter", "redis"]
     extras = set(metadata.get_all("Provides-Extra", []))
-    assert extras == {"hiredis", "testing", "zones", "http"}
+    assert extras == {"hiredis", "testing", "zones", "otel", "http"}
     brought = {extra for extra in extras for requirement in required if brings(requirement, extra)}
     assert brought == extras, "an extra that brings nothing"
     assert "ironclaim = engine.testing.plugin" in (info / "entry_points.txt").read_text()

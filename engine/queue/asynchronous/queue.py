@@ -60,8 +60,8 @@ _SNAPSHOT_PAGES_MAX = 10_000
 #: Names of one answer of `stats`.
 _STATS_PAGE = 100
 _STATS_PAGES_MAX = 1_000
-#: Parts of some 500 lanes that `obstacles` looks at.
-_LANE_PARTS_MAX = 20
+#: Parts of some 100 lanes that `obstacles` looks at.
+_LANE_PARTS_MAX = 50
 
 
 class AsyncQueue(AsyncQueueCalls):
@@ -262,13 +262,13 @@ class AsyncQueue(AsyncQueueCalls):
         await self._administer(administering.remove_limit(name, key))
 
     async def limits(self) -> list[LimitInfo]:
-        """The limits, each with how far it is used up and who fills it: at most 500, and of keys that have the limit of `*` those
-        that jobs wait for. Raises as `enqueue` does."""
+        """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs wait for, and of keys
+        that have the limit of `*` no others. Raises as `enqueue` does."""
         return list((await self.obstacles()).limits)
 
     async def obstacles(self) -> Obstacles:
         """What holds jobs back: the pauses that are on (200 at most), the limits with who fills them, and what each lane waits
-        for and how long already. It reads some 500 lanes a call, and at most 20 times. Raises as `enqueue` does."""
+        for and how long already. It reads some 100 lanes a call, and at most 50 times. Raises as `enqueue` does."""
         parts: list[ObstaclesPart] = []
         while not parts or (parts[-1].cursor and len(parts) < _LANE_PARTS_MAX):
             async with self.driver.turns:

@@ -58,14 +58,15 @@ local function leave_empty(prefix, lane, turn)
   redis.call('ZREM', prefix .. 'ready:' .. string.match(lane, '^[^/]*'), lane)
 end
 
--- A part of the lanes that may hold jobs, some 500: the parked ones and the ready ones of each class. `cursor` is '' at first and
+-- A part of the lanes that may hold jobs, some `bound` (500 unless told): the parked ones and the ready ones of each class. `cursor` is '' at first and
 -- then what the call before returned, which returns '' at the end. What is there all the time is returned, and only once unless
 -- one of these indexes grows or shrinks so much meanwhile that the server rebuilds it.
-local function some_lanes(prefix, cursor)
+local function some_lanes(prefix, cursor, bound)
+  bound = bound or 500
   local lanes, looked, parked = {}, 0, prefix .. 'parked'
   local outer, class, inner = string.match(cursor, '^(%d+) (%S+) (%d+)$')
   if not outer then
-    local page = redis.call('HSCAN', parked, cursor == '' and '0' or cursor, 'COUNT', 500)
+    local page = redis.call('HSCAN', parked, cursor == '' and '0' or cursor, 'COUNT', bound)
     for at = 1, #page[2], 2 do lanes[#lanes + 1] = page[2][at] end
     if page[1] ~= '0' then return lanes, page[1] end
     outer, inner = '0', '0'
@@ -76,8 +77,8 @@ local function some_lanes(prefix, cursor)
     for at = 1, #classes[2], 2 do first = classes[2][at] == class and at or first end
     for at = first, #classes[2], 2 do
       repeat
-        if #lanes + looked >= 500 then return lanes, outer .. ' ' .. classes[2][at] .. ' ' .. inner end
-        local page = redis.call('ZSCAN', prefix .. 'ready:' .. classes[2][at], inner, 'COUNT', 250)
+        if #lanes + looked >= bound then return lanes, outer .. ' ' .. classes[2][at] .. ' ' .. inner end
+        local page = redis.call('ZSCAN', prefix .. 'ready:' .. classes[2][at], inner, 'COUNT', bound / 2)
         for place = 1, #page[2], 2 do
           local lane = page[2][place]
           if not some_parked or redis.call('HEXISTS', parked, lane) == 0 then lanes[#lanes + 1] = lane end

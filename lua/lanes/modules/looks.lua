@@ -44,9 +44,9 @@ local function waits_since(raw)
   return math.max(enqueued_ms, due_ms)
 end
 
--- Since when (ms) the job of a lane waits that has waited longest; 0 where the lane is empty. Jobs of each priority stand in the
+-- Since when (ms) the job of a lane with so many jobs waits that has waited longest; 0 where the lane is empty. Jobs of each priority stand in the
 -- order of their enqueue, and those with LIFO before them in the opposite order: of each such row the `most` oldest are looked at.
-local function lane_since(prefix, lane, most)
+local function lane_since(prefix, lane, size, most)
   local key, half, from, oldest = prefix .. 'lane:' .. lane, 281474976710656, '-inf', nil
   local function look(ids)
     for _, id in ipairs(ids) do
@@ -64,6 +64,7 @@ local function lane_since(prefix, lane, most)
     else
       look(redis.call('ZRANGE', key, first, last, 'BYSCORE', 'LIMIT', 0, most))
     end
+    if size == 1 then break end
     from = string.sub(last, 2)
   end
   return oldest or 0

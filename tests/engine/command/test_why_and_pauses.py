@@ -9,6 +9,8 @@ import pytest
 
 from engine import Queue
 from tests.engine.command.running import ironclaim, said
+from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.waiting import wait_until
 
 
 @pytest.fixture
@@ -53,6 +55,18 @@ def test_queues_and_top_tell_pauses_limits_and_lanes(queue: Queue, at: tuple[str
     screen = ironclaim("top", *at, "--count", "1").stdout
     for piece in ("paused  until", "limit of  ", "key acme", "0 of 2", "lane       waiting", "send/acme        3"):
         assert piece in screen, piece
+
+
+def test_workers_that_claim_nothing(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:
+    queue.enqueue("work", {})
+    worker = make_worker(queue, Book(), "w1", beat_ms=100, gate=lambda: False)
+    with at_work(worker):
+        wait_until(lambda: said("top", *at, "--count", "1")["kept_back"], "the gate")
+        (row,) = said("queues", "--url", ironclaim_url)
+        assert (row["workers"], row["kept_back"]) == (1, [{"worker": "w1", "paused": False, "gate_closed": True}])
+        assert "w1 gate closed" in ironclaim("queues", "--url", ironclaim_url).stdout
+        assert "w1      gate closed" in ironclaim("top", *at, "--count", "1").stdout
+        assert "gate closed" in ironclaim("workers", *at).stdout
 
 
 def test_a_queue_that_does_not_exist_is_not_paused(queue: Queue, at: tuple[str, ...]) -> None:
