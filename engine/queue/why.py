@@ -50,6 +50,8 @@ def _sentence(state: JobState, found: Explained) -> str:
             return f"waits until {at} for its next attempt, after {_count(failures, 'failed run')}" + (error and f": {error}")
         case "delayed":
             return f"is delayed until {at}"
+        case "blocked" if not found.needed:
+            return "waits for the next sweep, which finds that its parents have ended"
         case "blocked":
             parents = [f"{parent} ({parent_state})" for parent, parent_state in sorted(found.needs)]
             return f"waits for its parent{'' if found.needed == 1 else 's'} {listed(parents, found.needed)}"

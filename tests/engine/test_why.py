@@ -60,6 +60,8 @@ def test_a_job_in_every_state(desk: Desk) -> None:
     assert why(desk, "done") == f"has finished at {NOW}"
     assert why(desk, "later") == "is delayed until 2100-01-01 01:07:40 UTC"
     assert why(desk, "child") == "waits for its parents later (delayed) and running (active)"
+    desk.redis.delete(desk.keys.needs("child"))
+    assert why(desk, "child") == "waits for the next sweep, which finds that its parents have ended"
     unknown = desk.queue.jobs.why("nobody")
     assert (unknown.known, unknown.state) == (False, "gone") and "no job has this id" in unknown.sentence
     desk.queue.jobs.cancel("j")
