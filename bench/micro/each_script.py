@@ -29,6 +29,7 @@ from engine.wire.operations import (
     Beat,
     Bury,
     Clean,
+    CloseWindows,
     Count,
     Drop,
     EnableSchedule,
@@ -49,6 +50,7 @@ from engine.wire.operations import (
     MakeTestQueue,
     Mark,
     NoteProgress,
+    Options,
     Page,
     Pause,
     PutSchedule,
@@ -172,6 +174,13 @@ def _took(desk: Desk) -> Call[Any]:
     return desk.queue.model.call(ListRunTimes(0, 100))
 
 
+def _windows(desk: Desk) -> Call[Any]:
+    """The windows of jobs that were enqueued with a dedup key each."""
+    jobs = [job._replace(options=Options(dedup=f"outbox:{job.job}", dedup_ms=60_000)) for job in desk.enqueues(BATCH)]
+    run_as_eval(desk.plain, desk.queue.model.call(EnqueueMany(tuple(jobs))))
+    return desk.queue.model.call(CloseWindows(tuple((job.options.dedup, job.job) for job in jobs)))
+
+
 def _op_id() -> str:
     return os.urandom(8).hex()
 
@@ -180,6 +189,7 @@ def _op_id() -> str:
 CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "enqueue": lambda desk: desk.queue.model.call(desk.enqueues(1)[0]),
     f"enqueue_many {BULK}": lambda desk: desk.queue.model.call(EnqueueMany(desk.enqueues(BULK))),
+    f"close_windows {BATCH}": _windows,
     f"claim {BATCH}": _claim,
     f"claim {BATCH} and finish {BATCH}": _finish_and_claim,
     f"finish {BATCH}": lambda desk: desk.queue.model.call(Finish(desk.leased())),

@@ -33,6 +33,7 @@ from engine.wire.operations import (
     Bury,
     Claim,
     Cleaned,
+    CloseWindows,
     Count,
     Drop,
     Enqueue,
@@ -86,7 +87,7 @@ class Foreign(Scripted):
     #: The options of a job without explicit ones.
     defaults: Options = PLAIN
     #: Operations that the model does not have.
-    LACKS: frozenset[type[Any]] = frozenset({Explain, ListObstacles})
+    LACKS: frozenset[type[Any]] = frozenset({CloseWindows, Explain, ListObstacles})
     FINDINGS: tuple[Finding, ...] = ()
     #: Foreign producers push no wake marker: an idle worker polls after this time (ms).
     poll_ms: int = 100

@@ -24,6 +24,7 @@ from engine.wire.operations import (
     Alter,
     Bury,
     Claim,
+    CloseWindows,
     Drop,
     Enqueue,
     EnqueueMany,
@@ -140,6 +141,9 @@ class Lanes(Scripted):
                 )
             case Sweep(orphans=True):
                 return self.bound(operation, "orphans")
+            case CloseWindows(items=items):
+                keys, jobs = [self.keys.dedup(key) for key, _ in items], [job for _, job in items]
+                return self.bound(operation, key_groups=(keys,), argument_groups=(jobs,))
             case Tick():
                 jobs = [self.keys.job(self.schedule_id(operation.schedule, str(tick_ms))) for tick_ms in operation.ticks_ms]
                 return self.bound(operation, key_groups=(jobs,), argument_groups=(operation.ticks_ms,))

@@ -19,6 +19,7 @@ from engine.wire.operations import (
     Alter,
     Bury,
     Clean,
+    CloseWindows,
     Count,
     Drop,
     EnableSchedule,
@@ -111,6 +112,17 @@ def enqueue_unique(desk: ClusterDesk) -> Operation:
     desk.finish(job.lease)
     desk.redis.set(desk.keys.unique("u"), "holder")
     return desk.enqueue_operation("new", unique="u")
+
+
+def close_windows(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    desk.enqueue("w1", dedup="outbox:w1", dedup_ms=60_000)
+    desk.enqueue("w2", dedup="other", dedup_ms=60_000)
+    return CloseWindows((("outbox:w1", "w1"), ("other", "w2")))
+
+
+def close_windows_again(desk: ClusterDesk) -> Operation:
+    return repeated(desk, close_windows(desk))
 
 
 def enqueue_repeated(desk: ClusterDesk) -> Operation:
@@ -565,6 +577,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "bury": [bury, bury_of_a_parent],
     "claim": [claim, claim_one, claim_of_a_new_worker, finish_and_claim, finish_of_a_parent_and_claim],
     "clean": [clean, clean_repeated],
+    "close_windows": [close_windows, close_windows_again],
     "counts": [counts],
     "discard": [cancel, cancel_repeated, discard],
     "drop": [drop],

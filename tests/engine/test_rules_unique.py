@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ServerUnavailable
-from engine.wire.operations import Bury, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Release, Retry
+from engine.wire.operations import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.lanes_state import check
 
@@ -127,6 +127,64 @@ def test_rule_23_a_dedup_window_lasts_its_length_whatever_becomes_of_its_job(des
     assert add(desk, "j5", dedup="d", dedup_ms=1000) == created("j5")
     desk.redis.delete(desk.keys.job("j5"))
     assert add(desk, "j6", dedup="d", dedup_ms=1000) == ("duplicate", "j5", "gone")
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_rule_23_a_window_keeps_out_the_id_of_its_own_job_when_nothing_else_is_left_of_it(desk: Desk, many: bool) -> None:
+    def send(nonce: bytes) -> tuple[str, str, str]:
+        operation: Any = desk.enqueue_operation("j1", nonce=nonce, dedup="d", dedup_ms=60_000)
+        reply = desk.run(EnqueueMany((operation,)) if many else operation)
+        item = reply.items[0] if many else reply
+        return item.result, item.holder, item.state
+
+    assert send(b"1-------") == created("j1")
+    desk.finish(lease_of(desk))
+    desk.tick(59_999)
+    assert desk.redis.get(desk.keys.job("j1")) is None, "its tombstone has ended"
+    for _ in range(2):
+        # The second time the record of the first refusal is under its id.
+        assert send(b"2-------") == ("duplicate", "j1", "gone")
+    assert send(b"3-------") == ("duplicate", "j1", "gone")
+    assert add(desk, "j2", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "gone")
+    assert desk.claim() == []
+    desk.tick(1)
+    assert send(b"4-------") == created("j1")
+
+
+def close(desk: Desk, *items: tuple[str, str]) -> int:
+    return desk.run(CloseWindows(items)).count
+
+
+def test_rule_23_a_closed_window_lasts_20_s_more_and_never_longer_than_before(desk: Desk) -> None:
+    add(desk, "j1", dedup="d", dedup_ms=1_000_000)
+    add(desk, "j2", dedup="e", dedup_ms=5_000)
+    add(desk, "j3", dedup="f", dedup_ms=1_000_000)
+    desk.finish(*[job.lease for job in desk.claim()])
+    desk.tick(1_000)
+    assert close(desk, ("d", "j1"), ("e", "j2"), ("f", "j1"), ("g", "j1")) == 2
+    ends = {key: desk.redis.pexpiretime(desk.keys.dedup(key)) - desk.now_ms for key in "def"}
+    assert ends == {"d": 20_000, "e": 4_000, "f": 999_000}, "e was shorter, and f belongs to another job"
+    desk.tick(10_000)
+    assert close(desk, ("d", "j1")) == 1
+    desk.tick(9_999)
+    assert add(desk, "j9", dedup="d", dedup_ms=1_000_000) == ("duplicate", "j1", "finished")
+    desk.tick(1)
+    assert close(desk, ("d", "j1")) == 0
+    assert desk.redis.exists(desk.keys.dedup("d")) == 0
+
+
+def test_rules_03_and_23_whoever_fixed_its_deadline_before_a_window_was_closed_comes_in_no_more(desk: Desk) -> None:
+    """Two enqueues of one id; the window of the first is closed, and the other one, which was held up, arrives at any time."""
+    for late_ms in (0, 9_999, 10_000, 10_001, 20_000, 20_001, 1_000_000):
+        desk.begin()
+        held_up = desk.call(desk.enqueue_operation("j1", nonce=b"late----", dedup="d", dedup_ms=1_000_000))
+        add(desk, "j1", dedup="d", dedup_ms=1_000_000)
+        desk.finish(lease_of(desk))
+        desk.redis.delete(desk.keys.job("j1"))
+        close(desk, ("d", "j1"))
+        desk.tick(late_ms)
+        assert desk.send(held_up).result == ("duplicate" if late_ms <= 10_000 else "refused"), late_ms
+        assert desk.claim() == []
 
 
 def test_rule_23_both_options_of_one_job_keep_others_out_each_by_itself(desk: Desk) -> None:

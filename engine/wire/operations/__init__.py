@@ -75,6 +75,8 @@ from engine.wire.operations.claims import (
 )
 from engine.wire.operations.jobs import (
     Backoff,
+    ClosedWindows,
+    CloseWindows,
     Enqueue,
     Enqueued,
     EnqueuedMany,
@@ -228,6 +230,8 @@ __all__ = [
     "Claimed",
     "Clean",
     "Cleaned",
+    "CloseWindows",
+    "ClosedWindows",
     "Count",
     "Counts",
     "Drop",

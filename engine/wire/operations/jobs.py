@@ -113,6 +113,26 @@ class Enqueue(NamedTuple):
 
 
 @immutable
+class CloseWindows(Declaration, script="close_windows"):
+    """Let the windows of these dedup keys end 20 s from now, each only if the job with it has opened it. `items` are pairs of key
+    and job. Repeating it changes nothing."""
+
+    items: tuple[tuple[str, str], ...]
+
+    def parse(self, raw: Any, decode: object) -> ClosedWindows:
+        """The raw reply as a value."""
+        return ClosedWindows(server_us(raw), int(raw[1]))
+
+
+@immutable
+class ClosedWindows:
+    """How many of the windows were open."""
+
+    srv_us: int
+    count: int
+
+
+@immutable
 class EnqueueMany(Declaration, script="enqueue_many"):
     """Create jobs in one piece and in this order. Their ids differ, and `not_after_ms` is the same in all."""
 
@@ -182,5 +202,5 @@ class EnqueuedMany:
         return any(item.refused for item in self.items)
 
 
-JobsOperation = Enqueue | EnqueueMany
-JobsReply = Enqueued | EnqueuedMany
+JobsOperation = Enqueue | EnqueueMany | CloseWindows
+JobsReply = Enqueued | EnqueuedMany | ClosedWindows

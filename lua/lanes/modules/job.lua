@@ -192,9 +192,16 @@ local function forget_all(prefix, now_ms)
   return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping', prefix .. 'classes', prefix .. 'blocking') > 0
 end
 
+-- The state and fence of the job `holder`, which keeps another enqueue out; `job`: what is under its id, opened. What a rejected
+-- enqueue has left there says nothing of that job.
+local function holder_state(prefix, job, holder)
+  if job and (job.outcome == 'rejected' or job.outcome == 'orphaned') then job = nil end
+  return job_state(prefix, job, holder)
+end
+
 -- The job that makes another one a duplicate (rule 23): the holder of its unique key, unless that has ended, is dead, gone, or
--- has another key by now; or the job that opened the window of its dedup key, whatever its state. A key is '' where there is
--- none. Returns id, state and fence, or nil.
+-- has another key by now; or the job that opened the window of its dedup key, whatever its state: also one with this very id, of
+-- which nothing else is left. A key is '' where there is none. Returns id, state and fence, or nil.
 local function unique_holder(prefix, unique, dedup, id)
   local holder = unique ~= '' and redis.call('GET', prefix .. 'unique:' .. unique)
   if holder and holder ~= id then
@@ -203,9 +210,8 @@ local function unique_holder(prefix, unique, dedup, id)
     if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
   end
   holder = dedup ~= '' and redis.call('GET', prefix .. 'dedup:' .. dedup)
-  if holder and holder ~= id then
-    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700))
-    return holder, job_state(prefix, job, holder)
+  if holder then -- anchor: dedup-window-keeps-its-own-id-out
+    return holder, holder_state(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700)), holder)
   end
 end
 
@@ -230,7 +236,7 @@ local function enqueue_known(prefix, known, nonce, id)
   if known.outcome == 'rejected' then
     if not same then return nil end
     local holder = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. known.nonce, 0, 700))
-    local state, fence = job_state(prefix, holder, known.nonce)
+    local state, fence = holder_state(prefix, holder, known.nonce)
     return 'duplicate', state, fence, known.nonce
   end
   if same then return 'repeated', '', 0, id end

@@ -73,9 +73,10 @@ class MixedOracle(Oracle):
     def holder(self, job: str, unique: str, now_ms: int, dedup: str = "") -> str:
         """The job that keeps this one out; '' = none."""
         first = self.uniques.get(unique, job) if unique else job
-        if first == job and dedup in self.dedups and self.dedups[dedup][1] > now_ms:
-            first = self.dedups[dedup][0]
-        return "" if first == job else first
+        if first != job:
+            return first
+        # The window of a job keeps its own id out as well, once nothing else is left of it.
+        return self.dedups[dedup][0] if dedup in self.dedups and self.dedups[dedup][1] > now_ms else ""
 
     # -- what comes
 
@@ -239,4 +240,5 @@ class MixedOracle(Oracle):
         """As an enqueue tells it, which does not look into `done`."""
         state, _, _ = self.known(job, now_ms)
         ended = self.ended_jobs.get(job)
-        return state if job in self.works or (ended and ended.until_ms > now_ms) else "gone"
+        told = ended and ended.until_ms > now_ms and ended.state != "rejected"
+        return state if job in self.works or told else "gone"
