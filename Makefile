@@ -70,6 +70,7 @@ bench interop mischief upgrade test test-all test-nightly simulate simulate-rule
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
+test test-all test-nightly mutate: TOOLS += postgres
 test test-all test-nightly: TOOLS += browser node
 interop: TOOLS += node
 check: TOOLS := luacheck

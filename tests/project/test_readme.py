@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ SNIPPETS = [snippet for page in PAGES for snippet in re.findall(r"```python\n(.*
 #: Snippets that a test of their own looks into, by words that only they have; each of the others is a program that must end well.
 SPECIAL = {
     "FACE": "def welcome(job):",
-    "CHARGE": "ledger.charge",
+    "CHARGE": "def charge(job):",
     "RENDER": "pages.store",
     "ASYNC": "AsyncQueue(",
     "LIMITS": 'queue.set_limit("send", rate=',
@@ -67,29 +70,34 @@ def test_the_public_face_is_ten_lines_and_they_run(ironclaim_url: str, tmp_path:
     assert (counts.finished, counts.waiting, counts.active, counts.delayed) == (1, 0, 0, 0)
 
 
-def test_a_charge_comes_once_however_often_it_runs_and_every_charge_comes(ironclaim_url: str) -> None:
+def test_a_charge_comes_once_however_often_it_runs_and_every_charge_comes(ironclaim_url: str, tmp_path: Path) -> None:
     """With the fence of an account instead, the second run charged again, and of two jobs with one fence the second did not."""
 
-    class Ledger:
-        def __init__(self) -> None:
-            self.charged: dict[str, int] = {}
-            self.runs = 0
+    bank = tmp_path / "bank.db"
+    with sqlite3.connect(bank) as connection:
+        engine.effects.create_table(connection)
+        connection.execute("CREATE TABLE accounts (id TEXT, balance INTEGER)")
+        connection.execute("INSERT INTO accounts VALUES ('a1', 100)")
+    runs: list[int] = []
 
-        def charge(self, account: str, amount: int, *, job: str) -> None:
-            assert account == "a1"
-            self.runs += 1
-            self.charged.setdefault(job, amount)
-            if self.runs == 1:
+    @contextmanager
+    def database() -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(bank)) as connection:
+            with connection:
+                yield connection
+            runs.append(1)
+            if len(runs) == 1:
                 raise OSError("charged, but the handler does not hear of it")
 
-    names = {"handlers": engine.Handlers(), "ledger": Ledger()}
+    names = {"handlers": engine.Handlers(), "database": database}
     exec(CHARGE, names)
     queue = engine.Queue("money", url=ironclaim_url)
     queue.enqueue_many([engine.NewJob("charge", {"account": "a1", "amount": 5}, id=job, backoff_ms=0) for job in ("c1", "c2")])
     engine.Worker(queue, names["handlers"], sweep_ms=50).run(burst=True)
     queue.close()
-    assert names["ledger"].runs == 3
-    assert names["ledger"].charged == {"c1": 5, "c2": 5}
+    assert len(runs) == 3
+    with closing(sqlite3.connect(bank)) as connection:
+        assert connection.execute("SELECT balance FROM accounts").fetchall() == [(90,)]
 
 
 def test_rule_34_a_store_that_keeps_the_fence_refuses_the_late_write_of_a_run_before(ironclaim_url: str) -> None:

@@ -215,15 +215,33 @@ def test_a_tool_that_is_not_there_is_installed(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(setup, "check_node_packages", lambda: steps.append("installing packages of Node"))
-    setup.set_up(["redis", "browser", "node"])
+    monkeypatch.setattr(setup, "ELSEWHERE", str(tmp_path / "postgresql" / "*" / "bin"))
+    setup.set_up(["redis", "postgres", "browser", "node"])
     assert [step for step in steps if step.startswith("installing")] == [
         "installing redis-server (apt-get)",
+        "installing postgresql (apt-get)",
+        "installing postgresql (apt-get)",
         "installing chromium (apt-get)",
         "installing chromium-driver (apt-get)",
         "installing nodejs (apt-get)",
         "installing npm (apt-get)",
         "installing packages of Node",
     ]
+
+
+def test_programs_that_debian_keeps_off_the_path_are_found(
+    setup: ModuleType, steps: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(setup, "ELSEWHERE", str(tmp_path / "*" / "bin"))
+    with pytest.raises(setup.SetupError, match="sudo apt-get install postgresql"):
+        setup.set_up(["postgres"])
+    (tmp_path / "15" / "bin").mkdir(parents=True)
+    for program in ("initdb", "postgres"):
+        (tmp_path / "15" / "bin" / program).touch(0o755)
+    steps.clear()
+    setup.set_up(["postgres"])
+    assert steps == []
 
 
 def test_without_the_right_to_install_a_server_is_an_error_and_the_others_are_remarks(
@@ -245,4 +263,4 @@ def test_an_unknown_tool_is_one_clear_line(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
     assert setup.main() == 1
-    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, luacheck, node, redis\n"
+    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, luacheck, node, postgres, redis\n"

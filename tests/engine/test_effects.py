@@ -1,0 +1,139 @@
+"""Effects that happen at most once: the job's id in the transaction of the effect."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Job, Queue, Worker, effects
+from engine.errors import Malformed
+from engine.wire.operations import Lease, LeasedJob, Options
+from tests.engine.helpers.databases import Database
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.waiting import wait_until
+
+#: Transactions that wait for another one.
+WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+
+
+def job_of(queue: str, job: str = "j1") -> Job:
+    return Job(LeasedJob(Lease(job, 1, "n"), 0, "main", "main", "main", b"null", Options(), 0, 0, 1, 0, 0), queue=queue)
+
+
+def test_a_job_takes_effect_once_and_only_with_its_transaction(database: Database) -> None:
+    connection = database.connect()
+    assert effects.once(connection, job_of("q"))
+    connection.rollback()
+    assert effects.once(connection, job_of("q"))
+    assert not effects.once(connection, job_of("q"))
+    connection.commit()
+    assert not effects.once(connection, job_of("q"))
+    assert effects.once(connection, job_of("another")), "ids of two queues may be the same"
+    assert effects.once(connection, job_of("q", "j2"))
+    connection.commit()
+    connection.close()
+    assert database.query("SELECT queue, job FROM ironclaim_effects ORDER BY 1, 2") == [
+        ("another", "j1"),
+        ("q", "j1"),
+        ("q", "j2"),
+    ]
+
+
+def test_a_second_run_at_the_same_time_waits_until_the_first_has_ended(database: Database) -> None:
+    for first_commits in (True, False):
+        job, told = job_of("q", f"commits-{first_commits}"), []
+        first = database.connect()
+        assert effects.once(first, job)
+
+        def run(job: Job = job, told: list[bool] = told) -> None:
+            second = database.connect()
+            told.append(effects.once(second, job))
+            second.commit()
+            second.close()
+
+        other = threading.Thread(target=run)
+        other.start()
+        if database.kind == "postgresql":
+            wait_until(lambda: database.query(WAITING) != [(0,)], "the second run waits")
+        assert told == []
+        first.commit() if first_commits else first.rollback()
+        other.join()
+        first.close()
+        assert told == [not first_commits]
+
+
+def test_what_is_old_is_forgotten(database: Database) -> None:
+    connection = database.connect()
+    for job in ("old", "new"):
+        effects.once(connection, job_of("q", job))
+    connection.commit()
+    ago = "datetime('now', '-3 days')" if database.kind == "sqlite" else "now() - interval '3 days'"
+    database.change(f"UPDATE ironclaim_effects SET done_at = {ago} WHERE job = 'old'")
+    assert effects.forget(connection, older_than_ms=4 * 86_400_000) == 0
+    assert effects.forget(connection, older_than_ms=2 * 86_400_000) == 1
+    connection.commit()
+    assert not effects.once(connection, job_of("q", "new")) and effects.once(connection, job_of("q", "old"))
+    connection.close()
+    with pytest.raises(Malformed, match="^older_than_ms: "):
+        effects.forget(connection, older_than_ms=-1)
+
+
+def test_a_coroutine_uses_a_connection_of_its_own(database: Database) -> None:
+    with pytest.raises(Malformed, match="^connection: .*once"):
+        asyncio.run(effects.aonce(database.connect(), job_of("q")))
+    if database.kind == "sqlite":
+        return
+
+    async def twice() -> list[bool]:
+        connection = await database.aconnect()
+        found = [await effects.aonce(connection, job_of("q")) for _ in range(2)]
+        await connection.commit()
+        await connection.close()
+        return found
+
+    assert asyncio.run(twice()) == [True, False]
+
+
+def test_what_is_no_job_or_no_connection_is_refused(database: Database) -> None:
+    connection = database.connect()
+    for job, field in (("j1", "job"), (None, "job")):
+        with pytest.raises(Malformed, match=f"^{field}: "):
+            effects.once(connection, job)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    connection.close()
+    with pytest.raises(Malformed, match="^connection: "):
+        effects.once(None, job_of("q"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert "PRIMARY KEY (queue, job)" in effects.table("postgresql")
+
+
+@pytest.mark.parametrize("kind", ["thread", "inline", "coroutine", "batch"])
+def test_a_handler_knows_the_queue_of_its_job(queue: Queue, kind: str) -> None:
+    handlers, seen = Handlers(), []
+
+    def note(job: Any) -> None:
+        seen.extend(each.queue for each in (job if isinstance(job, list) else [job]))
+
+    async def anote(job: Job) -> None:
+        note(job)
+
+    options: dict[str, Any] = {"inline": {"inline": True}, "batch": {"batch": 2}}.get(kind, {})
+    handlers("main", **options)(anote if kind == "coroutine" else note)
+    queue.enqueue("main", None)
+    Worker(queue, handlers).run(burst=True)
+    assert seen == ["q"]
+
+
+def test_a_handler_in_a_child_process_knows_it_too(queue: Queue, workers: Workers, tmp_path: Path) -> None:
+    module = tmp_path / "child_handlers.py"
+    module.write_text(
+        "from pathlib import Path\nfrom engine import Handlers\n\nhandlers = Handlers()\n\n\n"
+        '@handlers("main")\ndef main(job):\n    Path(job.payload).write_text(job.queue)\n'
+    )
+    queue.enqueue("main", str(tmp_path / "seen"))
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from engine.command.main import main; sys.exit(main())"
+    process = workers.start("--processes", "1", "--burst", handlers="child_handlers:handlers", program=program)
+    assert process.wait(60) == 0, workers.output()
+    assert (tmp_path / "seen").read_text() == "q"

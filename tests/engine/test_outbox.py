@@ -1,0 +1,497 @@
+"""The outbox: the jobs of committed transactions, each once, whatever becomes of the relay."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from engine import AsyncQueue, Job, Queue, Target, Worker, models, outbox
+from engine.errors import EngineError, Malformed, PartlyEnqueued, ServerUnavailable, UnsupportedFeature
+from engine.options import OPTIONS, Options
+from engine.queue.settings import TEST_CLOCK_LEAST_MS
+from engine.wire.operations import EnqueueMany
+from tests.conformance.test_declared import OPTIONS as EXAMPLES
+from tests.engine.desk import EXPIRE
+from tests.engine.helpers.databases import Database
+from tests.engine.helpers.waiting import wait_until
+
+
+class Shop:
+    """A queue with a task, and what its runs have been called with."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.ran: list[tuple[str, int]] = []
+
+        @queue.job("ship")
+        def ship(job: Job, number: int, weight: Decimal = Decimal(1)) -> None:
+            self.ran.append((job.id, number))
+
+        self.ship = ship
+
+    def relay(self, database: Database, **options: Any) -> int:
+        return outbox.relay(database.connect, self.queue, burst=True, **options)
+
+    def work(self) -> list[int]:
+        Worker(self.queue, concurrency=1, lease_ms=60_000, sweep_ms=10, beat_ms=0).run(burst=True, delayed=False)
+        return [number for _, number in self.ran]
+
+
+@pytest.fixture
+def shop(queue: Queue) -> Shop:
+    return Shop(queue)
+
+
+def added(database: Database, shop: Shop, *numbers: int) -> list[str]:
+    connection = database.connect()
+    jobs = [outbox.add(connection, shop.ship, number) for number in numbers]
+    connection.commit()
+    connection.close()
+    return jobs
+
+
+def test_a_committed_row_becomes_a_job_with_its_id_and_a_rolled_back_one_does_not(shop: Shop, database: Database) -> None:
+    connection = database.connect()
+    insert = f"INSERT INTO shipped (job, number) VALUES ('-', {database.mark})"
+    connection.execute(insert, (1,))
+    first = outbox.add(connection, shop.ship, 1, weight=Decimal("2.5"))
+    connection.commit()
+    connection.execute(insert, (2,))
+    outbox.add(connection, shop.ship, 2)
+    connection.rollback()
+    if database.kind == "sqlite":
+        # Nobody else can write there while a transaction has written.
+        assert shop.relay(database) == 1
+    last = outbox.add(connection, shop.ship, 3)
+    if database.kind == "postgresql":
+        assert shop.relay(database) == 1, "the third transaction is still open"
+    connection.commit()
+    assert shop.relay(database) == 1
+    connection.close()
+    assert shop.work() == [1, 3]
+    assert [job for job, _ in shop.ran] == [first, last]
+    assert database.states() == {}
+    assert database.query("SELECT number FROM shipped") == [(1,)]
+
+
+def test_rows_are_sent_in_their_order_in_bounded_batches(shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    real = shop.queue.model.call
+
+    def call(operation: Any) -> Any:
+        if isinstance(operation, EnqueueMany):
+            sizes.append(len(operation.jobs))
+        return real(operation)
+
+    monkeypatch.setattr(shop.queue.model, "call", call)
+    added(database, shop, *range(25))
+    assert shop.relay(database, batch=10) == 25
+    assert sizes == [10, 10, 5]
+    assert shop.work() == [*range(25)]
+
+
+def test_the_options_of_a_task_arrive_each_as_an_enqueue_has_it(
+    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of JobOptions but those that the outbox keeps for itself."""
+    got: list[Options] = []
+    monkeypatch.setattr(outbox, "_send", lambda queue, drafts, not_after_ms: got.extend(d.options for d in drafts) or [])
+    given = {name: options for name, options in EXAMPLES.items() if not name.startswith("dedup")}
+    given |= {"run_at_ms": {"run_at_ms": datetime(2100, 1, 1, tzinfo=UTC)}, "target": {"target": Target(stack=["python"])}}
+    assert {*given} == {*OPTIONS} - {"dedup", "dedup_ms"}
+    connection = database.connect()
+    wanted: list[Options] = []
+    for name, options in given.items():
+        if name == "serializer":
+            continue
+        task = shop.ship.with_options(**options)  # type: ignore[arg-type]
+        outbox.add(connection, task, 1)
+        draft, _ = shop.queue._drafted(task, {"number": 1}, None, {})  # pyright: ignore[reportPrivateUsage]
+        wanted.append(draft.options)
+    connection.commit()
+    connection.close()
+    with pytest.raises(ValueError, match="zip"):
+        shop.relay(database)
+    windows = [options.dedup for options in got]
+    assert len({*windows}) == len(windows) == len(given) - 1
+    assert all(window.startswith("outbox:") for window in windows) and {options.dedup_ms for options in got} == {outbox.WINDOW_MS}
+    plain = [{**{name: getattr(o, name) for name in OPTIONS}, "dedup": "", "dedup_ms": 0} for o in got]
+    assert plain == [{name: getattr(options, name) for name in OPTIONS} for options in wanted]
+
+
+def test_a_payload_of_a_serializer_of_ones_own_arrives(ironclaim_url: str, database: Database) -> None:
+    class Backwards:
+        name = "backwards"
+
+        def dumps(self, value: Any) -> bytes:
+            return repr(value).encode()[::-1]
+
+        def loads(self, data: bytes) -> Any:
+            return eval(data[::-1].decode(), {})
+
+    with Queue("q", url=ironclaim_url, serializer=Backwards()) as queue:
+        shop = Shop(queue)
+        added(database, shop, 7)
+        assert shop.relay(database) == 1 and shop.work() == [7]
+
+
+def test_what_add_refuses_it_refuses_before_it_writes(shop: Shop, database: Database, ironclaim_url: str) -> None:
+    connection = database.connect()
+    with pytest.raises(Malformed, match="^arguments: "):
+        outbox.add(connection, shop.ship, "a", "b", "c")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    with pytest.raises(Malformed, match="^number: "):
+        outbox.add(connection, shop.ship, "many")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(Malformed, match="^dedup: .*left out"):
+        outbox.add(connection, shop.ship.with_options(dedup="d", dedup_ms=5), 1)
+    with pytest.raises(Malformed, match="^id: .*at most 121 characters"):
+        outbox.add(connection, shop.ship.with_options(id="x" * 122), 1)
+    with pytest.raises(Malformed, match="^task: "):
+        outbox.add(connection, "ship", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(Malformed, match="^connection: .*driver_connection"):
+        outbox.add(object(), shop.ship, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with Queue("q", models.Bull(), url=ironclaim_url) as foreign, pytest.raises(UnsupportedFeature, match="bull has no outbox"):
+        outbox.add(connection, shop.ship.with_options(queue=foreign), 1)
+    with pytest.raises(Malformed, match="^queues: "):
+        outbox.relay(database.connect, [shop.queue, shop.queue])
+    with pytest.raises(Malformed, match="^queues: "):
+        outbox.relay(database.connect, [])
+    connection.commit()
+    connection.close()
+    assert database.states() == {}
+
+
+def test_an_id_of_ones_own_is_in_the_table_and_in_the_queue_once(shop: Shop, database: Database) -> None:
+    connection = database.connect()
+    for _ in range(2):
+        assert outbox.add(connection, shop.ship.with_options(id="order-1"), 1) == "order-1"
+    assert outbox.add(connection, shop.ship.with_options(id="x" * 121), 2) == "x" * 121
+    connection.commit()
+    connection.close()
+    assert shop.relay(database) == 2 and shop.work() == [1, 2]
+
+
+def test_a_coroutine_adds_through_its_own_connection(shop: Shop, database: Database) -> None:
+    if database.kind == "sqlite":
+        # The standard library has none; aiosqlite, which is one in front of a thread, is known by its name.
+        with pytest.raises(Malformed, match="^connection: .*given to add and once"):
+            asyncio.run(outbox.aadd(database.connect(), shop.ship, 1))
+        return
+
+    async def add() -> None:
+        connection = await database.aconnect()
+        await outbox.aadd(connection, shop.ship, 1)
+        await connection.commit()
+        await outbox.aadd(connection, shop.ship, 2)
+        await connection.rollback()
+        with pytest.raises(Malformed, match="^connection: .*given to aadd and aonce"):
+            outbox.add(connection, shop.ship, 3)
+        await connection.close()
+
+    asyncio.run(add())
+    assert shop.relay(database) == 1 and shop.work() == [1]
+
+
+def test_whatever_kind_of_row_a_connection_makes_is_read(shop: Shop, database: Database) -> None:
+    def connect() -> Any:
+        if database.kind == "postgresql":
+            options: Any = {"row_factory": dict_row, "autocommit": True}
+            return psycopg.connect(database.address, **options)
+        connection = sqlite3.connect(database.address, isolation_level=None)
+        connection.row_factory = sqlite3.Row
+        return connection
+
+    added(database, shop, 1, 2)
+    assert outbox.relay(connect, shop.queue, burst=True) == 2
+    assert (shop.work(), database.states()) == ([1, 2], {})
+
+
+def test_each_relay_sends_the_rows_of_its_queues(ironclaim_url: str, database: Database) -> None:
+    with Queue("first", url=ironclaim_url) as first, Queue("second", url=ironclaim_url) as second:
+        shops = Shop(first), Shop(second)
+        added(database, shops[0], 1)
+        added(database, shops[1], 2)
+        other = AsyncQueue("second", url=ironclaim_url)
+        assert outbox.relay(database.connect, other, burst=True) == 1
+        assert database.states() == {"new": 1} and shops[1].work() == [2]
+        assert outbox.relay(database.connect, [second, first], burst=True) == 1
+        assert shops[0].work() == [1]
+        asyncio.run(other.aclose())
+
+
+def test_a_row_that_is_none_is_set_aside_and_holds_up_nobody(shop: Shop, database: Database) -> None:
+    values = (
+        "('bad', 'q', 'no name', '1', '{}')",
+        "('worse', 'q', 'ship', '1', '{\"colour\": 1}')",
+        "('worst', 'q', 'ship', '1', '[')",
+    )
+    for row in values:
+        database.change(f"INSERT INTO ironclaim_outbox (job, queue, name, payload, options) VALUES {row}")
+    added(database, shop, 1)
+    assert shop.relay(database) == 1 and shop.work() == [1]
+    found = dict(database.query("SELECT job, error FROM ironclaim_outbox WHERE state = 'failed'"))
+    assert found["bad"].startswith("name: ") and found["worse"].startswith("colour: ") and found["worst"]
+    database.change("UPDATE ironclaim_outbox SET state = 'new', name = 'ship', payload = '{\"number\": 2}' WHERE job = 'bad'")
+    assert shop.relay(database) == 1 and shop.work() == [1, 2]
+
+
+def test_a_row_whose_parents_are_unknown_waits_for_them_and_is_set_aside_in_the_end(
+    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = database.connect()
+    orphans = [outbox.add(connection, shop.ship.with_options(needs=["nobody"]), number) for number in range(10)]
+    parent = outbox.add(connection, shop.ship, 20)
+    outbox.add(connection, shop.ship.with_options(needs=[parent]), 21)
+    late = outbox.add(connection, shop.ship.with_options(needs=["late"]), 22)
+    connection.commit()
+    connection.close()
+    while shop.relay(database):
+        pass
+    # All that could be sent is sent, also behind more orphans than go out together.
+    assert shop.work() == [20, 21]
+    assert database.states() == {"new": 11}
+    shop.queue.enqueue("ship", {"number": 0}, id="late")
+    monkeypatch.setattr(outbox, "ORPHAN_S", 0.0)
+    while database.states().get("new"):
+        shop.relay(database)
+    assert shop.work() == [20, 21, 0, 22] and shop.ran[-1][0] == late
+    failed = database.query("SELECT job, error FROM ironclaim_outbox WHERE state = 'failed' ORDER BY number")
+    assert [job for job, _ in failed] == orphans and "nobody" in failed[0][1]
+
+
+def test_a_unique_key_that_another_job_has_keeps_a_row_out_as_it_does_an_enqueue(shop: Shop, database: Database) -> None:
+    shop.queue.enqueue("ship", {"number": 1}, unique="u")
+    connection = database.connect()
+    outbox.add(connection, shop.ship.with_options(unique="u"), 2)
+    connection.commit()
+    connection.close()
+    assert shop.relay(database) == 1
+    assert (shop.work(), database.states()) == ([1], {})
+
+
+# -- what goes wrong
+
+
+class Clock:
+    """The test clock of a queue: the keys of the server live by it."""
+
+    def __init__(self, queue: Queue, redis: Any) -> None:
+        self.queue, self.redis = queue, redis
+        self.now_ms = TEST_CLOCK_LEAST_MS
+        queue.use_test_clock(self.now_ms)
+
+    def tick(self, ms: int) -> None:
+        self.now_ms += ms
+        self.queue.use_test_clock(self.now_ms)
+        self.redis.eval(EXPIRE, 0, 1, self.now_ms, 0)
+
+
+@pytest.fixture
+def clock(shop: Shop, ironclaim_url: str) -> Iterator[Clock]:
+    import redis
+
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield Clock(shop.queue, client)
+
+
+class Killed(BaseException):
+    """The relay is gone."""
+
+
+@pytest.mark.parametrize("moment", ["before the mark", "after the mark", "after the release"])
+def test_rule_23_a_relay_that_comes_back_long_after_the_job_has_ended_sends_no_second_one(
+    shop: Shop, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    jobs = added(database, shop, 1, 2)
+
+    def die(*given: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if moment == "before the mark":
+            patch.setattr(outbox, "_change", die)
+        elif moment == "after the mark":
+            patch.setattr(outbox, "CloseWindows", die)
+        else:
+            real = outbox._change  # pyright: ignore[reportPrivateUsage]
+            patch.setattr(outbox, "_change", lambda *given: die() if "DELETE" in given[2] else real(*given))
+        # What add and relay ask for first, a refusal of foreign formats, makes one as well.
+        patch.setattr(outbox, "_refuse_foreign", lambda queue: None)
+        with pytest.raises(Killed):
+            shop.relay(database)
+    assert shop.work() == [1, 2]
+    assert database.states() == {"new" if moment == "before the mark" else "sent": 2}
+    clock.tick(60_000)
+    keys = shop.queue.model.keys
+    assert clock.redis.exists(*map(keys.job, jobs)) == 0, "the ids are known no more"
+    windows = [keys.dedup(f"outbox:{job}") for job in jobs]
+    assert clock.redis.exists(*windows) == (0 if moment == "after the release" else 2)
+    # As late as one likes, and again, and after a second copy of the rows was seen.
+    assert shop.relay(database) == (2 if moment == "before the mark" else 0)
+    assert (shop.work(), database.states()) == ([1, 2], {})
+    clock.tick(20_000)
+    assert clock.redis.keys("*dedup*") == [], "nothing of them stays"
+
+
+def test_rule_23_a_relay_that_was_frozen_between_its_look_and_its_enqueue_sends_nothing(
+    shop: Shop, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one does it all meanwhile, the job ends, and its tombstone and its window do, too."""
+    added(database, shop, 1)
+    real = outbox._send  # pyright: ignore[reportPrivateUsage]
+    for thawed_ms in (5_000, 15_000, 60_000):
+
+        def frozen(*given: Any, thawed_ms: int = thawed_ms) -> Any:
+            monkeypatch.setattr(outbox, "_send", real)
+            # PostgreSQL has ended its idle transaction, or it keeps the row from the other one.
+            if database.kind == "postgresql":
+                database.change(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE state = 'idle in transaction' AND datname = current_database()"
+                )
+            assert shop.relay(database) == 1
+            shop.work()
+            clock.tick(thawed_ms)
+            return real(*given)
+
+        monkeypatch.setattr(outbox, "_send", frozen)
+        if database.kind == "postgresql":
+            with pytest.raises(psycopg.OperationalError):
+                shop.relay(database)
+        else:
+            shop.relay(database)
+        assert shop.relay(database) == 0 and shop.queue.counts().waiting == 0, thawed_ms
+        assert (len(shop.work()), database.states()) == (len({*shop.ran}), {})
+        clock.tick(60_000)
+        added(database, shop, thawed_ms)
+    assert [number for _, number in shop.ran] == [1, 5_000, 15_000]
+
+
+def test_two_relays_at_once_make_one_job_of_each_row(shop: Shop, database: Database, ironclaim_url: str) -> None:
+    numbers = [*range(300)]
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with Queue("q", url=ironclaim_url) as own:
+                outbox.relay(database.connect, own, batch=7, poll_ms=1, stop=stop)
+        except BaseException as failure:
+            failures.append(failure)
+
+    relays = [threading.Thread(target=work) for _ in range(3)]
+    for relay in relays:
+        relay.start()
+    for at in range(0, 300, 20):
+        added(database, shop, *numbers[at : at + 20])
+    wait_until(lambda: database.states() == {} or failures, "all rows are gone")
+    stop.set()
+    for relay in relays:
+        relay.join()
+    assert failures == []
+    assert sorted(shop.work()) == numbers
+
+
+def test_relays_on_postgresql_divide_the_rows(shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one holds its batch another one gets the next; on sqlite it gets the same one, and nobody waits for a lock."""
+    added(database, shop, *range(4))
+    real = outbox._send  # pyright: ignore[reportPrivateUsage]
+    looked: list[list[str]] = []
+
+    def send(queue: Queue, drafts: Any, not_after_ms: int) -> Any:
+        looked.append([draft.payload for draft in drafts])
+        if len(looked) == 1:
+            added(database, shop, 4)
+            shop.relay(database, batch=2)
+        return real(queue, drafts, not_after_ms)
+
+    monkeypatch.setattr(outbox, "_send", send)
+    shop.relay(database, batch=2)
+    assert (looked[0] == looked[1]) == (database.kind == "sqlite")
+    assert sorted(shop.work()) == [0, 1, 2, 3, 4]
+
+
+def test_a_failure_at_the_start_ends_a_relay_and_later_ones_do_not(
+    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "_PAUSE_FIRST_S", 0.01)
+    stop, calls = threading.Event(), 0
+
+    def connect() -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise OSError("the network is away")
+        return database.connect()
+
+    with pytest.raises(ZeroDivisionError):
+        outbox.relay(lambda: 1 / 0, shop.queue)  # type: ignore[arg-type, return-value]  # pyright: ignore
+    real = outbox._send  # pyright: ignore[reportPrivateUsage]
+    outcomes: list[Callable[[], EngineError] | None] = [
+        lambda: ServerUnavailable("away"),
+        None,
+        lambda: PartlyEnqueued("half", []),
+        None,
+    ]
+
+    def send(queue: Queue, drafts: Any, not_after_ms: int) -> Any:
+        failing = outcomes.pop(0) if outcomes else None
+        return real(queue, drafts, not_after_ms) if failing is None else [failing()] * len(drafts)
+
+    monkeypatch.setattr(outbox, "_send", send)
+    relay = threading.Thread(target=lambda: outbox.relay(connect, shop.queue, poll_ms=1, stop=stop))
+    relay.start()
+    wait_until(lambda: calls == 1, "the relay is at it")
+    added(database, shop, 1)
+    wait_until(lambda: database.states() == {}, "the row is gone")
+    added(database, shop, 2)
+    wait_until(lambda: database.states() == {}, "the row is gone")
+    stop.set()
+    relay.join()
+    assert shop.work() == [1, 2] and calls >= 4
+
+
+def test_an_enqueue_that_comes_too_late_leaves_its_row_for_the_next_look(shop: Shop, database: Database, clock: Clock) -> None:
+    added(database, shop, 1)
+    real = shop.queue.driver.not_after_ms
+    deadlines = [clock.now_ms - 1]
+    shop.queue.driver.not_after_ms = lambda: deadlines.pop() if deadlines else real()  # type: ignore[method-assign]
+    assert shop.relay(database) == 0 and database.states() == {"new": 1}
+    assert shop.relay(database) == 1 and shop.work() == [1]
+
+
+def test_a_row_that_the_server_has_lost_is_sent_again_as_long_as_it_is_not_marked(
+    shop: Shop, database: Database, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server restored to an older state, between enqueue and mark."""
+    added(database, shop, 1)
+    with monkeypatch.context() as patch:
+
+        def die(*given: Any) -> Any:
+            raise Killed
+
+        patch.setattr(outbox, "_change", die)
+        with pytest.raises(Killed):
+            shop.relay(database)
+    import redis
+
+    with redis.Redis.from_url(ironclaim_url) as client:
+        client.flushall()
+    assert shop.relay(database) == 1 and shop.work() == [1]
+
+
+def test_the_tables_can_be_made_by_a_migration(tmp_path: Any) -> None:
+    connection = sqlite3.connect(tmp_path / "other.db")
+    connection.execute(outbox.table("sqlite"))
+    outbox.create_table(connection)
+    assert "BYTEA" in outbox.table("postgresql")
+    with pytest.raises(Malformed, match="^database: "):
+        outbox.table("oracle")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
