@@ -49,7 +49,8 @@ POLL_MS_MAX = 3_600_000
 #: How long a relay pauses after a failure.
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.5, 10.0
 
-_INSERT = "INSERT INTO ironclaim_outbox (job, queue, name, payload, options) VALUES {marks} ON CONFLICT DO NOTHING"
+_COLUMNS = ("job", "queue", "name", "payload", "options")
+_INSERT = f"INSERT INTO ironclaim_outbox ({', '.join(_COLUMNS)}) VALUES {{marks}} ON CONFLICT DO NOTHING"  # noqa: S608
 
 
 def table(database: Database) -> str:
@@ -84,17 +85,23 @@ def add(connection: Connection, task: Task[P, Any], *args: P.args, **kwargs: P.k
     library, and what the database raises.
     """
     dialect = dialect_of(connection)
-    row = _new_row(task, args, kwargs)
-    run(connection, _INSERT.format(marks=dialect.marks(len(row))), row)
-    return row[0]
+    values = _new_row(task, args, kwargs)
+    run(connection, _INSERT.format(marks=dialect.marks(len(values))), values)
+    return values[0]
 
 
 async def aadd(connection: AsyncConnection, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
-    """As `add`, through a connection whose calls are awaited: a psycopg.AsyncConnection, or one of aiosqlite."""
+    """As `add`, through a connection whose calls are awaited: a psycopg.AsyncConnection."""
     dialect = dialect_of(connection, asynchronous=True)
-    row = _new_row(task, args, kwargs)
-    await arun(connection, _INSERT.format(marks=dialect.marks(len(row))), row)
-    return row[0]
+    values = _new_row(task, args, kwargs)
+    await arun(connection, _INSERT.format(marks=dialect.marks(len(values))), values)
+    return values[0]
+
+
+def row(task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+    """The columns of the row that `add` writes, by their names: for a driver that it does not know, which inserts them into
+    `ironclaim_outbox` in the transaction. Raises as `add` does."""
+    return dict(zip(_COLUMNS, _new_row(task, args, kwargs), strict=True))
 
 
 def relay(

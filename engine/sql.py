@@ -31,7 +31,7 @@ class Connection(Protocol):
 
 
 class AsyncConnection(Protocol):
-    """A connection whose calls are awaited: a psycopg.AsyncConnection, or one of aiosqlite."""
+    """A connection whose calls are awaited: a psycopg.AsyncConnection."""
 
     def cursor(self) -> Any:
         """A new cursor."""
@@ -83,7 +83,7 @@ POSTGRESQL = Dialect(
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (SQLITE, POSTGRESQL)}
 Database = Literal["sqlite", "postgresql"]
 #: By the package that the class of a connection comes from.
-_DIALECTS = {"sqlite3": SQLITE, "aiosqlite": SQLITE, "psycopg": POSTGRESQL, "psycopg2": POSTGRESQL}
+_DIALECTS = {"sqlite3": SQLITE, "psycopg": POSTGRESQL}
 _BOUND = (
     "a connection of sqlite3 or psycopg itself: of SQLAlchemy session.connection().connection.driver_connection, of Django "
     "connection.connection"
@@ -129,8 +129,6 @@ def run(connection: Connection, statement: str, values: Sequence[object] = ()) -
 async def arun(connection: AsyncConnection, statement: str, values: Sequence[object] = ()) -> int:
     """As `run`, through a connection whose calls are awaited."""
     cursor = connection.cursor()
-    if inspect.isawaitable(cursor):
-        cursor = await cursor
     try:
         await cursor.execute(statement, tuple(values))
         return cursor.rowcount

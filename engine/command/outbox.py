@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 from engine import outbox
 from engine.command.arguments import add, one_of
@@ -13,7 +14,7 @@ from engine.command.worker import LOG_LEVELS
 from engine.errors import EngineError, Malformed
 from engine.logs import JsonFormatter
 from engine.queue.settings import QueueSettings
-from engine.sql import of_database
+from engine.sql import Connection, of_database
 
 _BOUND = "module:function, or module.function, of a function without arguments that returns a connection of sqlite3 or psycopg"
 
@@ -42,8 +43,7 @@ def run(options: argparse.Namespace) -> int:
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonFormatter())
     connect, _ = find(options.connect, _BOUND)
-    make: Any = connect
-    if not callable(make):
+    if not callable(connect):
         raise Malformed("connect", options.connect, _BOUND)
     queues: list[QueueSettings] = []
     for reference in options.queues:
@@ -52,7 +52,9 @@ def run(options: argparse.Namespace) -> int:
             raise Malformed("queue", reference, "a Queue or an AsyncQueue")
         queues.append(queue)
     try:
-        sent = outbox.relay(make, queues, batch=options.batch, poll_ms=options.poll_ms, burst=options.burst)
+        sent = outbox.relay(
+            cast("Callable[[], Connection]", connect), queues, batch=options.batch, poll_ms=options.poll_ms, burst=options.burst
+        )
     except Exception as error:
         if not of_database(error):
             raise

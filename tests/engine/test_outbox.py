@@ -179,9 +179,21 @@ def test_an_id_of_ones_own_is_in_the_table_and_in_the_queue_once(shop: Shop, dat
     assert shop.relay(database) == 2 and shop.work() == [1, 2]
 
 
+def test_a_driver_of_ones_own_inserts_the_columns_itself(shop: Shop, database: Database) -> None:
+    columns = outbox.row(shop.ship.with_options(priority=9), 1, weight=Decimal("0.5"))
+    assert (columns["queue"], columns["name"], columns["options"]) == ("q", "ship", '{"priority":9}')
+    connection = database.connect()
+    names, marks = ", ".join(columns), ", ".join([database.mark] * len(columns))
+    connection.execute(f"INSERT INTO ironclaim_outbox ({names}) VALUES ({marks})", (*columns.values(),))
+    connection.commit()
+    connection.close()
+    assert shop.relay(database) == 1 and shop.work() == [1]
+    assert shop.ran == [(columns["job"], 1)]
+
+
 def test_a_coroutine_adds_through_its_own_connection(shop: Shop, database: Database) -> None:
     if database.kind == "sqlite":
-        # The standard library has none; aiosqlite, which is one in front of a thread, is known by its name.
+        # The standard library has none.
         with pytest.raises(Malformed, match="^connection: .*given to add and once"):
             asyncio.run(outbox.aadd(database.connect(), shop.ship, 1))
         return

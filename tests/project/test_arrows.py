@@ -39,7 +39,8 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing", "engine.op
 FACES = tuple(
     f"engine.{name}"
     for name in (
-        *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "outbox", "effects", "command"),
+        *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
+        *("outbox", "effects"),
         *("channel.asynchronous.channel", "channel.synchronous.channel"),
     )
 )
