@@ -23,7 +23,7 @@ SPECIAL = {
     "FACE": "def welcome(job):",
     "CHARGE": "def charge(job):",
     "RENDER": "pages.store",
-    "ASYNC": "AsyncQueue(",
+    "ASYNC": "async with AsyncQueue(",
     "LIMITS": 'queue.set_limit("send", rate=',
     "FIXTURE": "def test_welcome",
 }
