@@ -41,17 +41,17 @@ def once(connection: Connection, job: Job) -> bool:
     """Write down that this job takes effect, in the transaction of the connection, which the caller commits together with the
     effect. False: a run before has done it and has committed, so leave the effect out.
 
-    Where two runs are in it at the same time, the second one waits here until the transaction of the first has ended. Raises
-    Malformed, and what the database raises.
+    Where two runs are in it at the same time, the second one waits here until the transaction of the first has ended. The Job of
+    a task that is called directly, without a queue, takes effect each time. Raises Malformed, and what the database raises.
     """
-    dialect = dialect_of(connection)
-    return run(connection, _INSERT.format(marks=dialect.marks(2)), _identity(job)) == 1
+    dialect, identity = dialect_of(connection), _identity(job)
+    return not job.queue or run(connection, _INSERT.format(marks=dialect.marks(2)), identity) == 1
 
 
 async def aonce(connection: AsyncConnection, job: Job) -> bool:
     """As `once`, through a connection whose calls are awaited."""
-    dialect = dialect_of(connection, asynchronous=True)
-    return await arun(connection, _INSERT.format(marks=dialect.marks(2)), _identity(job)) == 1
+    dialect, identity = dialect_of(connection, asynchronous=True), _identity(job)
+    return not job.queue or await arun(connection, _INSERT.format(marks=dialect.marks(2)), identity) == 1
 
 
 def forget(connection: Connection, *, older_than_ms: int) -> int:

@@ -109,6 +109,20 @@ def test_what_is_no_job_or_no_connection_is_refused(database: Database) -> None:
     assert "PRIMARY KEY (queue, job)" in effects.table("postgresql")
 
 
+def test_a_task_that_is_called_directly_takes_effect_each_time(queue: Queue, database: Database) -> None:
+    connection, told = database.connect(), []
+
+    @queue.job("charge")
+    def charge(job: Job) -> None:
+        told.append(effects.once(connection, job))
+
+    charge()
+    charge()
+    connection.commit()
+    connection.close()
+    assert told == [True, True] and database.query("SELECT job FROM ironclaim_effects") == []
+
+
 @pytest.mark.parametrize("kind", ["thread", "inline", "coroutine", "batch"])
 def test_a_handler_knows_the_queue_of_its_job(queue: Queue, kind: str) -> None:
     handlers, seen = Handlers(), []
