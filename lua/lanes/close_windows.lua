@@ -19,7 +19,7 @@ local srv_us = server_us(now_ms, sweep)
 local until_ms, open = math.floor(srv_us / 1000) + 20000, 0
 for at, window in ipairs(windows) do
   if redis.call('GET', window) == ARGV[2 + at] then
-    redis.call('PEXPIREAT', window, string.format('%d', until_ms), 'LT') -- anchor: closed-window-outlives-late-enqueues
+    redis.call('PEXPIREAT', window, string.format('%d', until_ms), 'LT')
     open = open + 1
   end
 end

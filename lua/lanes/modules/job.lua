@@ -210,7 +210,7 @@ local function unique_holder(prefix, unique, dedup, id)
     if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
   end
   holder = dedup ~= '' and redis.call('GET', prefix .. 'dedup:' .. dedup)
-  if holder then -- anchor: dedup-window-keeps-its-own-id-out
+  if holder then
     return holder, holder_state(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700)), holder)
   end
 end
