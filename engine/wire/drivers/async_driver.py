@@ -46,7 +46,8 @@ class AsyncDriver:
         self._block_ms_max = block_ms_max
         self._durability = durability
         patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
-        self._connections = AsyncConnections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
+        handshake = Handshake(scripts, self.clock, observer, replicated=durability is not None)
+        self._connections = AsyncConnections(endpoint, handshake, patience_ms=patience_ms)
 
     @property
     def turns(self) -> asyncio.Semaphore:

@@ -54,7 +54,8 @@ class SyncDriver:
         self._block_ms_max = block_ms_max
         self._durability = durability
         patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
-        self._connections = Connections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
+        handshake = Handshake(scripts, self.clock, observer, replicated=durability is not None)
+        self._connections = Connections(endpoint, handshake, patience_ms=patience_ms)
 
     def run(self, call: Call[T], intended_ns: int | None = None) -> T:
         """Run a call and return the parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""

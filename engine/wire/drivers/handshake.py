@@ -1,46 +1,69 @@
 """The first commands of every new connection, and the check of their replies. No socket: the connections send them.
 
 It refuses servers that would lose jobs, sees to it that every script is there (rule 28), and learns the server's time (rule 3).
+A user who may not run INFO (`-@dangerous`) is served all the same: what HELLO tells suffices, but for the eviction policy and the
+era of the server, which are then unknown.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from engine.errors import UnsafeServer
 from engine.observer import Observer, ServerIdentity
 from engine.server_clock import ServerClock
+from engine.wire.drivers.client_errors import message_of
 from engine.wire.scripts import Script
+
+log = logging.getLogger("ironclaim")
 
 _VERSION_LEAST = (7, 0)
 _SECTIONS = ("server", "memory", "replication")
+#: Of the fields of HELLO those that INFO calls otherwise.
+_NAMES_IN_INFO = {"version": "redis_version"}
 
 
 class Handshake:
     """`commands` go out in one piece; `conclude` takes their replies, errors among them, in the same order, and returns what is
     to follow, again in one piece: all scripts are half a megabyte, so only those are sent that the server lacks. After a fault
-    many connections are made at once."""
+    many connections are made at once. `replicated`: calls wait for a replica, so the era of the server must be known."""
 
-    def __init__(self, scripts: Iterable[Script], clock: ServerClock, observer: Observer | None) -> None:
+    def __init__(
+        self, scripts: Iterable[Script], clock: ServerClock, observer: Observer | None, *, replicated: bool = False
+    ) -> None:
         self._clock = clock
         self._observer = observer
+        self._replicated = replicated
         self._scripts = tuple(scripts)
         self.commands: tuple[tuple[object, ...], ...] = (
             *(("INFO", section) for section in _SECTIONS),
             *([("SCRIPT", "EXISTS", *(script.digest for script in self._scripts))] if self._scripts else []),
+            ("HELLO",),
             ("TIME",),
         )
 
     def conclude(self, replies: Sequence[Any]) -> tuple[tuple[object, ...], ...]:
         """Check the server and learn its time; the commands that load what it lacks. Raises the first error among the
         replies, or UnsafeServer."""
-        raise_errors(replies)
+        sections, hello = replies[: len(_SECTIONS)], replies[-2]
+        refusal = next((section for section in sections if is_refused(section)), None)
+        # A server that answers INFO need not know HELLO.
+        raise_errors(replies[len(_SECTIONS) :] if refusal else [*replies[:-2], replies[-1]])
         info: dict[str, str] = {}
-        for section in replies[: len(_SECTIONS)]:
-            info.update(parse_info(section))
-        check_server(info)
+        if refusal is None:
+            for section in sections:
+                info.update(parse_info(section))
+            check_server(info)
+        else:
+            if self._replicated:
+                raise UnsafeServer(f'durability="replica" needs the command INFO, to know the server: {refusal}')
+            info = parse_hello(hello)
+            check_version(info)
+            tell_unknown(str(refusal))
         seconds, micros = replies[-1]
         self._clock.learn(int(seconds) * 1_000_000 + int(micros), time.monotonic_ns())
         if self._observer is not None:
@@ -48,6 +71,17 @@ class Handshake:
             self._observer.connected(identity)
         there = replies[len(_SECTIONS)] if self._scripts else ()
         return tuple(("SCRIPT", "LOAD", script.text) for script, known in zip(self._scripts, there, strict=True) if not known)
+
+
+def is_refused(reply: object) -> bool:
+    """Whether the user may not run this command."""
+    return isinstance(reply, Exception) and message_of(reply).startswith("NOPERM")
+
+
+@functools.cache
+def tell_unknown(refusal: str) -> None:
+    """Log what is not known of a server whose user may not run INFO: once in a process for each user, by the server's word."""
+    log.warning("%s: the server's eviction policy (it must be noeviction) and its era are unknown", refusal)
 
 
 def raise_errors(replies: Sequence[Any]) -> None:
@@ -63,12 +97,26 @@ def parse_info(section: bytes) -> dict[str, str]:
     return dict(pairs)
 
 
+def parse_hello(reply: object) -> dict[str, str]:
+    """The fields of a HELLO reply, a mapping or, in RESP2, names and values by turns; by the names that INFO has for them."""
+    found = cast("Mapping[Any, Any]", reply) if isinstance(reply, Mapping) else None
+    words = cast("Sequence[Any]", reply)
+    pairs = zip(words[::2], words[1::2], strict=True) if found is None else found.items()
+    texts = {name.decode(): value.decode() for name, value in pairs if isinstance(name, bytes) and isinstance(value, bytes)}
+    return {_NAMES_IN_INFO.get(name, name): value for name, value in texts.items()}
+
+
 def check_server(info: dict[str, str]) -> None:
     """Refuse a server that the scripts cannot run on or that may drop keys by itself. Raises UnsafeServer."""
+    check_version(info)
+    policy = info.get("maxmemory_policy", "")
+    if policy != "noeviction":
+        raise UnsafeServer(f"maxmemory_policy: {policy or 'unknown'} may evict jobs and locks, it must be noeviction")
+
+
+def check_version(info: dict[str, str]) -> None:
+    """Refuse a server that the scripts cannot run on. Raises UnsafeServer."""
     version = info.get("redis_version", "")
     numbers = tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
     if numbers < _VERSION_LEAST:
         raise UnsafeServer(f"redis_version: {version or 'unknown'} is too old, the scripts need 7.0 or newer")
-    policy = info.get("maxmemory_policy", "")
-    if policy != "noeviction":
-        raise UnsafeServer(f"maxmemory_policy: {policy or 'unknown'} may evict jobs and locks, it must be noeviction")

@@ -1,0 +1,145 @@
+"""Servers with access control: the user of the README suffices, one without INFO is served, and a refusal names its command."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import (
+    AsyncQueue,
+    Channel,
+    Handlers,
+    Queue,
+    ServerUnavailable,
+    UnsafeServer,
+    Worker,
+    queues,
+)
+from engine.history import HistoryFile, load_file
+from engine.recorder import Recorder
+from engine.wire.drivers import handshake
+from engine.wire.drivers.handshake import parse_hello
+from tests.engine.helpers.producing import raw_client
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+NO_DANGER = "~* &* +@all -@dangerous"
+
+
+@pytest.fixture
+def as_user(ironclaim_url: str) -> Iterator[Callable[[str], str]]:
+    """Makes a user with these rules; the url for it."""
+    handshake.tell_unknown.cache_clear()
+    with raw_client(ironclaim_url) as client:
+
+        def make(rules: str) -> str:
+            client.execute_command("ACL", "SETUSER", "shop", "reset", "on", ">secret", *rules.split())
+            return ironclaim_url.replace("redis://", "redis://shop:secret@")
+
+        yield make
+        client.execute_command("ACL", "DELUSER", "shop")
+
+
+def readme_rules() -> str:
+    (rules,) = re.findall(r"^ACL SETUSER shop on >secret (.*)$", README.read_text(), re.MULTILINE)
+    return rules
+
+
+def use_everything(url: str) -> None:
+    """A service in small: jobs of all kinds, a worker, administration, events, locks, schedules and limits."""
+    handlers = Handlers()
+
+    @handlers("add")
+    def add(job: Any) -> int:
+        job.progress(50)
+        return job.payload + 1
+
+    @handlers("fail")
+    def fail(job: Any) -> None:
+        raise ValueError("no")
+
+    with Queue("q", url=url) as queue:
+        queue.events.on(100)
+        queue.set_limit("add", concurrency=5, rate=1_000, per_ms=1_000)
+        parent = queue.enqueue("add", 1, unique="u", delay_ms=5).job
+        queue.enqueue("add", 2, needs=[parent], dedup="d", dedup_ms=1_000)
+        queue.enqueue_many([{"name": "fail", "payload": number, "attempts": 1} for number in range(3)])
+        queue.schedules.put("often", "add", 3, every_ms=60_000)
+        queue.pause("add", length_ms=1)
+        queue.resume("add")
+        assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty"
+        assert queue.results.wait(parent).get() == 2
+        (dead, *_) = queue.dead.list()
+        assert queue.dead.requeue(dead.id).done and queue.jobs.cancel(dead.id).done
+        assert queue.dead.requeue_all() == 2 and queue.counts().waiting == 2
+        lock = queue.locks.acquire("nightly", ttl_ms=1_000)
+        assert lock is not None and queue.locks.release(lock)
+        assert queue.stats() and queue.metrics() and queue.workers.list() == []
+        assert [found.name for found in queues(url)] == ["q"]
+        assert next(queue.events.read("0", wait_ms=1_000)).job == parent
+        queue.schedules.remove("often")
+        queue.obliterate()
+
+
+def test_the_user_of_the_readme_has_what_a_queue_and_a_worker_need(as_user: Callable[[str], str]) -> None:
+    url = as_user(readme_rules())
+    use_everything(url)
+
+    async def use() -> None:
+        async with AsyncQueue("q", url=url) as queue:
+            assert (await queue.enqueue("add", 1)).created
+
+    asyncio.run(use())
+
+
+def test_without_info_everything_works_and_what_is_unknown_is_told_once(
+    as_user: Callable[[str], str], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    url = as_user(NO_DANGER)
+    with caplog.at_level(logging.WARNING, logger="ironclaim"):
+        use_everything(url)
+    (line,) = [one.getMessage() for one in caplog.records if "eviction policy" in one.getMessage()]
+    assert "'info' command: the server's eviction policy (it must be noeviction) and its era are unknown" in line
+    file = tmp_path / "p.jsonl"
+    recorder = Recorder(HistoryFile(file, proc="p", role="producer"), queue="q")
+    with Queue("q", url=url, observer=recorder) as queue:
+        assert queue.enqueue("add", 1).created
+    recorder.close()
+    (row,) = [row for row in load_file(file).rows if row["kind"] == "connection"]
+    assert (row["server_role"], row["server_run_id"], row["replid"]) == ("master", "", "")
+
+
+def test_a_channel_works_without_info(as_user: Callable[[str], str]) -> None:
+    with Channel("news", url=as_user(NO_DANGER)) as channel:
+        channel.subscribe("reader")
+        assert channel.publish("m1", {"n": 1}).created
+        assert [message.content for message in channel.fetch("reader", wait_ms=1_000).messages] == [{"n": 1}]
+
+
+def test_without_info_no_replica_is_waited_for(as_user: Callable[[str], str]) -> None:
+    with (
+        Queue("q", url=as_user(NO_DANGER), durability="replica") as queue,
+        pytest.raises(UnsafeServer, match='^durability="replica" needs the command INFO'),
+    ):
+        queue.enqueue("add", 1)
+
+
+@pytest.mark.parametrize(
+    ("rules", "command"),
+    [("+@all -evalsha", "evalsha"), ("+@all -time", "time"), ("+@all -script", "script")],
+)
+def test_a_refusal_names_its_command(as_user: Callable[[str], str], rules: str, command: str) -> None:
+    with Queue("q", url=as_user(f"~* &* {rules}")) as queue, pytest.raises(ServerUnavailable, match=f"'{command}"):
+        queue.enqueue("add", 1)
+
+
+def test_hello_is_read_in_both_protocols() -> None:
+    fields: list[Any] = [b"server", b"redis", b"version", b"7.0.15", b"proto", 2, b"role", b"master", b"modules", []]
+    wanted = {"server": "redis", "redis_version": "7.0.15", "role": "master"}
+    assert parse_hello(fields) == wanted
+    assert parse_hello(dict(zip(fields[::2], fields[1::2], strict=True))) == wanted
