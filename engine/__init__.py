@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         JobFailed,
         LeaseLost,
         Malformed,
+        NoResult,
         OutcomeUnknown,
         PartlyEnqueued,
         PartlyPublished,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.serializers import Serializer
-    from engine.tasks import Task
+    from engine.tasks import Task, TaskFunction
     from engine.wire.drivers.endpoint import ConnectOptions
     from engine.wire.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.worker.group import WorkerGroup
@@ -87,6 +88,7 @@ _HOMES = {
         "WrongKeyType",
         "LeaseLost",
         "Malformed",
+        "NoResult",
         "OutcomeUnknown",
         "PartlyEnqueued",
         "PartlyPublished",
@@ -112,7 +114,7 @@ _HOMES = {
     "engine.options": ("JobOptions",),
     "engine.queue.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),
-    "engine.tasks": ("Task",),
+    "engine.tasks": ("Task", "TaskFunction"),
     "engine.priority_queue": ("PriorityQueue",),
     "engine.queue.synchronous.queue": ("Queue", "queues"),
     "engine.queue.registry": ("QueueInfo",),
@@ -163,6 +165,7 @@ __all__ = [
     "Message",
     "NameCounts",
     "NewJob",
+    "NoResult",
     "Obstacles",
     "OutcomeUnknown",
     "PartlyEnqueued",
@@ -188,6 +191,7 @@ __all__ = [
     "SubscriptionNotFound",
     "Target",
     "Task",
+    "TaskFunction",
     "TimedOut",
     "UnknownJob",
     "UnknownParent",

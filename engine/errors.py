@@ -103,6 +103,17 @@ class JobFailed(EngineError):
         self.error = error
 
 
+class NoResult(EngineError, LookupError):
+    """The job has finished, and what its function returned is not kept: its `result_ttl_ms` is over, or it was 0.
+
+    Fields: `job` is its id.
+    """
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"job {job} has finished, and what it returned is not kept")
+        self.job = job
+
+
 class BatchFailed(EngineError):
     """For handlers of batches to raise: some jobs have failed, each with what is said of it, and the others have finished.
 

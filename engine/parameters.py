@@ -1,28 +1,33 @@
-"""Typed parameters of a function: its arguments as a payload, and back (`engine.kinds` says what travels)."""
+"""The types of a function: its arguments as a payload, what it returns as a result, and both back (`engine.kinds` says what
+travels)."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast, get_args, get_origin
+from typing import Any, Generic, Never, NoReturn, TypeVar, cast, get_args, get_origin
 
 from engine.errors import Malformed
-from engine.kinds import Kind, hints_of, kind_of
+from engine.kinds import hints_of, kind_of
+from engine.kinds.kind import Kind, Unfit
 from engine.serializers import Texts
 
 #: What a function is called with.
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
+R_co = TypeVar("R_co", covariant=True)
+
 
 class Parameters:
-    """Those of one function. Raises Malformed for a method, for a parameter without a type, and for one that cannot travel. A
-    first one of type `context` is the Job, which does not. `batch`: the function takes the calls of several jobs, so each of its
-    parameters is a list, of which a job has one item; and the first one may be the list of the Jobs."""
+    """Those of one function, and its result. Raises Malformed for a method, for a parameter without a type, and where parameters or
+    the result cannot travel. A first one of type `context` is the Job, which does not. `batch`: the function takes the calls of
+    several jobs, so each of its parameters is a list, of which a job has one item; the first one may be the list of the Jobs; and
+    it returns nothing, a list of results, or a mapping of results by job id."""
 
     def __init__(self, function: Callable[..., object], context: type, *, batch: bool = False) -> None:
         try:
             signature = inspect.signature(function)
-            kinds = dict(hints_of(function, list(signature.parameters)))
+            kinds = dict(hints_of(function, [*signature.parameters, "return"]))
         except (TypeError, ValueError) as error:
             raise Malformed("handler", function, f"a function with readable parameters: {error}") from error
         parameters = list(signature.parameters.values())
@@ -44,6 +49,11 @@ class Parameters:
                 self._kinds[name] = kind_of(_item_of(parameter, kinds[name]) if batch else kinds[name])
             except TypeError as error:
                 raise Malformed("handler", function, f"a function whose parameters can travel; {name}: {error}") from error
+        try:
+            #: How its result travels.
+            self.result = kind_of(_result_of(kinds["return"], batch=batch))
+        except TypeError as error:
+            raise Malformed("handler", function, f"a function whose result can travel: {error}") from error
 
     def write(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The payload of a call: its arguments by name. Raises Malformed."""
@@ -60,6 +70,20 @@ class Parameters:
     def alone(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """The arguments of a batch with this call alone. Raises Malformed."""
         return self.listed([self._bound(args, kwargs)])
+
+    def write_result(self, value: Any) -> Any:
+        """What the function returned, for one job, as JSON has it. Raises Malformed where it is not what the function says."""
+        return self._result_by(self.result.write, value)
+
+    def read_result(self, value: Any) -> Any:
+        """What the function returned, from JSON. Raises Malformed."""
+        return self._result_by(self.result.read, value)
+
+    def _result_by(self, convert: Callable[[Any], Any], value: Any) -> Any:
+        try:
+            return convert(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Malformed("result", value, _described(self.result, error)) from None
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -96,13 +120,13 @@ class Parameters:
             return convert(value)
         except Malformed:
             raise
-        except (TypeError, ValueError, RecursionError):
-            raise Malformed(field, value, f"a value of type {self._kinds[field.removeprefix('payload.')].name}") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Malformed(field, value, _described(self._kinds[field.removeprefix("payload.")], error)) from None
 
 
-class TypedJob:
-    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), what its payload holds,
-    and what a worker calls. A task is one."""
+class TypedJob(Generic[R_co]):
+    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), what its payload and its
+    result hold, and what a worker calls. A task is one."""
 
     name: str
     options: Mapping[str, object]
@@ -110,7 +134,7 @@ class TypedJob:
     handler: Callable[[Any], object]
 
 
-JobName = str | TypedJob
+JobName = str | TypedJob[Any]
 
 
 def _read(kind: Kind) -> Callable[[Any], Any]:
@@ -129,6 +153,10 @@ def _read_text(kind: Kind) -> Callable[[Any], Any]:
     return read
 
 
+def _described(kind: Kind, error: Exception) -> str:
+    return f"a value of type {kind.name}" + (f" ({error})" if isinstance(error, Unfit) else "")
+
+
 def _number(text: str) -> int | float:
     try:
         return int(text)
@@ -143,3 +171,15 @@ def _item_of(parameter: inspect.Parameter, hint: Any) -> Any:
     if parameter.default is not inspect.Parameter.empty:
         raise TypeError("with batch a parameter has no default, since each job has its own item")
     return get_args(hint)[0]
+
+
+def _result_of(hint: Any, *, batch: bool) -> Any:
+    """The type of the result of a job, from what its function returns. Raises TypeError."""
+    if hint in (Never, NoReturn):
+        return None
+    if not batch or hint in (Any, None, type(None)):
+        return hint
+    origin, arguments = get_origin(hint) or hint, get_args(hint)
+    if origin in (list, Sequence, dict, Mapping):
+        return arguments[-1] if arguments else Any
+    raise TypeError("with batch a function returns None, a list[...] of results, or a dict[str, ...] of results by job id")

@@ -7,37 +7,52 @@
 
 Each parameter is a list, of which every job of the batch has one item, in the same order; a first one of type `list[Job]` (or
 called `jobs`, without an annotation) is the list of the Jobs. A job whose payload does not fit fails alone, and the function does
-not see it.
+not see it. It returns None, a `list[R]` with a result for each job, or a `dict[str, R]` of results by job id; a job whose result
+is no R fails alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from engine.errors import BatchFailed
+from engine.errors import BatchFailed, Malformed
 from engine.handlers import Job
 from engine.parameters import Parameters
 from engine.worker.batch_ends import by_id
 
 
 class _Calls(NamedTuple):
-    """The jobs whose payloads fit, what the function is called with, and why the others do not."""
+    """The jobs whose payloads fit, what the function is called with, why the others do not, and how a result is written."""
 
     jobs: list[Job]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     unfit: dict[str, BaseException | str]
+    write_result: Callable[[Any], Any]
 
     def returned(self, what: object) -> object:
-        """The results by job, from the return value of the function. Raises BatchFailed for jobs whose payload does not fit."""
-        if not self.unfit:
-            return what
-        raise BatchFailed(self.unfit, by_id(self.jobs, what))
+        """The results by job, from the return value of the function. Raises BatchFailed for jobs whose payload or result does not
+        fit."""
+        results, unfit = self._written(by_id(self.jobs, what))
+        if not (unfit or self.unfit):
+            return results
+        raise BatchFailed({**self.unfit, **unfit}, results)
 
     def failed(self, failure: BatchFailed) -> BatchFailed:
         """The exception of the batch, from the exception of the function."""
-        return BatchFailed({**self.unfit, **failure.failures}, failure.results)
+        results, unfit = self._written({job: one for job, one in failure.results.items() if job not in failure.failures})
+        return BatchFailed({**self.unfit, **unfit, **failure.failures}, results)
+
+    def _written(self, results: Mapping[str, object]) -> tuple[dict[str, object], dict[str, BaseException | str]]:
+        written: dict[str, object] = {}
+        unfit: dict[str, BaseException | str] = {}
+        for job, result in results.items():
+            try:
+                written[job] = self.write_result(result)
+            except Malformed as error:
+                unfit[job] = error
+        return written, unfit
 
 
 class BatchOf:
@@ -72,7 +87,8 @@ class BatchOf:
         if not fit:
             raise BatchFailed(unfit)
         args, kwargs = self._parameters.listed(items)
-        return _Calls(fit, (fit, *args) if self._parameters.takes_job else args, kwargs, unfit)
+        given = (fit, *args) if self._parameters.takes_job else args
+        return _Calls(fit, given, kwargs, unfit, self._parameters.write_result)
 
 
 class AsyncBatchOf(BatchOf):

@@ -10,7 +10,9 @@
     queue.enqueue("send", {"user": 3, "at": "2026-01-01T00:00:00"})  # the same, by name, and checked as well
 
 The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an annotation) is the context of
-the run, and is not an argument of `enqueue`. With `batch` see `engine.task_batches`.
+the run, and is not an argument of `enqueue`. What the function returns travels by its annotation as well, and comes back with
+its type: `send.call(...)`, `queue.results.wait(id, send).get()`; without an annotation it is what JSON makes of it.
+`engine.kinds` lists what travels. With `batch` see `engine.task_batches`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from engine import validate
@@ -35,6 +37,7 @@ from engine.wire.operations import Enqueued, Lease, LeasedJob
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 class _Plain:
@@ -51,20 +54,23 @@ class _Plain:
         return self._function(job, *args, **kwargs) if self._parameters.takes_job else self._function(*args, **kwargs)
 
     def __call__(self, job: Job) -> Any:
-        return self._called(job)
+        return self._parameters.write_result(self._called(job))
 
 
 class _Async(_Plain):
     """A task's async function as a handler."""
 
     async def __call__(self, job: Job) -> Any:
-        return await self._called(job)
+        return self._parameters.write_result(await self._called(job))
 
 
-class Task(TypedJob, Generic[P, R]):
-    """A function that is a job of a queue, which `queue.job` makes, of a Queue as of an AsyncQueue."""
+class Task(TypedJob[R], Generic[P, R]):
+    """A function that is a job of a queue, which `queue.job` makes, of a Queue as of an AsyncQueue. P is what a job is enqueued
+    with, R what it returns: of an async function what it is awaited for, with `batch` what is returned for each job."""
 
-    def __init__(self, queue: QueueSettings, name: str, function: Callable[..., R], options: JobOptions, batch: int = 0) -> None:
+    def __init__(
+        self, queue: QueueSettings, name: str, function: Callable[..., Any], options: JobOptions, batch: int = 0
+    ) -> None:
         self._queue = queue
         #: Its options, and its `id` if it was given one.
         self.options = cast("Mapping[str, object]", options)
@@ -72,7 +78,7 @@ class Task(TypedJob, Generic[P, R]):
         self._batch = batch
         given: object = function
         before: Task[..., R] | None = cast("Any", given) if isinstance(given, Task) else None
-        own: Callable[..., R] = function if before is None else before.function
+        own: Callable[..., Any] = function if before is None else before.function
         if before is not None and (before._batch > 0) != (batch > 0):
             raise Malformed("batch", batch or None, "given for both queues of the function or for none: its parameters are lists")
         #: What its payload holds.
@@ -87,15 +93,6 @@ class Task(TypedJob, Generic[P, R]):
         self.__doc__ = own.__doc__
         self.__wrapped__ = own
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here and now, without a queue. A parameter for the Job gets one that belongs to no worker."""
-        given, named = self.parameters.alone(args, kwargs) if self._batch else (args, kwargs)
-        if not self.parameters.takes_job:
-            return self.function(*given, **named)
-        lease, options = Lease("direct", 0, ""), {name: value for name, value in self.options.items() if name != "id"}
-        job = Job(LeasedJob(lease, 0, self.name, self.name, self.name, b"null", checked(options), 0, 0, 1, 0, 0))
-        return self.function([job] if self._batch else job, *given, **named)
-
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as `Queue.enqueue`.
         It blocks: a coroutine awaits `aenqueue`, and for an AsyncQueue must."""
@@ -105,16 +102,14 @@ class Task(TypedJob, Generic[P, R]):
         """As `enqueue`, without blocking the event loop."""
         return await asynchronous(self._queue).enqueue(self.name, self.payload(*args, **kwargs), **self._given())
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, as JSON has it.
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, with its type.
         Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how long to wait."""
-        sent = self.payload(*args, **kwargs)
-        return self._blocking("acall").call(self.name, sent, wait_ms=self._wait_ms, **self._given())
+        return self._blocking("acall").call(self, self.payload(*args, **kwargs), wait_ms=self._wait_ms)
 
-    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """As `call`, without blocking the event loop."""
-        sent = self.payload(*args, **kwargs)
-        return await asynchronous(self._queue).call(self.name, sent, wait_ms=self._wait_ms, **self._given())
+        return await asynchronous(self._queue).call(self, self.payload(*args, **kwargs), wait_ms=self._wait_ms)
 
     def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The job of a call with these arguments, with the task's options and an id, and nothing is sent: for `enqueue_many`, and
@@ -171,6 +166,19 @@ class Task(TypedJob, Generic[P, R]):
         return f"<task {self.name}: {self.function.__qualname__}>"
 
 
+class TaskFunction(Task[P, R], Generic[P, R, D]):
+    """A task that is called as its function is, and returns D: a coroutine for an async function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> D:
+        """Call the function here and now, without a queue. A parameter for the Job gets one that belongs to no worker."""
+        given, named = self.parameters.alone(args, kwargs) if self._batch else (args, kwargs)
+        if not self.parameters.takes_job:
+            return self.function(*given, **named)
+        lease, options = Lease("direct", 0, ""), {name: value for name, value in self.options.items() if name != "id"}
+        job = Job(LeasedJob(lease, 0, self.name, self.name, self.name, b"null", checked(options), 0, 0, 1, 0, 0))
+        return self.function([job] if self._batch else job, *given, **named)
+
+
 def _loop_runs() -> bool:
     try:
         asyncio.get_running_loop()
@@ -192,11 +200,17 @@ class TaskDecorator:
         self._make = make
 
     @overload
-    def __call__(self, function: Task[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: TaskFunction[P, R, D]) -> TaskFunction[P, R, D]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[Job, P], R]) -> Task[P, R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[Job, P], Coroutine[Any, Any, R]]
+    ) -> TaskFunction[P, R, Coroutine[Any, Any, R]]: ...
     @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> TaskFunction[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Job, P], R]) -> TaskFunction[P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> TaskFunction[P, R, R]: ...
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Register the function, or that of a task of another queue."""
         return self._make(function)
@@ -209,13 +223,25 @@ class BatchTaskDecorator:
         self._make = make
 
     @overload
-    def __call__(self, function: Task[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: TaskFunction[P, R, D]) -> TaskFunction[P, R, D]: ...
     @overload
-    def __call__(self, function: Callable[[list[Job], list[T]], R]) -> Task[[T], R]: ...
+    def __call__(
+        self, function: Callable[[list[Job], list[T]], Coroutine[Any, Any, list[R]]]
+    ) -> TaskFunction[[T], R, Coroutine[Any, Any, list[R]]]: ...
     @overload
-    def __call__(self, function: Callable[[list[T]], R]) -> Task[[T], R]: ...
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, list[R]]]
+    ) -> TaskFunction[[T], R, Coroutine[Any, Any, list[R]]]: ...
     @overload
-    def __call__(self, function: Callable[..., R]) -> Task[..., R]: ...
+    def __call__(self, function: Callable[[list[Job], list[T]], list[R]]) -> TaskFunction[[T], R, list[R]]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], list[R]]) -> TaskFunction[[T], R, list[R]]: ...
+    @overload
+    def __call__(self, function: Callable[[list[Job], list[T]], D]) -> TaskFunction[[T], Any, D]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], D]) -> TaskFunction[[T], Any, D]: ...
+    @overload
+    def __call__(self, function: Callable[..., D]) -> TaskFunction[..., Any, D]: ...
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Register the function, or that of a task of another queue with `batch`."""
         return self._make(function)

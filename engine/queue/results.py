@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from engine import validate
-from engine.errors import EngineError, JobFailed, ScriptFault, TimedOut, UnknownJob
+from engine.errors import EngineError, JobFailed, Malformed, NoResult, ScriptFault, TimedOut, UnknownJob
+from engine.parameters import TypedJob
 from engine.wire.operations import Seen
 
 #: A call blocks on the server for at most this long; who waits longer asks again.
@@ -21,36 +22,54 @@ BLOCK_MS = 5_000
 #: The id that the first entry of a stream comes after.
 FIRST_ENTRY = "0-1"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Generic[T]):
     """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is not kept any more.
 
     `outcome`: finished, dead (it failed or crashed too often, and may be requeued) or discarded; `error` is the last error of a
     dead job as text. `ended_ms` is server time and 0 where nobody knows it any more; `took_ms` is how long the handler ran, None
-    where no value is kept.
+    where no value is kept. `kept` is False where the task says that it returns something and that is not there.
     """
 
     job: str
     outcome: Literal["finished", "dead", "discarded"]
-    value: Any = None
+    value: T | None = None
     error: str = ""
     ended_ms: int = 0
     took_ms: int | None = None
+    kept: bool = True
 
     @property
     def ok(self) -> bool:
         """True for a job that has finished."""
         return self.outcome == "finished"
 
-    def get(self) -> Any:
-        """The value. Raises JobFailed where the job has not finished."""
+    def get(self) -> T:
+        """The value. Raises JobFailed where the job has not finished, and NoResult where a value of its type is not kept."""
         if not self.ok:
             raise JobFailed(self.job, self.outcome, self.error)
-        return self.value
+        if not self.kept:
+            raise NoResult(self.job)
+        return cast("T", self.value)
 
 
-def result_of(job: str, seen: Seen) -> Result | None:
+def typed(found: Result[Any], task: object) -> Result[Any]:
+    """The same result with its value as the function of this task returned it; unchanged for a job that has not finished, and
+    where no task is given, or a name. Raises Malformed."""
+    if not isinstance(task, TypedJob) or not found.ok:
+        return found
+    try:
+        return replace(found, value=task.parameters.read_result(found.value))
+    except Malformed:
+        if found.value is None:
+            return replace(found, kept=False)
+        raise
+
+
+def result_of(job: str, seen: Seen) -> Result[Any] | None:
     """The result in a reply; None for a job that has not ended or is not known."""
     if seen.state in ("pending", "gone", "rejected"):
         return None
@@ -111,7 +130,7 @@ class Waiting:
         self._wait_ms = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         self._until_s = time.monotonic() + self._wait_ms / 1000
 
-    def take(self, seen: Seen) -> Result | None:
+    def take(self, seen: Seen) -> Result[Any] | None:
         """Interpret a reply. Returns None to block for `block_ms` and poll again. Raises UnknownJob and TimedOut."""
         if seen.state in ("gone", "rejected"):
             raise UnknownJob(f"job {self.job}: the server knows no such job")

@@ -93,7 +93,7 @@ class QueueSettings:
         self.observer = other.observer if observer is None else observer
         self.other_face = None
 
-    def _register(self, task: TypedJob, inline: bool, batch: int | None) -> Any:
+    def _register(self, task: TypedJob[Any], inline: bool, batch: int | None) -> Any:
         register: Any = (
             self.handlers(task.name, inline=inline) if batch is None else self.handlers(task.name, inline=inline, batch=batch)
         )

@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_not_read(annotation: Any, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "annotation", [Queue, int | str, complex, Odd, dict[int, str], list[complex], Literal[b"a"], "what", [int]]
+    "annotation", [Queue, UUID | str, complex, Odd, dict[int, str], list[complex], Literal[b"a"], "what", [int]]
 )
 def test_types_that_do_not_travel(annotation: Any) -> None:
     with pytest.raises(TypeError):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Unpack, cast, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import redis.asyncio
 
@@ -19,7 +19,7 @@ from engine.handlers import BATCH_MAX
 from engine.models.model import Spec
 from engine.observer import Observer
 from engine.options import JobOptions, checked
-from engine.parameters import JobName
+from engine.parameters import JobName, TypedJob
 from engine.queue import administering, clearing, producing, registry
 from engine.queue.asynchronous.calls import AsyncQueueCalls
 from engine.queue.asynchronous.events import AsyncEvents
@@ -33,10 +33,10 @@ from engine.queue.metrics import exposition
 from engine.queue.obstacles import LimitInfo, Obstacles, obstacles_of
 from engine.queue.producing import NewJob
 from engine.queue.registry import QueueInfo
-from engine.queue.results import Waiting
+from engine.queue.results import Waiting, typed
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.serializers import Serializer
-from engine.tasks import BatchTaskDecorator, Task, TaskDecorator
+from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.async_gathering import AsyncGathering
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
@@ -62,6 +62,8 @@ _STATS_PAGE = 100
 _STATS_PAGES_MAX = 1_000
 #: Parts of some 100 lanes that `obstacles` looks at.
 _LANE_PARTS_MAX = 50
+
+R = TypeVar("R")
 
 
 class AsyncQueue(AsyncQueueCalls):
@@ -181,26 +183,36 @@ class AsyncQueue(AsyncQueueCalls):
         Handlers for `inline` and `batch`, and `engine.task_batches` for what a function with `batch` looks like. A task of
         another queue may be decorated again: it is then a job of both, each with the options of its own decorator.
 
-        Raises Malformed for a bad name or option, and for a function whose parameters cannot travel.
+        Raises Malformed for a bad name or option, and for a function whose parameters or whose result cannot travel.
         """
         checked_name, most = validate.job_name(name), 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
         checked(cast("Mapping[str, object]", options))
         made = TaskDecorator if batch is None else BatchTaskDecorator
-        return made(lambda function: self._register(Task(self, checked_name, function, options, most), inline, batch))
+        task: type[TaskFunction[..., Any, Any]] = TaskFunction
+        return made(lambda function: self._register(task(self, checked_name, function, options, most), inline, batch))
 
+    @overload
+    async def call(
+        self, name: TypedJob[R], payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+    ) -> R: ...
+    @overload
+    async def call(
+        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+    ) -> Any: ...
     async def call(
         self, name: JobName, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
     ) -> Any:
-        """Enqueue one job, wait until it has ended, and return what its handler returned.
+        """Enqueue one job, wait until it has ended, and return what its handler returned: as JSON has it, or with the type of the
+        function where `name` is a task.
 
         `options`: see JobOptions; where `unique`, `dedup` or the `id` say that the job is there already, that one is waited for.
-        Raises as `enqueue` does; JobFailed when the job is dead or was discarded; TimedOut after `wait_ms`: the job goes on, and
-        `results.wait` with the error's `job` still finds it.
+        Raises as `enqueue` does; JobFailed when the job is dead or was discarded; NoResult when a task returns something and that
+        is not kept; TimedOut after `wait_ms`: the job goes on, and `results.wait` with the error's `job` still finds it.
         """
         waiting = Waiting("-", wait_ms)
         enqueued = await self.enqueue(name, payload, id=id, **options)
         waiting.job = enqueued.job
-        return (await self.results.wait_out(waiting)).get()
+        return typed(await self.results.wait_out(waiting), name).get()
 
     async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar, overload
+
 from engine import validate
 from engine.errors import OutcomeUnknown, ServerUnavailable
+from engine.parameters import TypedJob
 from engine.queue.asynchronous.calls import AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
-from engine.queue.results import Progress, Result, Waiting, progress_of, result_of
+from engine.queue.results import Progress, Result, Waiting, progress_of, result_of, typed
 from engine.wire.operations import Look, ReadProgress
 
 #: The server could not be asked, perhaps only now.
 _AWAY = (ServerUnavailable, OutcomeUnknown)
+
+R = TypeVar("R")
 
 
 class AsyncResults(AsyncPart):
@@ -20,30 +25,41 @@ class AsyncResults(AsyncPart):
         super().__init__(queue)
         self._listeners = AsyncEndListeners(queue)
 
-    async def get(self, id: str) -> Result | None:
+    @overload
+    async def get(self, id: str) -> Result[Any] | None: ...
+    @overload
+    async def get(self, id: str, task: TypedJob[R]) -> Result[R] | None: ...
+    async def get(self, id: str, task: TypedJob[Any] | None = None) -> Result[Any] | None:
         """How this job has ended; None for one that has not, and for one that nobody knows or that ended so long ago that
         nothing is left: what a handler returned is kept for `result_ttl_ms`, that it finished for a while longer.
 
-        Raises Malformed, ServerUnavailable, OutcomeUnknown.
+        The value is as JSON has it; with the `task` that the job is of it has the type that its function returns.
+
+        Raises Malformed, also for a value that is not of the task's type, ServerUnavailable, OutcomeUnknown.
         """
         job = validate.known_id(id)
-        return result_of(job, await self._run(Look(job)))
+        found = result_of(job, await self._run(Look(job)))
+        return None if found is None else typed(found, task)
 
     async def progress(self, id: str) -> Progress | None:
         """The progress that the handler of this job reported last with `job.progress`, in this run or an earlier
         one; None without any, and when the job has finished. Raises as `get` does."""
         return progress_of(await self._run(ReadProgress(validate.known_id(id))))
 
-    async def wait(self, id: str, *, wait_ms: int = 30_000) -> Result:
+    @overload
+    async def wait(self, id: str, *, wait_ms: int = 30_000) -> Result[Any]: ...
+    @overload
+    async def wait(self, id: str, task: TypedJob[R], *, wait_ms: int = 30_000) -> Result[R]: ...
+    async def wait(self, id: str, task: TypedJob[Any] | None = None, *, wait_ms: int = 30_000) -> Result[Any]:
         """Wait until this job has ended and return its result. No wake-up is lost, whenever the job ends and whatever happens to
-        the connection meanwhile.
+        the connection meanwhile. `task`: as for `get`.
 
         Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
         ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.
         """
-        return await self.wait_out(Waiting(id, wait_ms))
+        return typed(await self.wait_out(Waiting(id, wait_ms)), task)
 
-    async def wait_out(self, waiting: Waiting) -> Result:
+    async def wait_out(self, waiting: Waiting) -> Result[Any]:
         """The result of the job of a wait that has begun, as `wait` returns it: for `call` of a queue."""
         with self._listeners.listening_for(waiting.job) as listener:
             while True:

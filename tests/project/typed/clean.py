@@ -1,0 +1,92 @@
+"""Typed jobs as a service writes them: no type checker has anything to say. Nothing here is run: see test_typed.py."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, TypedDict, assert_type
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from engine import AsyncQueue, Enqueued, Job, NewJob, Queue, Result, Task
+
+queue = Queue("bills")
+async_queue = AsyncQueue("mails")
+
+
+@dataclass
+class Bill:
+    id: UUID
+    total: Decimal
+
+
+class Address(TypedDict):
+    street: str
+
+
+class User(BaseModel):
+    name: str
+
+
+@queue.job("bill", attempts=5)
+def bill(user: UUID, amount: Decimal, *, day: date | None = None) -> Bill:
+    return Bill(user, amount)
+
+
+@async_queue.job("mail", priority=9)
+async def mail(job: Job, to: User, address: Address) -> int | None:
+    return len(to.name) or None
+
+
+@queue.job("index", batch=50)
+def index(jobs: list[Job], texts: list[str]) -> list[float]:
+    return [float(len(text)) for text in texts]
+
+
+@async_queue.job("tag", batch=50)
+async def tag(texts: list[str]) -> list[UUID]:
+    return [UUID(int=len(text)) for text in texts]
+
+
+twice = async_queue.job("bill-again")(bill)
+USER = UUID(int=7)
+
+
+def call() -> None:
+    assert_type(bill(USER, Decimal(1)), Bill)
+    assert_type(bill.call(USER, Decimal(1), day=date(2026, 2, 3)), Bill)
+    assert_type(bill.enqueue(USER, Decimal(1)), Enqueued)
+    assert_type(bill.with_options(delay_ms=5, wait_ms=10, queue=async_queue).call(USER, amount=Decimal(1)), Bill)
+    assert_type(twice.call(USER, Decimal(1)), Bill)
+    assert_type(bill.new(USER, Decimal(1)), NewJob)
+    made: Coroutine[Any, Any, int | None] = mail(User(name="a"), {"street": "b"})
+    made.close()
+    assert_type(mail.call(User(name="a"), {"street": "b"}), int | None)
+    assert_type(index("a"), list[float])
+    assert_type(index.call("a"), float)
+    assert_type(tag.call("a"), UUID)
+    assert_type(queue.call(bill, bill.payload(USER, Decimal(1))), Bill)
+    assert_type(queue.call("bill", {}), Any)
+    assert_type(queue.results.get("id", bill), Result[Bill] | None)
+    assert_type(queue.results.wait("id", bill, wait_ms=5).get(), Bill)
+    assert_type(queue.results.wait("id", mail).value, int | None)
+    assert_type(queue.results.wait("id").get(), Any)
+    queue.enqueue_many([bill.new(USER, Decimal(1)), index.new("a")])
+
+
+async def acall() -> None:
+    assert_type(await bill.acall(USER, Decimal(1)), Bill)
+    assert_type(await mail.acall(User(name="a"), {"street": "b"}), int | None)
+    assert_type(await mail(User(name="a"), address={"street": "b"}), int | None)
+    assert_type(await tag.acall("a"), UUID)
+    assert_type(await mail.with_options(attempts=2).aenqueue(User(name="a"), {"street": "b"}), Enqueued)
+    assert_type(await async_queue.call(mail, {}), int | None)
+    assert_type(await async_queue.results.get("id", mail), Result[int | None] | None)
+    assert_type((await async_queue.results.wait("id", bill)).get(), Bill)
+
+
+def of_any_kind(task: Task[[UUID, Decimal], Bill]) -> Decimal:
+    return task.call(USER, Decimal(1)).total
