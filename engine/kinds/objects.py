@@ -13,7 +13,7 @@ _OBJECT: frozenset[type] = frozenset((dict,))
 
 def is_typed_dict(kind: Any) -> bool:
     """Whether this is a TypedDict, of typing or of typing_extensions."""
-    return issubclass(kind, dict) and {"__required_keys__", "__total__"} <= vars(cast("Any", kind)).keys()
+    return issubclass(kind, dict) and {"__required_keys__", "__total__"} <= {*dir(cast("Any", kind))}
 
 
 def dataclass_fields(kind: Any) -> list[str]:

@@ -39,6 +39,11 @@ class Point3(Point):
     z: int = 0
 
 
+@dataclass(kw_only=True)
+class Moving(Point):
+    speed: float
+
+
 @dataclass
 class Solid(Point):
     height: UUID | None = None
@@ -173,6 +178,7 @@ def there_and_back(annotation: Any, value: Any) -> Any:
         (Any | None, [None, {"a": [1]}]),
         (timedelta | str, [timedelta(seconds=1.5), "x"]),
         (Point | Circle, [Point(1, 2), Circle(Decimal("0.1"))]),
+        (Point | Moving, [Moving(x=1, speed=0.5), Point(1)]),
         (Gas | Solid, [Solid(1, height=USER), Gas(1)]),
         (Solid | Gas | Circle | int, [Solid(1), Gas(1), Circle(Decimal(1)), 5]),
         (Movie | Foreign, [{"title": "a", "seen": AT}, {"id": USER}, {"title": "a"}]),
