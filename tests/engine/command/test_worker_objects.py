@@ -214,7 +214,7 @@ def test_objects_are_found_by_dotted_names(shop: Shop, reference: str) -> None:
         (("mails mails",), {}, "it must be a list of 1 to 16 different Queues"),
         (("empty",), {}, "at least one: a worker claims the jobs of empty that it has handlers for"),
         (("mail",), {}, "(module {} has no mail, perhaps mails)"),
-        (("send",), {}, "({}:send is a Task; {} has mails, bills, slips, empty, handlers, more, worker, group)"),
+        (("send",), {}, "({}:send is a TaskFunction; {} has mails, bills, slips, empty, handlers, more, worker, group)"),
         (("mails", "--log-level", "loud"), {}, "'loud': it must be one of debug, info, warning, error, critical"),
     ],
 )
