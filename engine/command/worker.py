@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import logging
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +24,7 @@ from engine.queue.synchronous.queue import Queue
 from engine.recorder import Recorder
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
+from engine.worker.names import default_name
 from engine.worker.worker import Worker
 
 log = logging.getLogger("ironclaim.worker")
@@ -36,7 +36,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 #: The settings of Worker, which has their defaults: a setting that nobody gives is not passed on.
 SETTINGS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
-    ("--name", str, "for people and for the history (default: worker-PID)"),
+    ("--name", str, "for people and for the history (default: worker-HOST-PID)"),
     ("--concurrency", int, "handlers at once, of all queues together"),
     ("--prefetch", int, "most jobs leased ahead of the handlers; 0 = none, as with several queues unless told"),
     ("--lease-ms", int, "how long a job stays leased without a renewal"),
@@ -170,7 +170,7 @@ def _named_queue(options: argparse.Namespace, stack: ExitStack) -> Queue:
 
 
 def _recorder(options: argparse.Namespace, queue: str, stack: ExitStack) -> Recorder:
-    options.name = validate.worker_name(f"worker-{os.getpid()}" if options.name is None else options.name)
+    options.name = validate.worker_name(default_name() if options.name is None else options.name)
     file = HistoryFile(options.history, proc=options.name, role="worker", version=engine.__version__)
     recorder = Recorder(file, queue=queue)
     stack.callback(recorder.close)

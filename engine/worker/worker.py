@@ -15,12 +15,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from engine import routing, validate
-from engine.errors import Malformed
+from engine.errors import EngineError, Malformed
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.queue.faces import synchronous
@@ -40,6 +41,7 @@ from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.concurrency import Gate, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired
 from engine.worker.machine.steps import WorkerSteps
+from engine.worker.names import default_name, warn_of_namesakes
 from engine.worker.signals import stop_signals
 
 log = logging.getLogger("ironclaim.worker")
@@ -135,7 +137,7 @@ class Worker:
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if processes else frozenset[str]()
         lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
-        known_as = validate.worker_name(name or f"worker-{os.getpid()}")
+        known_as = validate.worker_name(name or default_name())
         if gate is not None and not callable(gate):
             raise Malformed("gate", gate, "a function without arguments that returns True, False or a number")
         settings = Settings(
@@ -248,6 +250,10 @@ class Worker:
             self._queue.driver.server_now_ms()
         finally:
             patience.cancel()
+        if settings.beat_ms:
+            # Who cannot be asked warns of nothing.
+            with suppress(EngineError):
+                warn_of_namesakes(self._queue.workers.list(), source)
         if self._queue.observer is not None:
             named: dict[str, object] = {name: sorted(getattr(settings, name)) for name in ("inline", "stoppable", "spawned")}
             named["attributes"] = routing.described(settings.attributes)

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from engine.logs import Source
-from engine.wire.operations import Claimed, Ended, Failure, Finish, FinishedAndClaimed, Lease, Release, Retry
+from engine.wire.operations import Claimed, Ended, EndResult, Failure, Finish, FinishedAndClaimed, Lease, Release, Retry
 from engine.worker.late_ends import LateEnds
 
 LEASES = tuple(Lease(job, 7, f"n:{job}") for job in "ab")
-OK, STALE, CANCELLED = ("ok", "finished"), ("stale", ""), ("stale", "cancelled")
+OK: tuple[EndResult, str] = ("ok", "finished")
+STALE: tuple[EndResult, str] = ("stale", "")
+CANCELLED: tuple[EndResult, str] = ("stale", "cancelled")
 COUNTS = "job a: the end of the run with fence 7 counts: nobody had taken the job meanwhile (finished)"
 REFUSED = "job b: the end of the run with fence 7 was refused: its lease was over, so the job is run again"
 

@@ -4,10 +4,14 @@ stopped, and relieved of their leases when they are lost (BQ02 to BQ04, BQ31, BQ
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 import os
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -264,6 +268,49 @@ def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stoppe
         gate.set()
         wait_until(lambda: queue.counts().finished == 1, "it is finished")
     assert queue.workers.list() == []
+
+
+def ended_pid() -> int:
+    """The id of a process that has ended."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(20)
+    return ended.pid
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "pid", "warned"),
+    [
+        ("w1", "elsewhere", os.getpid, True),
+        ("w1", socket.gethostname(), os.getppid, True),
+        ("w1", socket.gethostname(), ended_pid, False),
+        ("w1", socket.gethostname(), os.getpid, False),
+        ("w2", "elsewhere", os.getpid, False),
+    ],
+)
+def test_a_worker_that_finds_another_of_its_name_warns(
+    queue: Queue, caplog: pytest.LogCaptureFixture, name: str, host: str, pid: Callable[[], int], warned: bool
+) -> None:
+    """Not of one that has just ended on this host, though its beats still count."""
+    now_ms, number = queue.driver.server_now_ms(), pid()
+    told = json.dumps({"name": name, "host": host, "pid": number})
+    queue.driver.run(queue.model.call(Beat("a" * 16, 1, 30_000, now_ms + 30_000, 9_000, 1_000, told)))
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    with caplog.at_level(logging.WARNING, logger="ironclaim.worker"):
+        assert Worker(queue, handlers, name="w1", sweep_ms=50).run(burst=True) == "empty"
+        said = [one.getMessage() for one in caplog.records if "another one of this name" in one.getMessage()]
+    wanted = f"worker w1: there is another one of this name, on host {host} with process id {number}, heard of 0 s ago; "
+    assert [line.startswith(wanted) for line in said] == [True] * warned
+
+
+def test_workers_are_called_by_host_and_process_unless_told(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    monkeypatch.setattr(socket, "gethostname", lambda: "shop web" + "x" * 100)
+    named = f"worker-shop-web{'x' * 56}-{os.getpid()}"
+    with running(queue, handlers):
+        (info,) = wait_until(queue.workers.list, "it is listed")
+        assert info.name == named
 
 
 @pytest.mark.feature("BQ32", "MQ31")
