@@ -23,6 +23,8 @@ from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 MOMENTS = 20
+#: What must be among the moments: the steps between which an outbox can be half done.
+NAMED = ("before bulk", "after bulk", "before commit", "after commit", "before call", "after call")
 #: A batch of four rows takes at least fourteen steps, and a moment has at least twelve rows.
 STEPS = 40
 
@@ -93,17 +95,19 @@ def test_rule_23_every_committed_row_is_one_job_when_its_relay_is_killed_at_twen
     rng, now_ms = random.Random(23), TEST_CLOCK_LEAST_MS
     yard.queue.use_test_clock(now_ms)
     died: list[str] = []
-    for moment in range(MOMENTS):
+    moments: list[str | int] = [*NAMED, *(rng.randint(1, STEPS) for _ in range(MOMENTS - len(NAMED)))]
+    rng.shuffle(moments)
+    for number, moment in enumerate(moments):
         yard.trade(rng, 12)
-        # One in each twentieth of the steps, in any order of the kinds.
-        step = 1 + moment * STEPS // MOMENTS + rng.randrange(STEPS // MOMENTS)
-        died.append(yard.kill(step, "--clock-ms", str(now_ms), outside=moment % 4 == 3)[-1])
+        # By another process, which does not hit the very step, or by its own hand.
+        outside = isinstance(moment, int) and number % 2 == 0
+        died.append(yard.kill(moment, "--clock-ms", str(now_ms), outside=outside)[-1])
         run_all(yard.queue)
         now_ms += 60_000
         yard.queue.use_test_clock(now_ms)
         yard.redis.eval(EXPIRE, 0, 1, now_ms, 0)
-        assert len(yard.ran) == len({*yard.ran}), (moment, died)
-    assert {"after bulk", "before commit", "after commit", "after call"} <= {*died}, died
+        assert len(yard.ran) == len({*yard.ran}), (moments, died)
+    assert {*NAMED} <= {*died}, died
     outbox.relay(yard.database.connect, yard.queue, burst=True)
     run_all(yard.queue)
     assert sorted(yard.ran) == sorted(yard.committed)
