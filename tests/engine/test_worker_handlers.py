@@ -128,7 +128,7 @@ def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Que
     worker = start(workers, "--grace-ms", "300")
     wait_until(lambda: workers.marks("start"), "it runs")
     worker.terminate()
-    assert worker.wait(20) == 0
+    assert worker.wait(20) == 71, "its grace was over"
     assert workers.marks("end") == [] and queue.counts().active == 1
     rows = rows_of(workers.history())
     assert rows[-1]["kind"] == "close"
@@ -274,7 +274,7 @@ def test_no_child_outlives_its_worker(queue: Queue, workers: Workers, end: str) 
         worker.kill()
     else:
         worker.terminate()
-    assert worker.wait(10) == (-signal.SIGKILL if end == "SIGKILL" else 0)
+    assert worker.wait(10) == (-signal.SIGKILL if end == "SIGKILL" else 71)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the children are gone", 5.0)
 
 
