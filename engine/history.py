@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -204,6 +204,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     ),
     Field("run_at_ms", "int", "enqueue", "server time asked for instead of a delay", since=3),
     Field("intended_ns", "int", "enqueue", "when its caller meant to send it, in a call that carries jobs of several", since=6),
+    Field("expires_ms", "int", "enqueue", "how long after the enqueue the job ends if nobody has started it (rule 38)", since=7),
     Field("due_ms", "int", "claim final", "server time from which the job may run; 0 = at once"),
     Field("enqueued_ms", "int", "claim", "server time of the enqueue"),
     Field("deadline_ms", "int", "claim extend", "server time at which the lease ends"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from engine import validate
-from engine.errors import LeaseLost, Malformed
+from engine.errors import LeaseLost, Malformed, UnsupportedFeature
 from engine.serializers import BUILT_IN, Serializers
 from engine.wire.operations import LeasedJob
 from engine.worker.machine.events import MoreTime, Progressed
@@ -17,6 +18,36 @@ Say = Callable[[MoreTime | Progressed], None]
 
 _UNREAD = object()
 _making_event = threading.Lock()
+
+
+class ParentResults(Mapping[str, Any]):
+    """The values that parents have returned, in the order in which they were needed."""
+
+    def __init__(self, parents: tuple[str, ...], records: tuple[bytes, ...]) -> None:
+        self._records = dict(zip(parents, records, strict=True))
+
+    def __getitem__(self, parent: str) -> Any:
+        """The value of a parent, by its id or its name. Raises KeyError, also for a name that several have."""
+        if parent in self._records:
+            return _value(self._records[parent])
+        named = [record for found, record in self._records.items() if getattr(found, "name", "") == parent]
+        if len(named) != 1:
+            raise KeyError(f"{parent}: {len(named)} of the jobs that this one needed have that name, which must be one")
+        return _value(named[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __repr__(self) -> str:
+        return f"<results of {', '.join(self)}>"
+
+
+def _value(record: bytes) -> Any:
+    found: Any = json.loads(record) if record else {}
+    return found.get("value")
 
 
 class Job:
@@ -145,6 +176,24 @@ class Job:
     def parents(self) -> tuple[str, ...]:
         """Ids of the jobs that this one needed, in the order given."""
         return self._leased.options.needs
+
+    @property
+    def results(self) -> ParentResults:
+        """What the jobs that this one needed have returned, by id, and by name for those that `needs` was given as NewJobs; of a
+        callback that of the job that has succeeded. None for one that returned nothing or did not finish. Raises
+        UnsupportedFeature where the format of the queue keeps none."""
+        left = self._leased.left
+        if self.parents and not left:
+            raise UnsupportedFeature(
+                f"job {self.id}: the format of its queue, or the version that enqueued it, keeps no results for it"
+            )
+        return ParentResults(self.parents, left[1:])
+
+    @property
+    def failure(self) -> str:
+        """Of a callback of `on_failure`: what the job before it ended of, its last error, or a word such as `expired`; '' of any
+        other job."""
+        return self._leased.left[0] if self._leased.left else ""
 
     @property
     def claims(self) -> int:

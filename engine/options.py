@@ -77,6 +77,25 @@ class Identified(Protocol):
         ...
 
 
+class Described(Protocol):
+    """A job to be made, such as a NewJob."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def payload(self) -> object:
+        """Its payload."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Its options."""
+        ...
+
+
 class JobOptions(TypedDict, total=False):
     """What may be said about a job when it is enqueued, each option with its bound: `Whole(least, most)`, or what checks it."""
 
@@ -124,6 +143,13 @@ class JobOptions(TypedDict, total=False):
     `task.new(...)` has made."""
     on_parent_failure: Annotated[ParentFailure, Choice(get_args(ParentFailure))]
     """When one of `needs` is buried, discarded or rerouted: `bury` this job as well (default), or `ignore` it."""
+    on_success: Annotated[Described | None, Checked(validate.callback)]
+    """A job that the success of this one makes, in the very call that finishes it: a NewJob, such as `task.new(...)` makes. Its
+    handler reads `job.parents` and `job.results`. It is a job of this queue with an id of its own, and has no callbacks itself
+    (rule 25)."""
+    on_failure: Annotated[Described | None, Checked(validate.callback)]
+    """The same when this job is dead, has expired, was discarded by its handler, rerouted, or buried with one that it needs;
+    `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
     skip_on: Annotated[Sequence[str] | None, Checked(validate.error_names)]
     """Exceptions that end the job without another run: names of a class or of one of its bases, with or without the module."""
     reroute_on: Annotated[Mapping[str, str] | None, Checked(validate.reroutes)]
@@ -136,6 +162,9 @@ class JobOptions(TypedDict, total=False):
     """How long the handler's return value is kept, default one hour; 0: not at all."""
     error_ttl_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
     """How long the error of a dead job is kept as its result, default one day; 0: not at all."""
+    expires_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    """A job that no worker has started this long after its enqueue ends as `expired` instead; 0: never. A delay counts in, so it
+    must be longer than that. A job that has been started does not expire, nor do its retries (rule 38)."""
     cost: Annotated[int, Whole(1, 1000)]
     """How much of a rate limit's window the job uses up, 1 to 1,000. One that costs more than the whole rate uses all of it
     (rule 20)."""
@@ -175,6 +204,12 @@ def _check_together(options: Options) -> None:
     """Options that need, or exclude, each other."""
     if options.delay_ms and options.run_at_ms:
         raise Malformed("run_at_ms", options.run_at_ms, "given without delay_ms: one of the two says when")
+    if options.expires_ms and options.run_at_ms:
+        raise Malformed("expires_ms", options.expires_ms, "given without run_at_ms: it counts from the enqueue, as delay_ms does")
+    if options.expires_ms and options.expires_ms <= options.delay_ms:
+        raise Malformed(
+            "expires_ms", options.expires_ms, f"longer than delay_ms ({options.delay_ms}), before which no job starts"
+        )
     if bool(options.dedup) != (options.dedup_ms > 0):
         raise Malformed("dedup_ms", options.dedup_ms, "at least 1 together with dedup, and 0 without")
     if bool(options.backoff_delays_ms) != (options.backoff == "custom"):

@@ -214,6 +214,7 @@ def _new_job(job: Enqueue, given: str = "", intended_ns: int | None = None) -> s
     unique = f',"unique":"{job.options.unique}"' if job.options.unique else ""
     needs = f',"needs":{json.dumps(job.options.needs)}' if job.options.needs else ""
     wants = f',"wants":{json.dumps(job.options.target)}' if job.options.target else ""
+    expires = f',"expires_ms":{job.options.expires_ms}' if job.options.expires_ms else ""
     delay_ms, run_at_ms = job.options.delay_ms, job.options.run_at_ms
     # A delay is what checks count with that know this machine's time alone; of the server's time only the deadline of the call is
     # known here, and that errs early.
@@ -221,7 +222,7 @@ def _new_job(job: Enqueue, given: str = "", intended_ns: int | None = None) -> s
     delay_ms = max(0, run_at_ms - (job.not_after_ms - DEADLINE_MS)) if run_at_ms else delay_ms
     return (
         f'"job":"{job.job or given}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
-        f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{at}{unique}{needs}{wants}{_intended(intended_ns)}'
+        f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{at}{unique}{needs}{wants}{expires}{_intended(intended_ns)}'
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.errors import Malformed
-from engine.wire.operations import Limit, Window
+from engine.wire.operations import Limit, Parent, Window
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
@@ -49,6 +49,11 @@ KEY_CHARS_MAX = 100
 RATE_MAX = 100_000
 #: Class, routing key and all else that names a class fit the one byte of the envelope.
 ROUTE_CHARS_MAX = 64
+
+#: Options that a callback cannot have: it needs the job that has ended, and comes once by itself.
+_NOT_OF_CALLBACKS = frozenset(
+    {"delay_ms", "run_at_ms", "unique", "dedup", "dedup_ms", "needs", "on_parent_failure", "on_success", "on_failure"}
+)
 
 #: One encoder for all payloads: `json.dumps` makes one for each call that has options.
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -215,9 +220,23 @@ def json_bytes(field: str, value: object, most: int) -> bytes:
 
 def parents(field: str, value: object) -> tuple[str, ...]:
     """Ids of the jobs that a job needs, from ids and from objects with an `id`."""
+    names: list[object] = []
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        value = [getattr(item, "id", item) for item in cast("Sequence[object]", value)]
-    return _texts(field, value, _PARENT, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
+        given = cast("Sequence[object]", value)
+        value, names = [getattr(item, "id", item) for item in given], [getattr(item, "name", "") for item in given]
+    ids = _texts(field, value, _PARENT, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
+    return tuple(Parent.named(id, name) if isinstance(name, str) and name else id for id, name in zip(ids, names, strict=True))
+
+
+def callback(field: str, value: object) -> Any:
+    """A job that the end of another one makes: what has a name, a payload and options, such as a NewJob."""
+    if not all(hasattr(value, part) for part in ("name", "payload", "options")):
+        raise Malformed(field, value, "a NewJob, such as task.new(...) makes")
+    options = cast("Mapping[str, object]", cast("Any", value).options)
+    for name in options.keys() & _NOT_OF_CALLBACKS:
+        if options[name]:
+            raise Malformed(f"{field}.{name}", options[name], "left out: a callback starts at once and calls nobody back")
+    return value
 
 
 def error_names(field: str, value: object) -> tuple[str, ...]:

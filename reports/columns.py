@@ -157,7 +157,8 @@ def job_columns(run: Run) -> list[Column]:
         F.min(F.when(dropped() & done_ns.isNotNull(), F.struct("done_ns", "era"))).alias("first_drop"),
         F.max(F.when(freshly_leased(), F.struct("first_send_ns", "era"))).alias("last_claim"),
         F.count_if((f == "finish") & (result == "stale")).alias("stale_finishes"),
-        F.min(F.when(frees_key, first_ns)).alias("key_free_ns"),
+        # A job that expires may have done so, which no process is told.
+        F.min(F.when(frees_key, first_ns).when(sent_enqueue(), first_ns + F.col("expires_ms") * MS)).alias("key_free_ns"),
         some(buried()).alias("buried"),
         some(rightly_buried()).alias("rightly_buried"),
         some(corrupt()).alias("corrupt"),
@@ -182,6 +183,7 @@ def enqueue_columns() -> list[Column]:
         F.max(F.when(created_by_it(), F.col("unique"))).alias("unique"),
         F.first(F.when(sent_enqueue(), F.col("needs")), ignorenulls=True).alias("needs"),
         F.max(F.when(sent_enqueue(), F.col("wants"))).alias("wants"),
+        F.max(F.when(sent_enqueue(), F.col("expires_ms"))).alias("expires_ms"),
         F.max(F.when(sent_enqueue(), F.col("schedule"))).alias("schedule"),
         F.max(F.when(sent_enqueue(), F.col("tick_ms"))).alias("tick_ms"),
     ]

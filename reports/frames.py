@@ -46,6 +46,7 @@ ITEM_COLUMNS = (
     "outcome",
     "delay_ms",
     "run_at_ms",
+    "expires_ms",
     "due_ms",
     "enqueued_ms",
     "deadline_ms",

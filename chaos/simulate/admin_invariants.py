@@ -7,11 +7,11 @@ import json
 from chaos.simulate.book import Book
 from chaos.simulate.bytes_invariants import check_values
 from chaos.simulate.server import Delivery
-from chaos.simulate.state import CANCELLED, State
+from chaos.simulate.state import CANCELLED, EXPIRED, State
 from chaos.simulate.world import Found
 from engine.wire.operations import Alter, AlteredJobs, Ended, Extended, Finish, FinishedAndClaimed, Lease, Operation
 
-OUTCOMES = {1: "finished", 2: "discarded", 5: "skipped", 6: "rerouted", CANCELLED: "cancelled"}
+OUTCOMES = {1: "finished", 2: "discarded", 5: "skipped", 6: "rerouted", CANCELLED: "cancelled", EXPIRED: "expired"}
 #: What a result lives longer while it is kept (release_results, lua/lanes/modules/children.lua).
 _KEPT_MS = 2**48
 

@@ -64,6 +64,8 @@ class Book:
     leases: dict[tuple[str, str], Birth] = field(default_factory=dict)
     #: When a job may be claimed at the earliest (ms): by its delay, and after a failed run by its back-off.
     not_before_ms: dict[str, int] = field(default_factory=dict)
+    #: When a job that no claim has leased expires (ms).
+    not_after_ms: dict[str, int] = field(default_factory=dict)
     #: What an accepted finish returned last, with its fence.
     values: dict[str, tuple[int, Value]] = field(default_factory=dict)
     #: The parents whose results a job may read while it lives.
@@ -96,6 +98,7 @@ class Book:
             self.schedules,
             self.last_ticked,
             self.not_before_ms,
+            self.not_after_ms,
             self.locks,
             self.lock_tokens,
             self.lock_fences,

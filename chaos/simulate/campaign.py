@@ -46,6 +46,7 @@ EXPECTED = (
         "job of many places started",
     ),
     *("drop skipped", "drop rerouted", "drop discarded", "drop repeated"),
+    "job expired",
     *("clean done", "clean repeated", "obliterate begin done", "obliterate busy", "obliterate end done"),
     *("acquire lock held", "acquire lock taken", "acquire lock lost", "acquire lock refused"),
     *("extend lock held", "extend lock lost", "release lock released", "release lock lost"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
-from chaos.simulate.state import IGNORES, State
+from chaos.simulate.state import CANCELLED, EXPIRED, IGNORES, State
 from chaos.simulate.world import Found
 from engine.wire.operations import Alter, Clean, Enqueue, Sweep
 
-#: Outcomes of tombstones: finished and skipped; discarded, rerouted and cancelled.
-_DONE, _LOST = (1, 5), (2, 6, 7)
+#: Outcomes of tombstones: finished and skipped; discarded, rerouted, cancelled and expired.
+_DONE, _LOST = (1, 5), (2, 6, CANCELLED, EXPIRED)
 
 
 def fate(state: State, job: str) -> str:

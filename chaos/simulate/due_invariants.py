@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
+from chaos.simulate.state import EXPIRED
 from chaos.simulate.world import Found
 from engine.wire.operations import (
     Alter,
@@ -33,7 +34,11 @@ def check_due(delivery: Delivery, fresh: Sequence[str], book: Book, *, clock_run
         early_ms = book.not_before_ms.get(job, 0) - now_ms
         if clock_runs and early_ms > 0:
             raise Found("early", f"{job} is leased {early_ms} ms before it is due", (job,))
+        late_ms = now_ms - book.not_after_ms.pop(job, now_ms + 1)
+        if late_ms >= 0:
+            raise Found("expiry", f"{job} is started, and has expired {late_ms} ms ago", (job,))
     _promoted(delivery)
+    _expired(delivery)
     operation, reply = delivery.operation, delivery.reply
     match operation:
         case Enqueue() if isinstance(reply, Enqueued):
@@ -54,6 +59,9 @@ def _asked(jobs: Sequence[Enqueue], replies: Sequence[Enqueued], now_ms: int, bo
     for job, reply in zip(jobs, replies, strict=True):
         if reply.result == "created":
             book.not_before_ms[job.job] = now_ms + job.options.delay_ms
+            book.not_after_ms.pop(job.job, None)
+            if job.options.expires_ms:
+                book.not_after_ms[job.job] = now_ms + job.options.expires_ms
 
 
 def _retried(delivery: Delivery, retry: Retry, reply: Ended, book: Book) -> None:
@@ -67,6 +75,25 @@ def _retried(delivery: Delivery, retry: Retry, reply: Ended, book: Book) -> None
             stands = f"is due in {places[job] - delivery.now_ms:.0f} ms" if job in places else "is not among the delayed jobs"
             raise Found("retry delay", f"{job} has failed, is to wait for {failure.delay_ms} ms, and {stands}", (job,))
         book.not_before_ms[job] = due_ms
+
+
+def _expired(delivery: Delivery) -> None:
+    """Rule 38: who expires has waited long enough and was never started; a sweep leaves few that should have."""
+    before, after, now_ms = delivery.before, delivery.after, delivery.now_ms
+    if isinstance(delivery.operation, Sweep) and not delivery.operation.orphans and "sweep" in after.changed:
+        overdue = [member[10:] for member, at_ms in after.zset("expiring").items() if at_ms <= now_ms]
+        if overdue and not delivery.cut and len(overdue) < delivery.operation.limit // 5:
+            raise Found("expiry", f"{overdue[0]} has expired, and a sweep leaves it", tuple(overdue))
+    for name in after.changed:
+        was, envelope = before.job(name[4:]), after.job(name[4:])
+        if not name.startswith("job:") or was is None or was.kind != "J" or envelope is None or envelope.outcome != EXPIRED:
+            continue
+        job, run = name[4:], before.run(name[4:])
+        entries = [at_ms for member, at_ms in before.zset("expiring").items() if member[10:] == job]
+        if run.token or run.failures or run.crashes or job in before.zset("dead"):
+            raise Found("expiry", f"{job} expires, and was started", (job,))
+        if not entries or max(entries) > now_ms:
+            raise Found("expiry", f"{job} expires before its time", (job,))
 
 
 def _promoted(delivery: Delivery) -> None:

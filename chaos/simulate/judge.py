@@ -16,7 +16,7 @@ from chaos.simulate.places import places_of
 from chaos.simulate.planned_actions import PlannedAction
 from chaos.simulate.profile import PIECE_WORDS
 from chaos.simulate.server import Delivery, SimulatedServer
-from chaos.simulate.state import State
+from chaos.simulate.state import EXPIRED, State
 from chaos.simulate.telling import jobs_of, results_of, tell
 from chaos.simulate.timely import AFTERMATH_MS, Timely
 from chaos.simulate.worker import SimulatedWorker
@@ -92,6 +92,8 @@ class Judge:
             jobs = jobs_of(delivery)
             self._counts["more than a piece"] += self._profile.pieces and len(jobs) > PIECE_WORDS
             self.world.note(message.line.name, what, tell(delivery), jobs)
+        ended = (delivery.after.job(name[4:]) for name in delivery.after.changed if name.startswith("job:"))
+        self._counts["job expired"] += any(envelope is not None and envelope.outcome == EXPIRED for envelope in ended)
         self._counts["child that may read a result"] += bool(self.book.heirs)
         exact = self._profile.exact
         if exact and not delivery.error:

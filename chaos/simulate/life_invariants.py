@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import Envelope
 from chaos.simulate.world import Found
-from engine.wire.operations import Alter, Clean, Drop, Enqueue, EnqueueMany, Finish, Sweep, Tick
+from engine.wire.operations import Alter, Claim, Clean, Drop, Enqueue, EnqueueMany, Finish, Sweep, Tick
 
 #: What a job that nobody could read has left of its nonce.
 _UNKNOWN = bytes(8)
@@ -37,6 +37,9 @@ def check_life(delivery: Delivery, book: Book) -> None:
 def _ended(delivery: Delivery, job: str, tombstone: Envelope, book: Book) -> None:
     operation, by = delivery.operation, tombstone.token.partition(":")[2]
     match operation:
+        case Claim() | Finish() | Sweep() if by == "expired":
+            # Whether it may expire is checked with the due times.
+            pass
         case Alter():
             if job not in operation.jobs or by != operation.op_id:
                 raise Found("by hand", f"{job} is ended by a call that does not name it", (job,))

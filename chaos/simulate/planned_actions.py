@@ -229,11 +229,14 @@ def _job(profile: Profile, name: str, text: str, chooser: random.Random) -> NewJ
     if chooser.random() < profile.big:
         payload["bytes"] = "x" * chooser.randint(100_000, 190_000)
     dedup = f"d{chooser.randint(1, 3)}" if chooser.random() < profile.dedup else None
+    delay_ms = chooser.randint(1, 8000) if chooser.random() < profile.delayed else 0
+    if profile.expiring and chooser.random() < profile.expiring:
+        more["expires_ms"] = delay_ms + chooser.choice((1, 300, 2000, 6000))
     return NewJob(
         chooser.choice(profile.names),
         payload,
         id=name,
-        delay_ms=chooser.randint(1, 8000) if chooser.random() < profile.delayed else 0,
+        delay_ms=delay_ms,
         priority=chooser.choice((5, 5, 5, 5, 1, 9)),
         lifo=chooser.random() < 0.15,
         attempts=chooser.choice((1, 2, 3, 3)),

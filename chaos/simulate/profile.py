@@ -49,6 +49,7 @@ class Profile:
     poison: float = 0.05
     failing: float = 0.15
     delayed: float = 0.25
+    expiring: float = 0.0
     again: float = 0.15
     bulk: float = 0.25
     bulk_most: int = 5

@@ -21,6 +21,8 @@ _NONCE = 64
 _WIDE = 128
 #: The outcome of a tombstone that a cancel has left.
 CANCELLED = 7
+#: And that of a job that nobody has started in time.
+EXPIRED = 8
 
 
 class Envelope(NamedTuple):

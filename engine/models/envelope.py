@@ -41,7 +41,7 @@ from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from engine.class_names import class_of
 from engine.errors import ScriptFault
-from engine.wire.operations import Backoff, Enqueue, Lease, LeasedJob, Options
+from engine.wire.operations import Backoff, Enqueue, Lease, LeasedJob, Options, Parent
 
 #: The first byte of a job, before the priority is added: without and with a byte of flags behind it.
 _PLAIN, _FLAGGED = 160, 176
@@ -92,6 +92,9 @@ def _shape(name: str, options: Options, has_nonce: bool) -> Mould:
     extras = {
         field: extra.write(value) for field, extra in _EXTRAS.items() if (value := getattr(options, field)) != extra.default
     }
+    names = [getattr(parent, "name", "") for parent in options.needs]
+    if any(names):
+        extras["parent_names"] = names
     class_name, key, unique = name.encode(), options.key.encode(), options.unique.encode()
     # A class that is more than the name.
     own_name = b""
@@ -286,7 +289,7 @@ _FIXED = {
     "unique",
     "on_parent_failure",
 }
-_NOT_STORED = {"delay_ms", "run_at_ms", "dedup", "dedup_ms"}
+_NOT_STORED = {"delay_ms", "run_at_ms", "dedup", "dedup_ms", "on_success", "on_failure"}
 _HINTS = get_type_hints(Options)
 #: All other options, by their names. A target is JSON already.
 _EXTRAS: dict[str, Extra] = {
@@ -302,4 +305,8 @@ def _read_extras(text: bytes) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ValueError("options that are no object")
     known = cast("dict[str, Any]", given)
-    return {name: _EXTRAS[name].read(value) for name, value in known.items() if name in _EXTRAS}
+    found = {name: _EXTRAS[name].read(value) for name, value in known.items() if name in _EXTRAS}
+    if "parent_names" in known:
+        pairs = zip(found.get("needs", ()), _read_texts(known["parent_names"]), strict=True)
+        found["needs"] = tuple(Parent.named(id, name) if name else id for id, name in pairs)
+    return found

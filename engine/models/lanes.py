@@ -187,14 +187,19 @@ class Lanes(Scripted):
             *(keys.ready(name), keys.lane(lane), keys.due, keys.active, keys.dead, keys.wake(name), keys.stats),
             *(keys.unique(options.unique), keys.dedup(options.dedup)),
         )
-        if options.needs:
+        more = options.expires_ms or options.calls_back
+        if options.needs or more:
             bound += (keys.blocked, keys.feeding, keys.handing, keys.done, keys.keeping, keys.needs(operation.job))
+            bound += (keys.expiring, keys.feeds(operation.job))
             of_parent = (keys.job, keys.feeds, keys.heirs, keys.result)
             bound += tuple(key_of(parent) for parent in options.needs for key_of in of_parent)
         arguments = (
             *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane, target),
             *(options.unique, options.dedup, options.dedup_ms, options.wait_ms, operation.not_after_ms, head, tail),
         )
+        if more:
+            made = (lanes_schedules.sealed(job) if job else b"" for job in (options.on_success, options.on_failure))
+            arguments += (options.expires_ms, *made)
         return Call(script, bound, arguments, partial(self.parse, operation), operation)
 
     def _enqueue_many(self, operation: EnqueueMany) -> Call[Any]:
@@ -235,13 +240,15 @@ class Lanes(Scripted):
     def _place(self, options: Options, lane: str, uniques: list[str]) -> str:
         """The place of a job of a bulk call, as its script reads it; '' is the first lane, without a delay. Its unique and
         dedup keys are added to `uniques`."""
-        if options.needs:
-            raise ScriptFault("enqueue_many: a job that needs others goes in a call of its own")
-        if lane == "1" and not options.wait_ms and not options.unique and not options.dedup:
+        if options.goes_alone:
+            raise ScriptFault("enqueue_many: a job that needs others, or has callbacks, goes in a call of its own")
+        expires = f" {options.expires_ms}" if options.expires_ms else ""
+        if lane == "1" and not options.wait_ms and not options.unique and not options.dedup and not expires:
             return ""
         uniques += [self.keys.unique(options.unique)] if options.unique else []
         uniques += [self.keys.dedup(options.dedup)] if options.dedup else []
-        return f"{options.wait_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}"
+        uniques += [self.keys.expiring] if expires else []
+        return f"{options.wait_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}{expires}"
 
     def _finish(self, operation: Finish) -> Call[Any]:
         items = [word for lease in operation.leases for word in lease[1:]]

@@ -27,7 +27,9 @@ class LanesKeys:
         """String of fields (run_fields.py): fence, nonce, seal (the part of the envelope that ending the job needs, in bytes),
         owner, claims, ended, outcome, renewal, marked, failures, crashes, error, limits (those that the lease counts against,
         with a space before each), errors and e0 to e9 (the number of failed runs, and the last ten of them), requeued_ms (older
-        entries of `dead` do not count), progress (JSON) and progressed (token and counter); from first claim on."""
+        entries of `dead` do not count), unstarted (claims that were given back, one after the other, before any handler ran),
+        progress (JSON) and progressed (token and counter); from first claim on. Before it, of a job with parents: heir (its claim
+        reads what they have left), cause (what the job died of that it is the failure callback of)."""
         return f"{self.prefix}run:{job}"
 
     def held(self, limit: str) -> str:
@@ -55,12 +57,18 @@ class LanesKeys:
         return f"{self.prefix}needs:{job}"
 
     def feeds(self, job: str) -> str:
-        """Set: ids of the jobs that wait for this one, until its end has been handled for them."""
+        """Set: ids of the jobs that wait for this one, until its end has been handled for them; `>` with the sequence of a
+        job that has callbacks."""
         return f"{self.prefix}feeds:{job}"
 
     def heirs(self, job: str) -> str:
         """Set: ids of the jobs that this one's result is kept for, after its end has been handled for them (rule 25)."""
         return f"{self.prefix}heirs:{job}"
+
+    def calls(self, sequence: int) -> str:
+        """String: the envelopes of the jobs that the success and the failure of the job with this sequence make, the length of
+        the first before them; empty once one was made (rule 25)."""
+        return f"{self.prefix}calls:{sequence}"
 
     def op(self, op_id: str) -> str:
         """String: the record of an admin action that was done, and its reply (rule 7)."""
@@ -158,6 +166,12 @@ class LanesKeys:
     def due(self) -> str:
         """Zset: 10 base-32 digits of the sequence, then the job id; by due_ms."""
         return f"{self.prefix}due"
+
+    @property
+    def expiring(self) -> str:
+        """Zset: 10 base-32 digits of the sequence, then the job id, of jobs that nobody has started; by the time (ms) at which
+        they expire (rule 38)."""
+        return f"{self.prefix}expiring"
 
     @property
     def cron(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from engine.errors import ScriptFault
 from engine.models.model import Model
@@ -13,9 +13,9 @@ from engine.wire.operations import Explained, Lease, Looked, Options
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
 #: entry among the last finished ones is kept; so are `cancelled`, `discarded`
 #: and the other ends. `blocked`: it waits for other jobs.
-Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted"]
+Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted", "expired"]
 JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "gone"] | Ended
-_ENDED: tuple[Ended, ...] = ("finished", "cancelled", "discarded", "skipped", "rerouted")
+_ENDED: tuple[Ended, ...] = get_args(Ended)
 _OPEN: tuple[JobState, ...] = ("waiting", "blocked", "delayed", "dead", "gone")
 _ERRORS_KEPT = 10
 _PLAIN = Options()

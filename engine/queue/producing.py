@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack, cast
 
@@ -27,7 +27,7 @@ from engine.queue.steps import DeadlineBound, Steps
 from engine.serializers import BUILT_IN, Serializers
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
+from engine.wire.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
 JOBS_MAX = 100_000
@@ -100,6 +100,8 @@ def draft(
         drawn = id is None and model.draws_ids
     job_name = validate.job_name(name)
     made = checked(options) if model is None else checked(options, model.defaults)
+    if made.calls_back:
+        made = _with_callbacks(made, Parent.named(job, job_name), payload_bytes_max, serializers)
     if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
         draft = Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made, drawn)
     else:
@@ -107,6 +109,21 @@ def draft(
     if model is not None and model.check is not None:
         model.check(*draft[:4])
     return draft
+
+
+def _with_callbacks(options: Options, parent: Parent, payload_bytes_max: int, serializers: Serializers) -> Options:
+    """The options of a job with its callbacks ready to be made. Raises Malformed that names the callback."""
+    made: dict[str, Any] = {}
+    for field in ("on_success", "on_failure"):
+        new: Any = getattr(options, field)
+        if new is None:
+            continue
+        try:
+            name, payload, own, _ = draft(new.name, new.payload, payload_bytes_max, None, new.options, serializers)[1:]
+        except Malformed as error:
+            raise Malformed(f"{field}.{error.field}", error.value, error.bound) from None
+        made[field] = Enqueue("", name, payload, b"", 0, replace(own, needs=(parent,)))
+    return replace(options, **made)
 
 
 def drafts(jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN, model: Model | None = None) -> list[Draft]:
@@ -165,8 +182,8 @@ def enqueue_many(
         made = [
             Enqueue(job, name, payload, b"" if drawn else own, void_ms, options) for job, name, payload, options, drawn in part
         ]
-        # One that needs others goes alone: its parents are keys of its call.
-        return build(made[0] if made[0].options.needs else EnqueueMany(tuple(made)))
+        # One that needs others goes alone, as its parents are keys of its call, and so does one with callbacks.
+        return build(made[0] if made[0].options.goes_alone else EnqueueMany(tuple(made)))
 
     parts, first = list(_parts(jobs)), int.from_bytes(nonce, "big")
     results: list[Enqueued | EngineError] = []
@@ -206,6 +223,8 @@ def _draft_of(
         checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
         drawn = id is None and (model is None or model.draws_ids)
         made = checked(options) if model is None else checked(options, model.defaults)
+        if made.calls_back:
+            made = _with_callbacks(made, Parent.named(checked_id, name), payload_bytes_max, serializers)
         if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
             draft = Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made, drawn)
         else:
@@ -253,7 +272,7 @@ def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
     for at, job in enumerate(jobs):
         job_bytes = len(job.payload) + _ENVELOPE_BYTES
         full = at - start == CALL_JOBS_MAX or size + job_bytes > CALL_BYTES_MAX
-        if at > start and (full or job.options.needs or jobs[at - 1].options.needs):
+        if at > start and (full or job.options.goes_alone or jobs[at - 1].options.goes_alone):
             yield jobs[start:at]
             start, size = at, 0
         size += job_bytes

@@ -19,6 +19,8 @@ from engine.wire.operations import Seen
 
 #: A call blocks on the server for at most this long; who waits longer asks again.
 BLOCK_MS = 5_000
+#: Ends without the work, and without an error.
+_UNDONE = ("discarded", "expired")
 #: The id that the first entry of a stream comes after.
 FIRST_ENTRY = "0-1"
 
@@ -29,13 +31,14 @@ T = TypeVar("T")
 class Result(Generic[T]):
     """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is not kept any more.
 
-    `outcome`: finished, dead (it failed or crashed too often, and may be requeued) or discarded; `error` is the last error of a
-    dead job as text. `ended_ms` is server time and 0 where nobody knows it any more; `took_ms` is how long the handler ran, None
-    where no value is kept. `kept` is False where the task says that it returns something and that is not there.
+    `outcome`: finished, dead (it failed or crashed too often, and may be requeued), discarded, or expired before anybody had
+    started it; `error` is the last error of a dead job as text. `ended_ms` is server time and 0 where nobody knows it any more;
+    `took_ms` is how long the handler ran, None where no value is kept. `kept` is False where the task says that it returns
+    something and that is not there.
     """
 
     job: str
-    outcome: Literal["finished", "dead", "discarded"]
+    outcome: Literal["finished", "dead", "discarded", "expired"]
     value: T | None = None
     error: str = ""
     ended_ms: int = 0
@@ -78,9 +81,9 @@ def result_of(job: str, seen: Seen) -> Result[Any] | None:
         return Result(job, "dead", None, record.get("error") or seen.error, seen.ended_ms)
     if record.get("ok") is False:
         # A dead job whose entry is gone.
-        outcome: Any = "discarded" if seen.state == "discarded" else "dead"
+        outcome: Any = seen.state if seen.state in _UNDONE else "dead"
         return Result(job, outcome, None, str(record.get("error") or ""), record["ended_ms"])
-    outcome = "discarded" if seen.state == "discarded" else "finished"
+    outcome = seen.state if seen.state in _UNDONE else "finished"
     return Result(job, outcome, record.get("value"), "", seen.ended_ms or record.get("ended_ms", 0), record.get("took_ms"))
 
 

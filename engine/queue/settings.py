@@ -135,6 +135,12 @@ class QueueSettings:
 
 def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job: producing.Draft | Enqueue) -> None:
     """Raise Malformed where the function of this name could not be called with what will arrive."""
+    for field, callback in (("on_success", job.options.on_success), ("on_failure", job.options.on_failure)):
+        if callback is not None:
+            try:
+                check_payload(tasks, serializers, callback)
+            except Malformed as error:
+                raise Malformed(f"{field}.{error.field}", error.value, error.bound) from None
     parameters = tasks.get(job.name)
     if parameters is None:
         return

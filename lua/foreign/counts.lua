@@ -17,7 +17,7 @@
 --   least     number: '' or the least priority of the jobs to count
 --   most      number: '' or the greatest priority of the jobs to count
 --   items     1 for each class: its name
--- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts a part)
+-- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts a part), expired
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -41,5 +41,5 @@ for _, state in ipairs({ 'delayed', 'active', 'dead', 'done' }) do reply[#reply 
 local totals = redis.call('HMGET', stats, 'finished', 'buried')
 reply[#reply + 1] = tonumber(totals[1] or 0)
 reply[#reply + 1] = tonumber(totals[2] or 0)
-for _, rest in ipairs({ 0, 0, '' }) do reply[#reply + 1] = rest end
+for _, rest in ipairs({ 0, 0, '', 0 }) do reply[#reply + 1] = rest end
 return reply

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- End leases of jobs that must not run again without an admin action: they go to the dead, with the reason.
+-- The callback of one that is buried is made in the same call; the jobs that need it are handled by the next sweep (rule 25).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -37,7 +38,8 @@ end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
-  bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
+  local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
+  if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, turn, wakes, events) end -- anchor: burial-calls-back
   end_lease(prefix, lease, 'buried', turn, wakes, lease.note)
 end
 for list in pairs(wakes) do wake_push(list) end

@@ -32,7 +32,8 @@
 --   classes       1 for each class: its name
 --   items         2 for each item: fence, nonce
 --   results       3 for each result: number of its item, ttl_ms, its record from took_ms on
--- REPLY srv_us, finish reply (see finish.lua), kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
+-- REPLY srv_us, finish reply (see finish.lua), kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope;
+--       then, if there are any, those that may read what their parents have left (left_by_parents)
 
 local classes, ready, wake_lists, finishing = {}, {}, {}, #KEYS > 9 + 2 * class_count
 for at = 1, class_count do
@@ -59,7 +60,7 @@ local is_due = tonumber(heads.due[2] or now_ms + 1) <= now_ms or tonumber(heads.
 local _, wakes, unread = 0, {}, {}
 if is_due then _, wakes, unread = promote_due(prefix, turn, now_ms, 100, events) end
 local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, events, noted[2])
-local kind, jobs, corrupt, open, limited = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
+local kind, jobs, corrupt, open, limited, left = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
     not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most, corrupt = unread, turn = turn,
     last_claim = last_claim, lengths = lengths }, now_ms, events)
@@ -69,4 +70,4 @@ if events then tell_events(prefix .. 'events', events) end
 -- What was read at the start holds unless something was written that may change it; a claim adds its own deadline.
 if kind == 'leased' then heads.active = { '', math.min(tonumber(heads.active[2] or jobs[3]), jobs[3]) } end
 if is_due or finishing or limited or #corrupt > 0 then heads = {} end
-return { srv_us, finished, kind, more and 0 or next_sweep_ms(prefix, now_ms, most_ms, heads), corrupt, jobs }
+return { srv_us, finished, kind, more and 0 or next_sweep_ms(prefix, now_ms, most_ms, heads), corrupt, jobs, left and left[1] and left or nil }

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Jobs in each state, and how many have ever finished and been buried. With classes, only the waiting jobs of those classes count.
+-- Jobs in each state, and how many have ever finished, been buried and expired. With classes, only the waiting jobs of those classes count.
 -- Those of some 500 lanes are counted per call: the waiting jobs are the sum of all calls.
 --
 -- KEYS
@@ -16,7 +16,8 @@
 --   prefix   prefix of the queue's keys
 --   cursor   '' = begin; else where the call before has ended, whose lanes are counted
 --   classes  1 for each class: its name
--- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next call ('' = no more lanes)
+-- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next call ('' = no more lanes),
+--       expired
 
 settled(prefix)
 local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}
@@ -27,9 +28,10 @@ for _, lane in ipairs(lanes) do
 end
 reply[2] = waiting
 for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end
-local totals = redis.call('HMGET', stats, 'finished', 'buried')
+local totals = redis.call('HMGET', stats, 'finished', 'buried', 'expired')
 reply[#reply + 1] = tonumber(totals[1] or 0)
 reply[#reply + 1] = tonumber(totals[2] or 0)
 for _, key in ipairs({ blocked, handing }) do reply[#reply + 1] = redis.call('ZCARD', key) end
 reply[#reply + 1] = more
+reply[#reply + 1] = tonumber(totals[3] or 0)
 return reply

@@ -18,7 +18,8 @@
 --   stats    hash    counters
 --   unique   string  unique:<key>, the id of the job that has it
 --   dedup    string  dedup:<key>, the id of the job that opened the window
---   family   1 for each key of a job with parents: blocked, feeding, handing, done, keeping, needs:<id>
+--   family   1 for each key of a job with parents or callbacks, or one that expires: blocked, feeding, handing, done, keeping,
+--            needs:<id>, expiring, feeds:<id>
 --   parents  4 for each parent: job:<id>, feeds:<id>, heirs:<id>, result:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -34,6 +35,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   head          envelope before the fields that the server sets: priority, flags
 --   tail          envelope after them, from the enqueue nonce on, if it has one
+--   more          1 for each thing that few jobs have: expires_ms (0 = never), and the envelopes of the jobs that its success and its
+--                 failure make ('' = none)
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the existing job; or orphan and the id of the parent of
 --       which nothing is known
 
@@ -73,9 +76,9 @@ end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end -- anchor: late-enqueue-is-void
 local waits_for, lost, unknown, results = {}, {}, nil, {}
 if #KEYS > 15 then
-  check_types({ KEYS[16], KEYS[18], KEYS[19], KEYS[20] }, {}, {})
-  for _, key in ipairs({ KEYS[17], KEYS[21] }) do redis.call('SCARD', key) end
-  waits_for, lost, unknown, results = read_parents(prefix, 22, flags)
+  check_types({ KEYS[16], KEYS[18], KEYS[19], KEYS[20], KEYS[22] }, {}, {})
+  for _, key in ipairs({ KEYS[17], KEYS[21], KEYS[23] }) do redis.call('SCARD', key) end
+  waits_for, lost, unknown, results = read_parents(prefix, 24, flags)
 end
 if unknown then
   reject_enqueue(job, nonce, unknown, not_after_ms + 20000, 4)
@@ -108,6 +111,13 @@ local envelope = envelope_start(head, sequence, now_ms, due_ms, not_after_ms) ..
 if new then note_class(prefix, classes, class, target, now_ms) end
 -- The index before the job: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
 if results and results[1] then keep_results(prefix, id, results, now_ms) end -- anchor: late-children-keep-results
+local expires_ms, calls = 0, nil
+if #ARGV > 13 then expires_ms, calls = tonumber(ARGV[14]), ARGV[15] .. ARGV[16] ~= '' and string.format('%d', sequence) end
+if expires_ms > 0 then redis.call('ZADD', KEYS[22], now_ms + expires_ms, due_member(sequence, id)) end
+if calls then
+  redis.call('SADD', KEYS[17], id)
+  redis.call('SADD', KEYS[23], '>' .. calls)
+end
 -- anchor: index-entry-before-the-job, 2 lines
 local gains
 if waits_for[1] then
@@ -124,9 +134,14 @@ else
   if is_parked == 0 and place < (tonumber(score) or math.huge) then redis.call('ZADD', ready, 'LT', place, lane_name) end
   redis.call('ZADD', lane, lane_score(priority, flags, sequence), id)
 end
--- The job and its unique key in one write: a key without its job would never be removed.
+-- The job and what is its own in one write: a key without its job would never be removed, and a job without its callbacks would
+-- never call them.
+local own = { job, envelope }
+if unique_key ~= '' then own[3], own[4] = unique, id end
+if #KEYS > 23 then own[#own + 1], own[#own + 2] = run, run_pack({ heir = '1' }) end
+if calls then own[#own + 1], own[#own + 2] = prefix .. 'calls:' .. calls, struct.pack('>I4', #ARGV[15]) .. ARGV[15] .. ARGV[16] end
 -- anchor: job-after-its-index-entry, 2 lines
-if unique_key ~= '' then redis.call('MSET', unique, id, job, envelope) else redis.call('SET', job, envelope) end
+redis.call(own[3] and 'MSET' or 'SET', unpack(own))
 if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end
 if gains and markers == 0 then redis.call('RPUSH', wake, '1') end -- anchor: new-work-leaves-a-marker
 if events then

@@ -12,7 +12,7 @@
 --   dead     zset    id by time
 --   stats    hash    counters
 --   lanes    3 for each lane: ready:<class>, lane:<lane>, wake:<class>
---   uniques  1 for each unique or dedup key of the items: unique:<key> or dedup:<key>
+--   uniques  1 for each unique or dedup key of the items: unique:<key> or dedup:<key>; and expiring for an item that expires
 --   items    1 for each item: job:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -22,7 +22,7 @@
 --   place_count   number: how many items have a place of their own
 --   lanes         3 for each lane: class, lane name, what the class requires of a worker ('' = nothing)
 --   places        2 for each place: number of the item, and with spaces between delay_ms (as in enqueue), number of the lane,
---                 unique key, dedup key (/ = none), dedup_ms; items without a place go into the first lane at once
+--                 unique key, dedup key (/ = none), dedup_ms, and expires_ms if it expires; items without a place go into the first lane at once
 --   items         1 for each item: envelope without the fields that the server sets
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
 --       existing job
@@ -50,7 +50,7 @@ local items_at = places_at + 1 + 2 * place_count
 local count = #ARGV - items_at
 local keys_at, id_at = #KEYS - count, #prefix + 5
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
-local delayed, jobs, words, unique_jobs, windows, tombstones, fresh, first_due = {}, {}, 0, {}, {}, {}, 0, nil
+local delayed, jobs, words, unique_jobs, windows, tombstones, expiries, fresh, first_due = {}, {}, 0, {}, {}, {}, {}, 0, nil
 -- The job that makes an item a duplicate: another job, or an earlier item of this call; the holder of its unique key first.
 -- Returns id, state and fence, or nil.
 local function held_by(id, unique, dedup, delay_ms)
@@ -72,10 +72,10 @@ for page = 1, count, PIECE / 2 do
   for at = page, last do
     local key, sealed, place = KEYS[keys_at + at], ARGV[items_at + at], places[at]
     local id = string.sub(key, id_at)
-    local delay_ms, lane, unique, dedup, dedup_ms = 0, lanes[1], '', '', 0
+    local delay_ms, lane, unique, dedup, dedup_ms, expires_ms = 0, lanes[1], '', '', 0, 0
     if place then
-      delay_ms, lane, unique, dedup, dedup_ms = string.match(place, '^(-?%d+) (%d+) (%S+) (%S+) (%d+)$')
-      delay_ms, lane, dedup_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms)
+      delay_ms, lane, unique, dedup, dedup_ms, expires_ms = string.match(place, '^(-?%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$')
+      delay_ms, lane, dedup_ms, expires_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms), tonumber(expires_ms) or 0
       unique, dedup = unique ~= '/' and unique or '', dedup ~= '/' and dedup or ''
     end
     local first_byte, flags = string.byte(sealed, 1, 2)
@@ -105,6 +105,7 @@ for page = 1, count, PIECE / 2 do
     if not result then
       fresh, sequence = fresh + 1, sequence + 1
       lane.gains = true
+      if expires_ms > 0 then expiries[#expiries + 1], expiries[#expiries + 2] = now_ms + expires_ms, due_member(sequence, id) end
       local due_ms = 0
       if delay_ms ~= 0 then
         local member = due_member(sequence, id)
@@ -138,6 +139,7 @@ end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if sequence > 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local reply = { srv_us, table.concat(letters), known_states }
+if expiries[1] then check_types({ prefix .. 'expiring' }, {}, {}) end
 local new = {}
 for _, lane in ipairs(lanes) do
   if lane.gains and new_class(prefix, classes, lane.class, lane.target) then new[lane.class] = lane.target end
@@ -154,6 +156,8 @@ if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
 for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms) end
 -- The indexes before the jobs: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
+-- anchor: bulk-keeps-every-expiry
+for at = 1, #expiries, PIECE do redis.call('ZADD', prefix .. 'expiring', unpack(expiries, at, math.min(at + PIECE - 1, #expiries))) end
 -- anchor: bulk-keeps-every-delayed-job
 for at = 1, #delayed, PIECE do redis.call('ZADD', due, unpack(delayed, at, math.min(at + PIECE - 1, #delayed))) end
 for _, lane in ipairs(lanes) do

@@ -17,7 +17,7 @@
 --   prefix   prefix of the queue's keys
 --   id       the job
 --   token    16 hex digits; '' = do not wait
--- REPLY srv_us, pending | finished | discarded | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
+-- REPLY srv_us, pending | finished | discarded | expired | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
 
 settled(prefix)
 check_types({ done, dead }, { sweep, stats }, {}, { run })

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Give leases back: the jobs return to their place in the lane, and neither a failure nor a crash is charged. Their places in the
--- window of a rate come free as well, as long as the window lasts (rule 20).
+-- window of a rate come free as well, as long as the window lasts (rule 20). A job that its first worker gives back has not been
+-- started, so that it may expire as before (rule 38).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -36,6 +37,12 @@ end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
+  -- Before the token ends: if the script is cut off in between, the entry leads to a job with a live token, and is dropped.
+  local kept, unstarted = lease.job.options_at and run_read(lease.run, 'claims', 'unstarted') or {}, nil
+  if kept[1] and tonumber(kept[1]) == tonumber(kept[2] or 0) + 1 then
+    note_expiry(prefix, lease.job, lease.id, envelope_options(redis.call('GET', prefix .. 'job:' .. lease.id)))
+    unstarted = { 'unstarted', kept[1] }
+  end
   local wake = to_lane(prefix, lease.id, lease.job, turn)
   for limit in string.gmatch(lease.limits or '', '%S+') do
     local rate, place = prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence
@@ -49,7 +56,7 @@ for _, lease in ipairs(held) do
       redis.call('ZREM', rate, unpack(places)) -- anchor: unstarted-job-leaves-the-rate
     end
   end
-  end_lease(prefix, lease, 'released', turn, wakes)
+  end_lease(prefix, lease, 'released', turn, wakes, unstarted)
   if events then events[#events + 1] = { 'released', lease.id, lease.job.name } end
   if wake then wakes[wake] = true end
 end

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- End leases of jobs that failed: each waits for its back-off in `due`, or is buried when its attempts are used up.
+-- The callback of one that is buried is made in the same call; the jobs that need it are handled by the next sweep (rule 25).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -45,7 +46,8 @@ for _, lease in ipairs(held) do
   local member = due_member(lease.job.sequence, lease.id)
   if events then events[#events + 1] = { 'failed', lease.id, lease.job.name, lease.note[2] } end
   if lease.outcome == 'buried' then
-    bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
+    local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
+    if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, turn, wakes, events) end -- anchor: last-failure-calls-back
   else
     redis.call('ZADD', due, lease.due_ms, member) -- anchor: failed-job-is-due-before-its-lease-ends
   end

@@ -3,7 +3,7 @@
 -- returns to its place in the lane or, after too many crashes, goes to the dead (rule 12). Leases that end too far ahead because
 -- the clock stepped back are cut to the longest lease length, once (rule 10). After a stall nothing is taken until workers could
 -- renew (rule 11). Keeps the bounds of `done` and `dead`, drops entries without a job, and compares limits with what is leased
--- (rule 20). Then moves due jobs into their lanes, brings back lanes whose rest is over, handles children of ended parents (rule
+-- (rule 20). Ends jobs that nobody has started in time (rule 38). Then moves due jobs into their lanes, brings back lanes whose rest is over, handles children of ended parents (rule
 -- 25) and releases results that no child needs any more. Pushes the missing wake markers (rule 22), and returns the schedules that
 -- are due: only the caller can compute their next ticks (rule 24). The leader's sweeps are what its followers look for (rule 13).
 --
@@ -21,6 +21,7 @@
 --   dead     zset    id by time
 --   stats    hash    counters
 --   settings hash    settings of workers, and the version of settings and targets
+--   expiring zset    sequence and id by the time (ms) at which the job expires unless somebody has started it
 --   keeping  zset    jobs whose results are kept for others, by the time (ms) of their last check
 --   retention hash   bounds of the ended jobs that are kept
 --   leader   string  incarnation of the worker that is the leader
@@ -41,13 +42,13 @@
 settled(prefix)
 -- Most sweeps of an idle queue find none of these keys, so there is nothing to do with them, and nothing to check.
 local feeding, handing = prefix .. 'feeding', prefix .. 'handing'
-local some = redis.call('EXISTS', due, rest, cron, parked, blocking, limits, paused, active, keeping, retention, feeding, handing) > 0
+local some = redis.call('EXISTS', due, rest, cron, parked, blocking, limits, paused, active, expiring, keeping, retention, feeding, handing) > 0
 local kept, noted, version = sweep_state(sweep), redis.pcall('HMGET', stats, 'turn', 'events'), redis.pcall('HGET', settings, 'version')
 local known, leads, sizes = redis.pcall('GET', swept), redis.pcall('GET', leader), { done = redis.pcall('ZCARD', done), dead = redis.pcall('ZCARD', dead) }
 local wrong = kept.err or noted.err
 for _, found in pairs({ version, known, leads, sizes.done, sizes.dead }) do wrong = wrong or type(found) == 'table' end
 if some or wrong then
-  check_types({ due, rest, cron, blocking, active, done, dead, keeping }, { sweep, parked, limits, paused, stats, settings, retention }, {},
+  check_types({ due, rest, cron, blocking, active, done, dead, expiring, keeping }, { sweep, parked, limits, paused, stats, settings, retention }, {},
     { swept, leader })
 end
 local srv_us = server_us(now_ms, sweep)
@@ -90,6 +91,8 @@ end
 if some or kept[10] then more = mend_limits(prefix, sweep, now_ms, turn, wakes) or more end
 if some then
   local found
+  local most = share_left(limit, 2 * #expired)
+  more = expire_due(prefix, now_ms, most, turn, wakes, events) == most or more -- anchor: sweep-ends-expired-jobs
   promoted, found, corrupt = promote_due(prefix, turn, now_ms, share_left(limit, 2 * #expired), events)
   for list in pairs(found) do wakes[list] = true end
   mend_feeding(prefix, now_ms) -- anchor: sweep-tells-forgotten-children

@@ -4,6 +4,8 @@ A drop ends a job without a finish after a failed attempt, as requested by its h
 discarded, skipped (then it counts as done), or rerouted. A drop of a job that no handler has started, or whose handler had
 returned under the dropped lease, is a violation.
 
+A job that may expire, and that no claim has leased, may be in no state: it has expired (rule 38).
+
 A job that is in no state and whose finish or drop was sent but never answered is possible, not lost: only these calls remove a
 job from the queue. (Calls of a lease that was reaped, or followed by another lease, had no effect.) Violations are also: a job
 that finished or was dropped and is still waiting, delayed, active or dead; a dead job without any handler start (rule 33); a
@@ -82,7 +84,8 @@ def at_end(snapshot: Snapshot) -> list[Flag]:
 def absent(snapshot: Snapshot, settled: Column) -> list[Flag]:
     """Jobs in no state of the snapshot at the end that neither finished nor were dropped."""
     taken_ns = F.lit(snapshot.t_ns)
-    gone = ~F.col("accepted") & ~F.col("dropped") & (F.size("end_states") == 0)
+    expired = F.col("expires_ms").isNotNull() & F.col("claim_done_ns").isNull()
+    gone = ~F.col("accepted") & ~F.col("dropped") & ~expired & (F.size("end_states") == 0)
     ending = F.col("finish_open") | F.col("drop_open")
     there = F.coalesce(F.least("created_done_ns", "claim_done_ns") < taken_ns, F.lit(False)) | F.col("at_deadline")
     lost = sentence("was enqueued, has not finished, and is in no state at the end")

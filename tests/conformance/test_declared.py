@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from engine import AsyncQueue, Malformed, Queue, UnsupportedFeature
+from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature
 from engine.models.model import Spec
 from engine.wire import operations
 from engine.wire.operations import Operation, Options
@@ -48,6 +48,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "target": {"target": {"stack": ["python"]}},
     "result_ttl_ms": {"result_ttl_ms": 77_000},
     "error_ttl_ms": {"error_ttl_ms": 77_000},
+    "expires_ms": {"expires_ms": 77_000},
+    "on_success": {"on_success": NewJob("main", {"label": "after"})},
+    "on_failure": {"on_failure": NewJob("main", {"label": "after"})},
     "cost": {"cost": 2},
 }
 

@@ -23,6 +23,8 @@ from engine.wire.operations import Enqueue, Lease, Options
 NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
 BAD_TEXTS = ("", "two words", "new\n", "ä", "a/b", "{a}", "nul\0", 7, b"bytes", ["a"])
 PARENTS = tuple(f"p{at}" for at in range(100))
+#: Callbacks.
+AFTER, AFTER_ALL = NewJob("send", {}), NewJob("send", None, id="mine", priority=1, expires_ms=7, key="k", unique=None)
 HEADER_FILL = HEADERS_BYTES_MAX - len(json.dumps({"h": ""}))
 
 #: For each option that is no number, flag or choice: values inside its bound with what the engine reads, and values outside.
@@ -65,6 +67,7 @@ EXAMPLES: dict[str, tuple[list[tuple[Any, Any]], list[Any]]] = {
         [({"GpuError": "gpu"}, (("GpuError", "gpu"),)), ({"E": "big:gpu:a"}, (("E", "big:gpu:a"),))],
         [{"E": ""}, {"E": "big:"}, {"E": ":gpu"}, {"E": None}, {"two words": "gpu"}, {"E": "g" * 129}, ["E"], "E", {7: "gpu"}],
     ),
+    **dict.fromkeys(("on_success", "on_failure"), ([(AFTER, AFTER), (AFTER_ALL, AFTER_ALL)], ["send", 7, {"name": "send"}])),
     "dedup": ([("d" * 128, "d" * 128)], ["d" * 129, *BAD_TEXTS]),
     "route": ([("r" * ROUTE_CHARS_MAX, "r" * ROUTE_CHARS_MAX), ("default", "")], ["r" * (ROUTE_CHARS_MAX + 1), *BAD_TEXTS]),
     "target": (
@@ -151,6 +154,13 @@ def test_an_option_that_needs_another(name: str, companion: dict[str, Any]) -> N
     assert checked(alone | companion) != PLAIN
 
 
+@pytest.mark.parametrize("others", [{"delay_ms": 500}, {"delay_ms": 501}, {"run_at_ms": 1}])
+def test_an_expiry_before_the_job_is_due_is_refused_by_name(others: dict[str, Any]) -> None:
+    with pytest.raises(Malformed, match=r"^expires_ms: 500 "):
+        checked({"expires_ms": 500, **others})
+    assert checked({"expires_ms": 500, "delay_ms": 499}).expires_ms == 500
+
+
 def test_an_option_that_does_not_exist(queue: Queue) -> None:
     with pytest.raises(Malformed, match=r"^prioritty: 9 .*an option of jobs, perhaps priority; engine.JobOptions lists them"):
         queue.enqueue("work", {}, **{"prioritty": 9})  # type: ignore[arg-type]
@@ -172,7 +182,7 @@ def test_a_new_job_takes_what_enqueue_takes() -> None:
 
 
 #: Those that do not travel with the job: they decide what becomes of the enqueue.
-STAY = {"dedup", "dedup_ms", "delay_ms", "run_at_ms"}
+STAY = {"dedup", "dedup_ms", "delay_ms", "run_at_ms", "on_success", "on_failure"}
 
 
 @pytest.mark.parametrize(("name", "value", "read"), [case for case in cases() if case[0] not in STAY])

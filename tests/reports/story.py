@@ -137,7 +137,9 @@ class Story:
     ) -> None:
         crc = more.pop("crc", crc_of(job))
         item = {"job": job, "name": "email", "class": "email", "delay_ms": delay_ms, "result": result, "crc": crc}
-        item |= {field: more.pop(field) for field in ("unique", "holder", "needs", "wants", "run_at_ms") if field in more}
+        item |= {
+            field: more.pop(field) for field in ("unique", "holder", "needs", "wants", "run_at_ms", "expires_ms") if field in more
+        }
         if "own_intended_ns" in more:
             # It shares its call with jobs of other callers, of which one was to be sent earlier.
             item["intended_ns"] = more.pop("own_intended_ns")

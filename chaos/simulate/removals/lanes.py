@@ -203,8 +203,7 @@ LANES = (
         (
             Edit(
                 "job-after-its-index-entry",
-                "if unique_key ~= '' then redis.call('MSET', unique, id, job, envelope) else "
-                "redis.call('SET', job, envelope) end",
+                "redis.call(own[3] and 'MSET' or 'SET', unpack(own))",
             ),
         ),
         ("dedup",),

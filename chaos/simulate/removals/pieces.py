@@ -41,6 +41,14 @@ PIECES = (
         "math.min(at + PIECE - 1, #unique_jobs))) end",
         ("one place",),
     ),
+    _first_only(
+        "a bulk loses the expiries of jobs",
+        "bulk-keeps-every-expiry",
+        "for at = 1, math.min(1, #expiries), PIECE do redis.call('ZADD', prefix .. 'expiring', unpack(expiries, "
+        "at, math.min(at + PIECE - 1, #expiries))) end",
+        ("expiry",),
+        ("expiring",),
+    ),
     Removal(
         1,
         "a bulk looks for known ids in its first piece only",

@@ -84,6 +84,23 @@ TIMES = (
         ("rates",),
     ),
     Removal(
+        38,
+        "a claim starts jobs that have expired",
+        (Edit("expired-job-is-not-started", "elseif false then"),),
+        ("expiry",),
+        ("expiring",),
+    ),
+    Removal(
+        38, "a sweep does not end jobs that have expired", (Edit("sweep-ends-expired-jobs", ""),), ("expiry",), ("expiring",)
+    ),
+    Removal(
+        38,
+        "a job that was started expires all the same",
+        (Edit("started-jobs-do-not-expire", ""), Edit("older-engines-starts-count", "return true")),
+        ("expiry",),
+        ("expiring",),
+    ),
+    Removal(
         24,
         "a schedule makes a job while the one before lives",
         (Edit("schedule-waits-for-its-last-job", "local free = overlap == 'allow' or true"),),

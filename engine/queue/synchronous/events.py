@@ -7,7 +7,7 @@ one that the server cut off just before the end may have told nothing. Kinds, an
 - `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so), `unblocked` (its parents ended);
 - `claimed` (the worker), `progress` (percent), `released` (given back), `finished`;
 - `failed` (the error; the job is tried again unless `buried` follows), `reaped` (the worker that stalled or died with it);
-- `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted`;
+- `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted`, `expired`;
 - `paused` (length in ms, if any) and `resumed` of a name, or of the queue, `*`; a pause that ends by itself is not told.
 """
 

@@ -1,9 +1,9 @@
 """Enqueues of several callers that leave together: the calls that carry them, and what each caller is answered. No socket.
 
 Neighbours become one call where the model allows it, with the identity of each job in its own envelope: the server then answers
-fifty of them for the price of a few. A job that needs others keeps a call of its own between its neighbours, and so does the
-second job of one id. What a call refuses, it refuses item by item; when the whole call fails by an error of its script, such as
-a key of the wrong type, each of its enqueues is sent alone, so that one bad lane fails its own jobs only.
+fifty of them for the price of a few. A job that needs others or has callbacks keeps a call of its own between its neighbours, and
+so does the second job of one id. What a call refuses, it refuses item by item; when the whole call fails by an error of its
+script, such as a key of the wrong type, each of its enqueues is sent alone, so that one bad lane fails its own jobs only.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def merged(gathered: Iterable[GatheredEnqueue], not_after_ms: int, maker: CallMa
 
     for enqueue in gathered:
         job = enqueue.operation(not_after_ms)
-        alone = not maker.merges or bool(job.options.needs)
+        alone = not maker.merges or job.options.goes_alone
         if alone or job.job in known:
             close()
         jobs.append(job)

@@ -85,6 +85,7 @@ from engine.wire.operations.jobs import (
     JobsReply,
     Lease,
     Options,
+    Parent,
     ParentFailure,
 )
 from engine.wire.operations.looks import (
@@ -297,6 +298,7 @@ __all__ = [
     "Overlap",
     "Page",
     "Paged",
+    "Parent",
     "ParentFailure",
     "Pause",
     "PauseOn",

@@ -58,6 +58,8 @@ class Claim(Declaration, script="claim"):
         """What the claim leased, from the part of a reply that tells it."""
         nonce = f"{self.incarnation}:{self.counter}"
         flat = raw[3]
+        # A format that keeps nothing for children, and a claim without any, say nothing.
+        left = {words[0]: (words[1].decode(errors="replace"), *words[2:]) for words in (raw[4] or () if len(raw) > 4 else ())}
         jobs: list[LeasedJob] = []
         unreadable: list[Failure] = []
         if len(flat) % 7:
@@ -67,7 +69,7 @@ class Claim(Declaration, script="claim"):
             lease = Lease(id.decode(), fence, nonce)
             job = decode(sealed, lease, deadline_ms, (claims, failures, crashes))
             if isinstance(job, LeasedJob):
-                jobs.append(job)
+                jobs.append(job._replace(left=left[id]) if id in left else job)
             else:
                 unreadable.append(job)
         result = one_of(raw[0], _CLAIM_RESULTS)
@@ -202,7 +204,9 @@ _FINISHED: tuple[EndResult, str] = ("ok", "finished")
 
 
 class LeasedJob(NamedTuple):
-    """One job as it was claimed: the lease and its end, what the envelope holds, and the three counters of rule 6."""
+    """One job as it was claimed: the lease and its end, what the envelope holds, and the three counters of rule 6. `left`: what
+    the job that it is the failure callback of died of ('' = it is none), and the records of its parents' results in the order of
+    `needs` (b'' = none); empty where the model keeps none."""
 
     lease: Lease
     deadline_ms: int
@@ -216,6 +220,7 @@ class LeasedJob(NamedTuple):
     claims: int
     failures: int
     crashes: int
+    left: tuple[Any, ...] = ()
 
 
 #: Reads a job as a model stores it: body, lease, end of the lease (server ms), and claims, failures and crashes so far. A Failure

@@ -29,6 +29,19 @@ class Lease(NamedTuple):
 LEASE_SLOTS = {**dict.fromkeys(("job", "run", "id"), "lease.job"), "fence": "lease.fence", "nonce": "lease.nonce"}
 
 
+class Parent(str):
+    """The id of a job that another one needs, with its name where that was given ('' = it was not)."""
+
+    name = ""
+
+    @classmethod
+    def named(cls, id: str, name: str) -> Parent:
+        """With a name."""
+        made = cls(id)
+        made.name = name
+        return made
+
+
 @immutable
 class Options:
     """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched.
@@ -70,8 +83,23 @@ class Options:
     target: str = ""
     result_ttl_ms: int = 3_600_000
     error_ttl_ms: int = 86_400_000
+    #: The job ends if nobody has started it for this long since its enqueue; 0: never (rule 38).
+    expires_ms: int = 0
+    #: The jobs that its success and its failure make (rule 25), which need nothing but this one.
+    on_success: Enqueue | None = None
+    on_failure: Enqueue | None = None
     #: Places that one claim takes in the window of a rate.
     cost: int = 1
+
+    @property
+    def calls_back(self) -> bool:
+        """Whether its end may make another job."""
+        return self.on_success is not None or self.on_failure is not None
+
+    @property
+    def goes_alone(self) -> bool:
+        """Whether its enqueue is a call of its own: it names keys of other jobs, or brings them."""
+        return bool(self.needs) or self.calls_back
 
     @property
     def wait_ms(self) -> int:

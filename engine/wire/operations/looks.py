@@ -28,14 +28,15 @@ class Count(Declaration, script="counts", label="counts"):
 
     def parse(self, raw: Any, decode: object) -> Counts:
         """The raw reply as a value."""
-        return Counts(server_us(raw), *(int(number) for number in raw[1:10]), cursor=raw[10].decode())
+        return Counts(server_us(raw), *(int(number) for number in raw[1:10]), cursor=raw[10].decode(), expired=int(raw[11]))
 
 
 @immutable
 class Counts:
     """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked` wait for others to
-    finish; `handing` have ended, and those are still to be told. `done` keeps the last 1,000 that finished; `finished` and
-    `buried` count all that ever were. `cursor` says that these are not all lanes; a queue's `counts` have them all."""
+    finish; `handing` have ended, and those are still to be told. `done` keeps the last 1,000 that finished; `finished`,
+    `buried` and `expired` count all that ever were. `cursor` says that these are not all lanes; a queue's `counts` have
+    them all."""
 
     srv_us: int
     waiting: int
@@ -48,6 +49,7 @@ class Counts:
     blocked: int = 0
     handing: int = 0
     cursor: str = ""
+    expired: int = 0
 
 
 class NameCounts(NamedTuple):

@@ -56,7 +56,7 @@ class Rerouting:
         job, _, target = self.first
         lease = job.lease
         token = f"{lease.job} {lease.fence} {lease.nonce}".encode()
-        options = replace(job.options, unique="", needs=(), on_parent_failure="bury", reroute_on=())
+        options = replace(job.options, unique="", needs=(), on_parent_failure="bury", reroute_on=(), expires_ms=0)
         name = target.partition(":")[2] or target
         nonce = hashlib.blake2b(token, digest_size=8).digest()
         return Enqueue(f"{lease.job}>reroute", name, job.payload, nonce, now_ms + SEND_MS, options)

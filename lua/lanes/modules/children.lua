@@ -18,7 +18,7 @@ local function parent_fate(prefix, job, id)
   local outcome = job and job.outcome
   if outcome == 'finished' or outcome == 'skipped' then return 'done' end -- anchor: skipped-parent-counts-as-done
   -- anchor: discarded-parent-counts-as-lost
-  if outcome == 'discarded' or outcome == 'cancelled' or outcome == 'rerouted' then return 'lost' end
+  if outcome == 'discarded' or outcome == 'cancelled' or outcome == 'rerouted' or outcome == 'expired' then return 'lost' end
   -- Its tombstone has expired, or another call has left its own under this id.
   if redis.call('ZSCORE', prefix .. 'done', id) then return 'done' end
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end
@@ -69,6 +69,51 @@ local function read_parents(prefix, keys_at, flags)
   return waits_for, lost, nil, results
 end
 
+-- What a job's parents have left for it, for the reply of a claim: its id, what the job that it is the failure callback of died of
+-- ('' = it is none), and the result of each parent in the order of its option `needs` ('' = none). The second value is their size.
+local function left_by_parents(prefix, id, raw, cause)
+  local keys, found, bytes = {}, { id, cause or '' }, 0
+  for at, parent in ipairs((envelope_options(raw) or {}).needs or {}) do keys[at] = prefix .. 'result:' .. parent end
+  for at, record in ipairs(keys[1] and redis.call('MGET', unpack(keys)) or {}) do
+    found[2 + at] = record or ''
+    bytes = bytes + #found[2 + at]
+  end
+  return found, bytes
+end
+
+-- Make the callback of a job that has ended, if it has one for that end (rule 25): `calls:<sequence>` holds the envelopes for its
+-- success and its failure, and the write that makes the job empties it, so that it is made once, however often this is repeated.
+-- `why`: what a failed one died of; `kept`: its result is kept, and the callback may read it.
+local function call_back(prefix, parent, sequence, done, why, kept, now_ms, turn, wakes, events)
+  local key = prefix .. 'calls:' .. sequence
+  local both = redis.call('GET', key)
+  if both and both ~= '' then
+    local size = struct.unpack('>I4', both)
+    local sealed = string.sub(both, done and 5 or 5 + size, done and 4 + size or -1)
+    if sealed ~= '' then
+      local id = parent .. (done and '>success:' or '>failure:') .. sequence
+      if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, id) end
+      local run = run_pack({ heir = '1', cause = not done and why or nil })
+      -- anchor: callback-is-made-once
+      make_job(prefix, id, sealed, envelope_open(sealed), now_ms, turn, wakes, events, { prefix .. 'run:' .. id, run, key, '' })
+    end
+  end
+  redis.call('DEL', key)
+end
+
+-- Make the failure callback of a job that was buried just now, if it has one; what is left to do the next sweep does (hand_over).
+local function call_back_dead(prefix, job, id, why, now_ms, turn, wakes, events)
+  if not job.sequence then return end
+  local kept = redis.call('ZSCORE', prefix .. 'keeping', id)
+  call_back(prefix, id, string.format('%d', job.sequence), false, why, kept, now_ms, turn, wakes, events)
+end
+
+-- What a job that is lost has ended of: the last error of a dead one, or how it was ended. `job` is its opened envelope or tombstone.
+local function cause_of(prefix, job, id)
+  if job and job.kind == 'T' then return job.outcome end
+  return run_read(prefix .. 'run:' .. id, 'error')[1] or job and 'dead' or 'gone'
+end
+
 -- Handle the ends of parents for at most `most` of their children (rule 25): a child without another open parent becomes
 -- claimable; one that must not run without the parent is buried, and its own children follow in a later call. `handing` holds the
 -- ended parents, with `+` (finished) or `-` before their id, until all of their children are handled. Returns whether some are
@@ -95,8 +140,15 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
       local needs, fate = prefix .. 'needs:' .. child, now
       local known = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. child, 0, 700))
       if job and job.sequence and known and known.sequence and known.sequence < job.sequence then fate = before end
+      -- A member that begins so is no child: it leads to the callbacks of the job with that sequence.
+      local call = string.match(child, '^>(%d+)$')
+      local earlier = call and job and job.sequence and tonumber(call) < job.sequence
+      if earlier then fate = before end
       if fate == 'open' then
         -- The entry stays.
+      elseif call then
+        local why = earlier and 'gone' or cause_of(prefix, job, parent)
+        call_back(prefix, parent, call, fate == 'done', why, kept, now_ms, turn, wakes, events)
       elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
         -- The child was removed, or its enqueue was cut off before it wrote the job.
         if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then drop_run(prefix, child) end
@@ -110,6 +162,8 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
         if not redis.call('ZSCORE', prefix .. 'dead', child) then bury_job(prefix, known, child, now_ms, events, why) end
         run_write(prefix .. 'run:' .. child, 'error', why)
         redis.call('ZREM', blocked, child)
+        -- A dead job does not expire, nor when somebody requeues it.
+        if known.kind == 'J' then redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child)) end
         redis.call('DEL', needs)
       else
         -- The child may read the parent's result, however late it runs: see release_results.

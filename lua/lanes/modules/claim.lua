@@ -2,8 +2,8 @@
 
 -- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). `record` is what the last claim of this
 -- incarnation has left. Returns kind and jobs, 7 values each; kind is nil where there was no earlier copy. The ids that it buried
--- are added to `corrupt`.
-local function claim_known(prefix, active, record, nonce, counter, corrupt)
+-- are added to `corrupt`, and what parents have left for the jobs to `left` (left_by_parents).
+local function claim_known(prefix, active, record, nonce, counter, corrupt, left)
   local words, jobs = {}, {}
   for word in string.gmatch(record or '', '%S+') do words[#words + 1] = word end
   if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil, jobs end
@@ -11,13 +11,14 @@ local function claim_known(prefix, active, record, nonce, counter, corrupt)
   for at = 2, #words, 2 do
     local id = words[at]
     if words[at + 1] == 'corrupt' then corrupt[#corrupt + 1] = id end
-    local run = run_read(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes')
+    local run = run_read(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes', 'heir', 'cause')
     local deadline_ms = redis.call('ZSCORE', active, id)
     local raw = redis.call('GET', prefix .. 'job:' .. id) -- anchor: repeated-claim-returns-each-payload
     if raw and deadline_ms and run[1] == words[at + 1] and run[2] == nonce then
       for _, field in ipairs({ id, tonumber(run[1]), tonumber(deadline_ms), tonumber(run[3]), tonumber(run[4] or 0), tonumber(run[5] or 0), raw }) do
         jobs[#jobs + 1] = field
       end
+      if run[6] then left[#left + 1] = left_by_parents(prefix, id, raw, run[7]) end
     end
   end
   return 'repeated', jobs
@@ -35,11 +36,11 @@ end
 
 -- The classes that may be claimed now, each with the room that its limit leaves (rule 18), so that a claim visits no lanes of a
 -- class that is paused or at its limit. Pauses and limits are those of the name, which several classes may share. Returns a table
--- for each open class, one for each class without room, and whether any limit is defined.
+-- for each open class, one for each class without room, whether any limit is defined, and whether any job may expire.
 local function open_classes(prefix, names, now_ms)
   local open, closed, meters = {}, {}, {}
-  -- Most queues have neither, which one read tells.
-  local some = redis.call('EXISTS', prefix .. 'paused', prefix .. 'limits') > 0
+  -- Most queues have none of these, which one read tells.
+  local some = redis.call('EXISTS', prefix .. 'paused', prefix .. 'limits', prefix .. 'expiring') > 0
   local some_paused, some_limits = some and redis.call('HLEN', prefix .. 'paused') > 0, some and redis.call('HLEN', prefix .. 'limits') > 0
   for _, name in ipairs(names) do
     local class = { name = name, ready = prefix .. 'ready:' .. name, room = math.huge, picked = 0, passed = false }
@@ -59,17 +60,28 @@ local function open_classes(prefix, names, now_ms)
       list[#list + 1] = class
     end
   end
-  return open, closed, some_limits
+  return open, closed, some_limits, some and redis.call('EXISTS', prefix .. 'expiring') == 1
+end
+
+-- When the jobs of one page of a lane expire (ms), false for one that does not. `raws`: their envelopes.
+local function expiries_of(prefix, ids, raws)
+  local members = {}
+  for at, id in ipairs(ids) do
+    local job = envelope_open(raws[at] or nil)
+    members[at] = job and job.sequence and due_member(job.sequence, id) or id
+  end
+  return redis.call('ZMSCORE', prefix .. 'expiring', unpack(members))
 end
 
 -- Choose the jobs that a claim will lease; reads only (rules 17 to 19). Ready lanes are visited in their order over all open
 -- classes: best band first, then virtual time. A visit ends after 10 jobs, or where the lane's next job has a lower band than the
 -- next ready lane; a lane that still has jobs goes behind the others of its band. A lane that is alone is emptied in one visit.
 -- With `least` and `most` only jobs of those priorities count, of the first 1,000 ready lanes of each class.
+-- Jobs that have expired are set apart, up to 200; the claim ends there, and the next one goes on (rule 38).
 -- Returns jobs, lanes (each with its picked jobs, its entries without a runnable job, its turn, and the limit that blocks it), the last turn.
--- ask: prefix, limit, crashed_max, least, most, turn; limited: whether any limit is defined
+-- ask: prefix, limit, crashed_max, least, most, turn, expiring (whether any job may expire); limited: whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
-  local band_size, picked, visited, heads, keys, bytes, crashed, full = 562949953421312, {}, {}, {}, {}, 0, 0, false
+  local band_size, picked, visited, heads, keys, bytes, crashed, full, overdue = 562949953421312, {}, {}, {}, {}, 0, 0, false, 0
   local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
   -- The range of scores in a lane that jobs of these priorities have.
   local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
@@ -83,7 +95,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     for at = 1, #page, 2 do
       local name, score = page[at], tonumber(page[at + 1])
       local head = { name = name, score = score, class = class, key = string.sub(name, #class.name + 2),
-        turn = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {} }
+        turn = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {}, expired = {} }
       -- A lane is scored by its best job, whose priority may be above the range.
       local job = first and (score <= last and entries(head, 1, 'WITHSCORES') or {})
       if job and job[1] then head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.turn end
@@ -163,12 +175,17 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       local some = redis.call('EXISTS', unpack(run_keys)) > 0
       local runs = some and redis.call('MGET', unpack(run_keys)) or none
       if some then check_types({}, {}, {}, run_keys) end
+      local expiries = ask.expiring and expiries_of(ask.prefix, page, raws) or none
       for at, id in ipairs(page) do
         local run = runs[at] and run_open(run_keys[at]) or none
         -- A key of another type reads as nil above: check_types raises an error that names it.
         if not raws[at] then check_types({}, {}, {}, { job_keys[at], run_keys[at] }) end
         local crashes, raw = tonumber(run.crashes or 0), raws[at]
-        local kind = envelope_kind(raw)
+        local kind, size, left = envelope_kind(raw), raw and #raw, nil
+        if run.heir and kind == 'J' then
+          left, size = left_by_parents(ask.prefix, id, raw, run.cause)
+          size = size + #raw
+        end
         if crashes > 0 and crashed >= ask.crashed_max then -- anchor: crashed-jobs-of-a-claim-are-bounded
           head.class.passed, head.passed = true, true
           bound = math.min(bound + 1, 2000 + most)
@@ -178,29 +195,33 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
           if runs[at] and (not kind or kind == 'T') then head.ended = { id, head.ended } end
         elseif kind == 'corrupt' then
           head.unread[#head.unread + 1] = id -- anchor: unreadable-envelope-is-set-aside
+        -- anchor: expired-job-is-not-started
+        elseif expiries[at] and tonumber(expiries[at]) <= now_ms and never_started(run.fence, run.claims, run.unstarted) then
+          head.expired[#head.expired + 1], overdue = id, overdue + 1
+          full = overdue >= 200
         elseif least_band and 10 - string.byte(raw) % 16 > least_band then -- anchor: visit-stays-in-its-band
           return taken
-        elseif #picked > 0 and bytes + #raw > 1048576 then -- anchor: claim-is-bounded-in-bytes
+        elseif #picked > 0 and bytes + size > 1048576 then -- anchor: claim-is-bounded-in-bytes
           full = true
           return taken
         elseif metered and not spend(head, envelope_cost(raw)) then
           return taken
         else
-          bytes = bytes + #raw
+          bytes = bytes + size
           if crashes > 0 then crashed = crashed + 1 end
           taken = taken + 1
           -- anchor: fences-only-grow
           picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = math.max(tonumber(run.fence or 0) + 1, now_ms),
             claims = tonumber(run.claims or 0) + 1, failures = tonumber(run.failures or 0), crashes = crashes, class = head.class,
             -- anchor: picked-job-knows-its-limit
-            limit = head.limit, ran = runs[at], cost = metered and envelope_cost(raw) }
+            limit = head.limit, ran = runs[at], cost = metered and envelope_cost(raw), left = left }
           head.jobs[#head.jobs + 1] = id
         end
         head.offset = head.offset + 1
         looked = looked + 1
       end
       head.exhausted = last
-      if last then break end
+      if last or full then break end
     end
     return taken
   end
@@ -255,17 +276,19 @@ end
 
 -- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the ids buried as corrupt
 -- (with those in `ask.corrupt`, which the promotion before it has buried), and the open classes; these are nil when it read none.
--- The last value says whether any limit is defined.
+-- The next value says whether any limit is defined, the last one what parents have left for the jobs (left_by_parents).
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn,
 -- last_claim (the value of `record`), lengths (of leases, see lease_lengths)
 local function claim_jobs(keys, ask, now_ms, events)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
-  local known, jobs = claim_known(prefix, keys.active, ask.last_claim, nonce, ask.counter, corrupt)
-  if known then return known, jobs, corrupt end -- anchor: claim-is-recognized-when-repeated
+  local left = {}
+  local known, jobs = claim_known(prefix, keys.active, ask.last_claim, nonce, ask.counter, corrupt, left)
+  if known then return known, jobs, corrupt, nil, nil, left end -- anchor: claim-is-recognized-when-repeated
   if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end -- anchor: late-claim-is-void
 
-  local open, closed, limited = open_classes(prefix, ask.classes, now_ms)
+  local open, closed, limited
+  open, closed, limited, ask.expiring = open_classes(prefix, ask.classes, now_ms)
   local picked, lanes, turn = pick_jobs(open, limited, keys.active, ask, now_ms)
 
   -- The writes begin. `active` first: until the job leaves its lane, only the token in `run` counts. The names of limits are
@@ -275,6 +298,12 @@ local function claim_jobs(keys, ask, now_ms, events)
   for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
   -- anchor: every-picked-job-is-leased
   for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + PIECE - 1, #entries))) end
+  if ask.expiring then
+    -- From now on it does not expire, however long it takes and however often it is tried again.
+    for at, job in ipairs(picked) do entries[at] = due_member(envelope_open(job.raw).sequence, job.id) end
+    -- anchor: started-jobs-do-not-expire
+    for at = 1, #picked, PIECE do redis.call('ZREM', prefix .. 'expiring', unpack(entries, at, math.min(at + PIECE - 1, #picked))) end
+  end
   local first_leases = {}
   for at, job in ipairs(picked) do
     local fence, words = string.format('%d', job.fence), ''
@@ -300,6 +329,7 @@ local function claim_jobs(keys, ask, now_ms, events)
     jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
     -- anchor: each-job-is-claimed-with-its-own-payload
     jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw
+    left[#left + 1] = job.left
   end
   -- anchor: every-first-lease-is-written
   for at = 1, #first_leases, PIECE do redis.call('MSET', unpack(first_leases, at, math.min(at + PIECE - 1, #first_leases))) end
@@ -309,6 +339,9 @@ local function claim_jobs(keys, ask, now_ms, events)
       bury_job(prefix, {}, id, now_ms, events, 'corrupt envelope')
       run_write(prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
+    end
+    for _, id in ipairs(lane.expired) do
+      expire_job(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)), id, now_ms, turn, {}, events)
     end
     leave_lane(prefix, lane, now_ms)
   end
@@ -323,5 +356,5 @@ local function claim_jobs(keys, ask, now_ms, events)
   end
   for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
   redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT', math.max(ask.not_after_ms, deadline_ms) + ask.lease_ms)
-  return #picked > 0 and 'leased' or 'empty', jobs, corrupt, open, limited
+  return #picked > 0 and 'leased' or 'empty', jobs, corrupt, open, limited, left
 end

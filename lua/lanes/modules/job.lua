@@ -64,9 +64,16 @@ local function jobs_in(prefix, state, offset, limit, newest, now_ms)
   return found
 end
 
--- Put a schedule's job into its lane as an enqueue would. `sealed` is its envelope with sequence and time of zero, `job` the
--- same opened. The order of the writes is that of enqueue.lua: the index entry first, then the job together with its unique key.
-local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events)
+-- Record when a job expires, by its options (rule 38).
+local function note_expiry(prefix, job, id, options)
+  local expires_ms = options and tonumber(options.expires_ms)
+  if expires_ms then redis.call('ZADD', prefix .. 'expiring', job.enqueued_ms + expires_ms, due_member(job.sequence, id)) end
+end
+
+-- Put a job of a schedule, or a callback, into its lane as an enqueue would. `sealed` is its envelope with sequence and time of zero, `job` the
+-- same opened. The order of the writes is that of enqueue.lua: the index entry first, then the job together with its unique key; `more`:
+-- further words of that write.
+local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events, more)
   job.sequence = redis.call('INCR', prefix .. 'seq')
   if redis.call('HEXISTS', prefix .. 'classes', job.class) == 0 then
     note_class(prefix, prefix .. 'classes', job.class, envelope_target(sealed), now_ms)
@@ -76,6 +83,8 @@ local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events)
   local start = envelope_start(string.sub(sealed, 1, size), job.sequence, now_ms, 0, now_ms)
   local words = { prefix .. 'job:' .. id, start .. string.sub(sealed, size + 10) }
   if job.unique then words[3], words[4] = prefix .. 'unique:' .. job.unique, id end
+  for _, word in ipairs(more or {}) do words[#words + 1] = word end
+  if job.options_at then note_expiry(prefix, { sequence = job.sequence, enqueued_ms = now_ms }, id, envelope_options(sealed)) end
   redis.call('MSET', unpack(words))
   if wake then wakes[wake] = true end
   if events then table.insert(events, { 'created', id, job.name, 'waiting' }) end
@@ -84,7 +93,7 @@ end
 -- End a job by an admin action (rule 26). First its token is revoked, then a tombstone that outlives every late copy replaces its
 -- envelope (rule 3), then its slots and keys come free, and its index entries go last. If the script is cut off in between, the
 -- entries that are left lead to the tombstone, and the claim, promotion or sweep that finds one drops it.
--- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled), op_id, not_after_ms; the wake lists to push are added to `wakes`.
+-- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8 expired), op_id, not_after_ms; the wake lists to push are added to `wakes`.
 local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept = run_read(run, 'fence', 'limits', 'seal', 'nonce', 'owner')
@@ -101,14 +110,20 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   -- If an earlier copy was cut off after it ended the job, only the seal still has the key.
   local key = job.unique or kept[3] and seal_unique(kept[3]) or nil
   free_unique(prefix, { unique = key }, id)
-  -- Jobs that wait for it are handled by the next sweep (rule 25).
-  if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
+  -- Jobs that wait for it are handled by the next sweep (rule 25). Who ends a job by hand needs no callback; a dead one has had its own.
+  if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
+    if job.kind == 'J' and ending.outcome ~= 8 and not redis.call('ZSCORE', prefix .. 'dead', id) then
+      redis.call('DEL', prefix .. 'calls:' .. string.format('%d', job.sequence)) -- anchor: ended-by-hand-calls-nobody
+    end
+    redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id)
+  end
   if kept[2] and kept[2] ~= '' then free_slots(prefix, kept[2], id, turn, wakes) end
   redis.call('DEL', run, prefix .. 'result:' .. id, prefix .. 'needs:' .. id)
   redis.call('ZREM', prefix .. 'blocked', id)
   if job.kind == 'J' then
     redis.call('ZREM', prefix .. 'due', due_member(job.sequence, id))
     redis.call('ZREM', prefix .. 'lane:' .. job.lane, id)
+    redis.call('ZREM', prefix .. 'expiring', due_member(job.sequence, id))
   end
   redis.call('ZREM', active, id)
   redis.call('ZREM', prefix .. 'dead', id)
@@ -117,9 +132,39 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   if held and ending.outcome == 7 and (kept[4] or '') ~= '' then
     tell_workers(prefix, kept[5] or '', 'cancelled ' .. kept[1] .. ' ' .. kept[4] .. ' ' .. id) -- anchor: cancel-is-published
   end
+  if job.kind ~= 'T' and ending.outcome == 8 then redis.call('HINCRBY', prefix .. 'stats', 'expired', 1) end
   if job.kind ~= 'T' and events then
-    table.insert(events, { ending.outcome == 7 and 'cancelled' or 'discarded', id, job.name })
+    table.insert(events, { ({ [7] = 'cancelled', [8] = 'expired' })[ending.outcome] or 'discarded', id, job.name })
   end
+end
+
+-- Whether nobody has started a job, by fields of its `run`: fence, claims, and how many of these were given back, one after the other.
+local function never_started(fence, claims, unstarted)
+  return not fence or claims == unstarted -- anchor: older-engines-starts-count
+end
+
+-- End a job that nobody has started in time (rule 38), as an admin action would.
+local function expire_job(prefix, job, id, now_ms, turn, wakes, events)
+  end_job(prefix, job, id, { outcome = 8, op_id = 'expired', not_after_ms = now_ms }, now_ms, turn, wakes, events)
+end
+
+-- End the jobs that have expired, at most `most`, the earliest first (rule 38). An entry of `expiring` begins with the sequence of its
+-- job, as in `due`: one that an enqueue has left that was cut off belongs to no other job of that id. The claim that starts a job
+-- removes its entry; where it did not, because its engine is older, the job is left alone. Returns how many entries it has handled.
+local function expire_due(prefix, now_ms, most, turn, wakes, events)
+  local expiring = prefix .. 'expiring'
+  local found = redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
+  for _, member in ipairs(found) do
+    local id = string.sub(member, 11)
+    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+    local kind = job and job.kind
+    local ends = kind == 'J' and due_member(job.sequence, id) == member and never_started(unpack(run_read(prefix .. 'run:' .. id, 'fence', 'claims', 'unstarted')))
+      and not redis.call('ZSCORE', prefix .. 'active', id) and not redis.call('ZSCORE', prefix .. 'dead', id)
+    -- Or an earlier call was cut off when it had ended the job.
+    if ends or kind == 'T' and job.outcome == 'expired' then expire_job(prefix, job, id, now_ms, turn, wakes, events) end
+    redis.call('ZREM', expiring, member)
+  end
+  return #found
 end
 
 -- Retention: keep the entries of `done` and the dead jobs within their count and age. A call lets go of at most 5,000 entries, and
@@ -168,7 +213,7 @@ local function forget_all(prefix, now_ms)
   if redis.call('EXISTS', prefix .. 'classes') == 0 then redis.call('DEL', prefix .. 'routed') end
   for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
   redis.call('DEL', prefix .. 'took', prefix .. 'parked', prefix .. 'rest', prefix .. 'stats',
-    prefix .. 'events', prefix .. 'handing', prefix .. 'witness')
+    prefix .. 'events', prefix .. 'handing', prefix .. 'witness', prefix .. 'expiring')
   -- Workers whose pause or concurrency was set are notified that the setting is gone.
   local set = {}
   for _, field in ipairs(redis.call('HKEYS', prefix .. 'settings')) do
@@ -181,6 +226,12 @@ local function forget_all(prefix, now_ms)
   -- No job waits for these any more.
   local feeding = redis.call('SRANDMEMBER', prefix .. 'feeding', PIECE)
   for _, parent in ipairs(feeding) do
+    local cursor = '0'
+    repeat
+      local page = redis.call('SSCAN', prefix .. 'feeds:' .. parent, cursor, 'MATCH', '>*', 'COUNT', 1000)
+      for _, call in ipairs(page[2]) do redis.call('UNLINK', prefix .. 'calls:' .. string.sub(call, 2)) end
+      cursor = page[1]
+    until cursor == '0'
     redis.call('UNLINK', prefix .. 'feeds:' .. parent)
     redis.call('SREM', prefix .. 'feeding', parent)
   end

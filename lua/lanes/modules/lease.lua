@@ -71,7 +71,8 @@ end
 
 -- Put a job among the dead. Its envelope stays, so that it can be inspected and requeued; `run` holds the reason. Its unique key
 -- comes free, the reason is kept as its result, and callers that wait for its end are woken. Jobs that need it are handled by the
--- next sweep (rule 25), and may read the reason however late they run (release_results). `job` is the opened envelope.
+-- next sweep (rule 25), and may read the reason however late they run (release_results). `job` is the opened envelope. Returns whether
+-- there are such jobs, or callbacks.
 local function bury_job(prefix, job, id, now_ms, events, reason)
   local ttl_ms, fed = error_ttl(prefix, id, job), redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
   -- Not before its last requeue, though the clock may have stepped back: older entries count as left over from that (requeue.lua).
@@ -87,6 +88,7 @@ local function bury_job(prefix, job, id, now_ms, events, reason)
   if fed then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
   tell_ended(prefix, id)
   if events then table.insert(events, { 'buried', id, job.name, reason }) end
+  return fed
 end
 
 -- End leases as finished: the envelope becomes a tombstone that outlives every late copy of the calls (rules 3 and 5), and slots

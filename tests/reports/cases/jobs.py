@@ -13,6 +13,17 @@ def enqueued_and_gone(story: Story, job: str) -> None:
     story.enqueue(job, 2)
 
 
+@case()
+def gone_unclaimed_after_it_expired(story: Story, job: str) -> None:
+    story.enqueue(job, 2, expires_ms=1_000)
+
+
+@case(("J4", "lost"))
+def claimed_before_it_expired_and_gone(story: Story, job: str) -> None:
+    story.enqueue(job, 2, expires_ms=5_000)
+    story.start(story.claim(W1, job, 3), 3.1, took=0.1)
+
+
 @case(("J4", "lost"))
 def claimed_and_gone(story: Story, job: str) -> None:
     story.enqueue(job, 2)

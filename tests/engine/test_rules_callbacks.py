@@ -1,0 +1,243 @@
+"""Rule 25: callbacks are made by the call that ends their job, once, and read what it has left."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.wire.operations import (
+    Alter,
+    Bury,
+    Drop,
+    Enqueue,
+    Failure,
+    Finish,
+    LeasedJob,
+    Options,
+    Parent,
+    Retry,
+    Value,
+)
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.lanes_state import check, members, names_of
+
+__all__ = ["desk"]
+
+
+def callback(name: str, parent: str, payload: bytes = b"1") -> Enqueue:
+    return Enqueue("", name, payload, b"", 0, Options(needs=(Parent.named(parent, "main"),)))
+
+
+def add(desk: Desk, job: str, **options: Any) -> str:
+    both: dict[str, Any] = {"on_success": callback("yes", job), "on_failure": callback("no", job, b"2")}
+    return desk.run(desk.enqueue_operation(job, nonce=job.encode().ljust(8, b"-"), **(both | options))).result
+
+
+def called(desk: Desk, worker: str = "c") -> list[LeasedJob]:
+    return desk.claim(worker, classes=("yes", "no"))
+
+
+def left(desk: Desk) -> list[str]:
+    """What of callbacks is still there."""
+    found = [*names_of(desk, desk.keys.prefix + "calls:*"), *names_of(desk, desk.keys.feeds("*"))]
+    return [*found, *members_of_set(desk, desk.keys.feeding)]
+
+
+def members_of_set(desk: Desk, key: str) -> list[str]:
+    raw: Any = desk.redis.smembers(key)
+    return sorted(member.decode() for member in raw)
+
+
+def test_rule_25_a_success_makes_its_callback_in_the_call_that_finishes(desk: Desk) -> None:
+    add(desk, "j")
+    lease = desk.claim()[0].lease
+    assert called(desk) == []
+    operation = Finish((lease,), values=(Value(0, b'{"n":1}', 60_000, 7),))
+    desk.run(operation)
+    (job,) = called(desk)
+    assert (job.name, job.payload, job.options.needs, job.lease.job) == ("yes", b"1", ("j",), "j>success:1")
+    assert job.left[0] == "" and json.loads(job.left[1])["value"] == {"n": 1}
+    assert left(desk) == []
+    # A copy of the finish makes no second one.
+    desk.run(operation)
+    desk.sweep()
+    assert called(desk) == []
+    check(desk)
+
+
+@pytest.mark.parametrize("how", ["attempts", "bury", "crashes", "expired", "discard", "reroute", "parent"])
+def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, how: str) -> None:
+    desk.enqueue("p")
+    more: dict[str, Any] = {"expires_ms": 100} if how == "expired" else {"needs": ("p",)} if how == "parent" else {}
+    add(desk, "j", attempts=1, crashes_max=2, priority=9, **more)
+    cause = how
+    if how == "expired":
+        desk.tick(100)
+        desk.sweep()
+    elif how == "parent":
+        desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+        desk.sweep()
+        cause = "its parent p is dead"
+    elif how == "crashes":
+        desk.run(Bury((Failure(desk.claim(limit=2)[1].lease, "no"),)))
+        desk.sweep_past(LEASE_MS + 1)
+        desk.crash("j")
+        cause = "crashed 2 times, 1 are allowed"
+    else:
+        lease = desk.claim(limit=1)[0].lease
+        if how == "attempts":
+            assert desk.retry(lease, error="ValueError: 7") == ("ok", "buried")
+            cause = "ValueError: 7"
+        elif how == "bury":
+            desk.run(Bury((Failure(lease, "said so"),)))
+            cause = "said so"
+        else:
+            cause = "discarded" if how == "discard" else "rerouted"
+            desk.run(Drop((lease,), (cause,)))  # type: ignore[arg-type]
+    (job,) = called(desk)
+    assert (job.name, job.payload, job.options.needs, job.left[0]) == ("no", b"2", ("j",), cause)
+    desk.sweep()
+    assert called(desk) == []
+    assert "j" not in members_of_set(desk, desk.keys.feeding)
+
+
+@pytest.mark.parametrize("state", ["waiting", "active", "delayed", "blocked"])
+def test_rule_25_who_ends_a_job_by_hand_calls_nobody(desk: Desk, state: str) -> None:
+    desk.enqueue("p", name="other")
+    add(desk, "j", **{"delayed": {"delay_ms": 9}, "blocked": {"needs": ("p",)}}.get(state, {}))
+    if state == "active":
+        desk.claim()
+    desk.run(Alter("0" * 16, desk.now_ms + 10_000, "cancel", ("j",), state))
+    desk.sweep()
+    assert called(desk) == []
+    # The other job still has its child listed until it ends.
+    assert set(left(desk)) <= {"p"}
+
+
+def test_rule_25_a_skipped_job_has_succeeded_and_one_without_that_callback_makes_none(desk: Desk) -> None:
+    add(desk, "j", on_success=None)
+    add(desk, "k", on_failure=None)
+    first, second = (job.lease for job in desk.claim())
+    desk.run(Drop((first, second), ("skipped", "skipped")))
+    assert [job.options.needs for job in called(desk)] == [("k",)]
+    assert left(desk) == []
+
+
+def test_rule_25_a_dead_job_that_is_requeued_calls_back_no_second_time(desk: Desk) -> None:
+    add(desk, "j", attempts=1)
+    desk.retry(desk.claim()[0].lease)
+    assert [job.name for job in called(desk)] == ["no"]
+    desk.run(Alter("0" * 16, desk.now_ms + 10_000, "requeue", ("j",), "dead"))
+    desk.finish(desk.claim()[0].lease)
+    assert called(desk) == []
+
+
+def test_rule_25_a_later_job_of_the_same_id_has_callbacks_of_its_own(desk: Desk) -> None:
+    """A claim has ended the first, and no sweep has come since."""
+    add(desk, "j", expires_ms=100)
+    desk.tick(100)
+    assert desk.claim() == []
+    desk.tick(40_000)
+    again = desk.enqueue_operation("j", nonce=b"another-", on_success=callback("yes", "j"), on_failure=callback("no", "j"))
+    assert desk.run(again).result == "created"
+    desk.sweep()
+    assert [(job.lease.job, job.left[0]) for job in called(desk)] == [("j>failure:1", "gone")]
+    desk.finish(desk.claim()[0].lease)
+    assert [job.lease.job for job in called(desk, "d")] == ["j>success:2"]
+
+
+@pytest.mark.parametrize("end", ["finish", "retry", "bury", "drop", "expire"])
+def test_rule_25_cut_off_after_any_write_a_callback_comes_once(desk: Desk, end: str) -> None:
+    for writes in range(60):
+        desk.begin()
+        add(desk, "j", attempts=1, expires_ms=100 if end == "expire" else 0)
+        if end == "expire":
+            desk.tick(100)
+            operation: Any = desk.sweep_operation()
+        else:
+            lease = desk.claim()[0].lease
+            failure = Failure(lease, "no")
+            operation = {
+                "finish": Finish((lease,), values=(Value(0, b"1", 9_000, 1),)),
+                "drop": Drop((lease,), ("discarded",)),
+            }.get(end)
+            operation = operation or (Bury((failure,)) if end == "bury" else Retry((failure,)))
+        more = desk.cut_off(operation, writes)
+        desk.run(operation)
+        desk.sweep()
+        desk.sweep()
+        jobs = called(desk)
+        assert [job.name for job in jobs] == ["yes" if end == "finish" else "no"], writes
+        desk.finish(*(job.lease for job in jobs))
+        desk.tick(30_000)
+        desk.sweep()
+        assert called(desk) == [] and left(desk) == [], writes
+        if not more:
+            break
+    assert 5 < writes < 59
+
+
+def test_rule_25_an_enqueue_that_is_cut_off_and_sent_again_calls_back_once(desk: Desk) -> None:
+    for writes in range(20):
+        desk.begin()
+        both: dict[str, Any] = {"on_success": callback("yes", "j"), "on_failure": callback("no", "j")}
+        operation = desk.enqueue_operation("j", nonce=b"nonce---", unique="u", **both)
+        more = desk.cut_off(operation, writes)
+        desk.sweep()
+        assert called(desk) == []
+        assert desk.run(operation).result in ("created", "repeated")
+        desk.finish(desk.claim()[0].lease)
+        desk.sweep()
+        assert [job.name for job in called(desk)] == ["yes"], writes
+        if not more:
+            break
+    assert 3 < writes < 19
+
+
+def test_rule_25_many_callbacks_of_one_call_come_a_hundred_at_once_and_the_rest_with_a_sweep(desk: Desk) -> None:
+    for at in range(150):
+        add(desk, f"j{at}")
+    desk.run(Finish(tuple(job.lease for job in desk.claim(limit=150))))
+    assert len(members(desk, desk.keys.lane("yes"))) == 100
+    desk.sweep()
+    assert len(members(desk, desk.keys.lane("yes"))) == 150
+    assert left(desk) == []
+
+
+def test_rule_25_a_child_reads_what_its_parents_have_left_whenever_they_ended(desk: Desk) -> None:
+    desk.enqueue("early", "late", "silent", "bad")
+    early, late, silent, bad = (job.lease for job in desk.claim())
+    desk.run(Finish((early,), values=(Value(0, b'"e"', 60_000, 1),)))
+    desk.run(Bury((Failure(bad, "no"),)))
+    desk.enqueue("child", needs=("late", "early", "silent", "bad"), on_parent_failure="ignore")
+    assert desk.claim() == []
+    desk.run(Finish((late, silent), values=(Value(0, b"[2]", 60_000, 1),)))
+    operation = desk.claim_operation()
+    (job,) = desk.run(operation).jobs
+    cause, *records = job.left
+    assert cause == ""
+    assert [json.loads(record).get("value") if record else None for record in records] == [[2], "e", None, None]
+    # A copy of the claim says the same, and so does the next run.
+    assert desk.run(operation).jobs[0].left == job.left
+    desk.retry(job.lease, delay_ms=1)
+    desk.tick(1)
+    assert desk.claim()[0].left == job.left
+
+
+def test_rule_25_results_count_among_the_bytes_of_a_claim(desk: Desk) -> None:
+    desk.enqueue("p")
+    big = json.dumps("x" * 500_000).encode()
+    desk.run(Finish((desk.claim()[0].lease,), values=(Value(0, big, 60_000, 1),)))
+    for at in range(4):
+        desk.enqueue(f"c{at}", needs=("p",))
+    assert [len(desk.claim()) for _ in range(2)] == [2, 2]
+
+
+def test_rule_25_jobs_without_parents_send_and_are_sent_nothing_more(desk: Desk) -> None:
+    desk.enqueue("j")
+    call = desk.call(desk.claim_operation())
+    raw: Any = desk.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)  # type: ignore[union-attr]
+    assert len(raw) == 6
+    assert not desk.redis.exists(desk.keys.feeding)
