@@ -152,7 +152,7 @@ class Handlers:
             return fault
         try:
             given = backoff(leased.failures + 1, fault.error)
-            delay_ms = None if given is None else validate.integer("backoff", given, 0, validate.DURATION_MS_MAX)
+            delay_ms = None if given is None else validate.duration_ms("backoff", given, 0, validate.DURATION_MS_MAX)
         except Exception:
             # The failed run must be recorded all the same.
             log.exception("job %s: the back-off of its handlers failed, so the job's own is taken", leased.lease.job)

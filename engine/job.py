@@ -10,6 +10,7 @@ from typing import Any
 from engine import validate
 from engine.errors import LeaseLost, Malformed, UnsupportedFeature
 from engine.serializers import BUILT_IN, Serializers
+from engine.validate import Milliseconds
 from engine.wire.operations import LeasedJob
 from engine.worker.machine.events import MoreTime, Progressed
 
@@ -241,9 +242,9 @@ class Job:
             why = "was cancelled" if self._cancelled else f"the lease with fence {self.fence} has ended"
             raise LeaseLost(f"job {self.id}: {why}")
 
-    def extend(self, for_ms: int) -> None:
+    def extend(self, for_ms: Milliseconds) -> None:
         """Let this run take `for_ms` from now on, instead of what is left of its `timeout_ms`; nothing changes for a job without
         one. Leases need no call: the worker renews them as long as the handler runs. Raises Malformed."""
-        checked = validate.integer("for_ms", for_ms, 1, validate.BACKOFF_MS_MAX)
+        checked = validate.duration_ms("for_ms", for_ms, 1, validate.BACKOFF_MS_MAX)
         if self._say is not None and self.timeout_ms:
             self._say(MoreTime(self._leased.lease, checked))

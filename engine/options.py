@@ -16,7 +16,15 @@ from typing import Annotated, Any, Protocol, TypedDict, get_args, get_type_hints
 from engine import validate
 from engine.errors import Malformed
 from engine.routing import Target, route_text, target_text
-from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, CRASHES_LEAST, CRASHES_MAX, DURATION_MS_MAX, INSTANT_MS_MAX
+from engine.validate import (
+    ATTEMPTS_MAX,
+    BACKOFF_MS_MAX,
+    CRASHES_LEAST,
+    CRASHES_MAX,
+    DURATION_MS_MAX,
+    INSTANT_MS_MAX,
+    Milliseconds,
+)
 from engine.wire.operations import Backoff, Options, ParentFailure
 
 
@@ -30,6 +38,15 @@ class Whole:
     def check(self, name: str, value: object) -> int:
         """The value. Raises Malformed."""
         return validate.integer(name, value, self.least, self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Whole):
+    """A length of time in [least, most] ms, also as a timedelta."""
+
+    def check(self, name: str, value: object) -> int:
+        """The value in ms. Raises Malformed."""
+        return validate.duration_ms(name, value, self.least, self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +116,7 @@ class Described(Protocol):
 class JobOptions(TypedDict, total=False):
     """What may be said about a job when it is enqueued, each option with its bound: `Whole(least, most)`, or what checks it."""
 
-    delay_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    delay_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """Not claimable before this has passed, by the server's clock."""
     run_at_ms: Annotated[int | datetime | None, Checked(validate.instant_ms)]
     """Not claimable before this time, by the server's clock: ms since 1970, or a datetime with a zone. A past one means now."""
@@ -111,20 +128,20 @@ class JobOptions(TypedDict, total=False):
     """Claim it before jobs of the same priority instead of after them."""
     attempts: Annotated[int, Whole(1, ATTEMPTS_MAX)]
     """How many runs may fail, the first one included, before the job is dead. Default 3."""
-    backoff_ms: Annotated[int, Whole(0, BACKOFF_MS_MAX)]
+    backoff_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """The wait after a failed run, default 1,000; `backoff` says how it grows."""
     backoff: Annotated[Backoff, Choice(get_args(Backoff))]
     """How the wait grows with the failed runs n: `fixed`; `exponential`, times 2^(n-1); `linear`, times n; `geometric`, times n
     squared; `custom`, as listed in `backoff_delays_ms`."""
-    backoff_max_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    backoff_max_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """The longest wait. 0: for waits that grow one hour, or `backoff_ms` where that is longer."""
-    backoff_delays_ms: Annotated[Sequence[int] | None, Checked(validate.delays)]
+    backoff_delays_ms: Annotated[Sequence[Milliseconds] | None, Checked(validate.delays)]
     """For `custom`: the wait after the first failed run, after the second, and so on. The last one holds for all further runs."""
     jitter: Annotated[float | None, Checked(validate.share)]
     """The random share of each wait, 0 to 1, so that not all jobs come back at once. None: 0.5 for `exponential`, else 0."""
     crashes_max: Annotated[int, Whole(CRASHES_LEAST, CRASHES_MAX)]
     """How many workers may be lost while they run the job before it is dead. Default 3."""
-    timeout_ms: Annotated[int, Whole(0, BACKOFF_MS_MAX)]
+    timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """A run that takes longer has failed; 0: no limit. A function in a thread cannot be stopped, but its result is refused."""
     headers: Annotated[Mapping[str, str] | None, Checked(validate.headers)]
     """Pairs of texts that travel with the job untouched: traces, tenants."""
@@ -136,7 +153,7 @@ class JobOptions(TypedDict, total=False):
     """While the first job with this text has not ended, an enqueue of a second one is a duplicate (rule 23)."""
     dedup: Annotated[str | None, Checked(validate.text)]
     """Within `dedup_ms` of the first job with this text, an enqueue of a second one is a duplicate (rule 23)."""
-    dedup_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    dedup_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """The length of the window of `dedup`."""
     needs: Annotated[Sequence[str | Identified] | None, Checked(validate.parents)]
     """At most 100 jobs of this queue that have to finish before this one can be claimed (rule 25): their ids, or what
@@ -158,11 +175,11 @@ class JobOptions(TypedDict, total=False):
     """A routing key: only workers that have it among their `routes` run the job. None: `default`."""
     target: Annotated[Target | Mapping[str, Any] | None, Checked(target_text)]
     """Which workers may run the job, by their server, stack, capabilities and region (rule 18)."""
-    result_ttl_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    result_ttl_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """How long the handler's return value is kept, default one hour; 0: not at all."""
-    error_ttl_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    error_ttl_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """How long the error of a dead job is kept as its result, default one day; 0: not at all."""
-    expires_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    expires_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """A job that no worker has started this long after its enqueue ends as `expired` instead; 0: never. A delay counts in, so it
     must be longer than that. A job that has been started does not expire, nor do its retries (rule 38)."""
     cost: Annotated[int, Whole(1, 1000)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from engine import validate
+from engine.validate import Milliseconds
 from engine.wire.operations import Options
 
 #: More bases than a class of exceptions has.
@@ -18,8 +19,8 @@ class RetryLater(Exception):
     """Raised by a handler: run this job again after `delay_ms`, whatever its back-off says. With `charge=False` the run counts as
     no failure, so it uses up no attempt: for what is not ready yet. Raises Malformed for a delay out of bounds."""
 
-    def __init__(self, delay_ms: int, reason: str = "", *, charge: bool = True) -> None:
-        self.delay_ms = validate.integer("delay_ms", delay_ms, 0, validate.DURATION_MS_MAX)
+    def __init__(self, delay_ms: Milliseconds, reason: str = "", *, charge: bool = True) -> None:
+        self.delay_ms = validate.duration_ms("delay_ms", delay_ms, 0, validate.DURATION_MS_MAX)
         self.charge = bool(charge)
         super().__init__(reason or f"again in {self.delay_ms} ms")
 

@@ -10,6 +10,7 @@ from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.queue.settings import QueueSettings
+from engine.validate import Milliseconds
 from engine.worker.machine.events import Settings
 from engine.worker.worker import Worker
 
@@ -18,7 +19,7 @@ class Scheduler(Worker):
     """Sweeps a queue until it is stopped, at least every `sweep_ms`, and runs nothing. Any number may run at once, beside
     any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
 
-    def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: int = 1000) -> None:
+    def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = 1000) -> None:
         if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("queue", queue, "a Queue or an AsyncQueue")
         settings = Settings(
@@ -26,7 +27,7 @@ class Scheduler(Worker):
             concurrency=0,
             prefetch=0,
             lease_ms=9000,
-            sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, 2000),
+            sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, 2000),
             grace_ms=1000,
             classes=(),
         )

@@ -32,6 +32,7 @@ from engine.queue.faces import asynchronous, synchronous
 from engine.queue.producing import NewJob
 from engine.queue.settings import QueueSettings
 from engine.task_batches import AsyncBatchOf, BatchOf
+from engine.validate import Milliseconds
 from engine.wire.operations import Enqueued, Lease, LeasedJob
 
 P = ParamSpec("P")
@@ -127,7 +128,7 @@ class Task(TypedJob[R], Generic[P, R]):
         self,
         *,
         id: str | None = None,
-        wait_ms: int | None = None,
+        wait_ms: Milliseconds | None = None,
         queue: QueueSettings | None = None,
         **options: Unpack[JobOptions],
     ) -> Self:
@@ -141,7 +142,7 @@ class Task(TypedJob[R], Generic[P, R]):
             merged["id"] = validate.job_id(id)
         made.options = merged
         if wait_ms is not None:
-            made._wait_ms = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+            made._wait_ms = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         if queue is not None:
             if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise Malformed("queue", queue, "a Queue or an AsyncQueue")

@@ -55,6 +55,9 @@ _NOT_OF_CALLBACKS = frozenset(
     {"delay_ms", "run_at_ms", "unique", "dedup", "dedup_ms", "needs", "on_parent_failure", "on_success", "on_failure"}
 )
 
+#: A length of time where a name ends with `_ms`: so many ms, or a timedelta.
+Milliseconds = int | timedelta
+
 #: One encoder for all payloads: `json.dumps` makes one for each call that has options.
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -144,7 +147,7 @@ def limit(*, concurrency: object, rate: object, per_ms: object, window: object) 
         raise Malformed("window", window, "fixed or sliding")
     slots = integer("concurrency", concurrency, 0, RATE_MAX)
     claims = integer("rate", rate, 0, RATE_MAX)
-    length_ms = integer("per_ms", per_ms, 0, DURATION_MS_MAX)
+    length_ms = duration_ms("per_ms", per_ms, 0, DURATION_MS_MAX)
     if length_ms and not claims:
         raise Malformed("per_ms", per_ms, "0 without a rate: it is the time in which so many jobs may be claimed")
     if claims and not length_ms:
@@ -199,6 +202,11 @@ def integer(field: str, value: object, least: int, most: int) -> int:
     if not least <= value <= most:
         raise Malformed(field, value, bound)
     return int(value)
+
+
+def duration_ms(field: str, value: object, least: int, most: int) -> int:
+    """A length of time in ms, in [least, most], also from a timedelta of whole milliseconds."""
+    return integer(field, value / timedelta(milliseconds=1) if isinstance(value, timedelta) else value, least, most)
 
 
 def payload_bytes(value: object, most: int = PAYLOAD_BYTES_MAX) -> bytes:
@@ -263,7 +271,7 @@ def delays(field: str, value: object) -> tuple[int, ...]:
     given = cast("Sequence[object]", value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
     if not 1 <= len(given) <= DELAYS_MAX:
         raise Malformed(field, cast("object", value), f"a list of 1 to {DELAYS_MAX} waits in ms")
-    return tuple(integer(field, wait, 0, DURATION_MS_MAX) for wait in given)
+    return tuple(duration_ms(field, wait, 0, DURATION_MS_MAX) for wait in given)
 
 
 def share(field: str, value: object) -> float:

@@ -33,7 +33,7 @@ Draft = Callable[[int], Operation]
 def pause(name: object, length_ms: object) -> Draft:
     """Pause a name, or the queue (None). Raises Malformed."""
     class_name, op_id = _class_name(name), new_op_id()
-    length = validate.integer("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
+    length = validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
     return lambda not_after_ms: Pause(op_id, not_after_ms, class_name, length)
 
 
@@ -65,7 +65,11 @@ def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_
         "dead_max": (dead_max, 0, validate.DEAD_MAX),
         "dead_age_ms": (dead_age_ms, 1, validate.DURATION_MS_MAX),
     }
-    bounds = tuple((name, validate.integer(name, *bound)) for name, bound in given.items() if bound[0] is not None)
+    bounds = tuple(
+        (name, (validate.duration_ms if name.endswith("_ms") else validate.integer)(name, *bound))
+        for name, bound in given.items()
+        if bound[0] is not None
+    )
     if not bounds:
         raise Malformed("done_max", None, "at least one of done_max, done_age_ms, dead_max and dead_age_ms")
     op_id = new_op_id()
@@ -90,7 +94,7 @@ def set_concurrency(name: object, concurrency: object) -> Draft:
 def pause_worker(name: object, length_ms: object) -> Draft:
     """Pause a worker; None: resume it. Raises Malformed."""
     field, op_id = f"p:{validate.worker_name(name)}", new_op_id()
-    value = None if length_ms is None else validate.integer("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
+    value = None if length_ms is None else validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
     return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
 
 

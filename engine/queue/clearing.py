@@ -30,7 +30,7 @@ def cleaning(state: object, older_than_ms: object, limit: object) -> Steps[int]:
     """Remove the jobs of one state that are old enough. Returns how many. Raises Malformed."""
     if not isinstance(state, str) or state not in CLEANED:
         raise Malformed("state", state, f"one of {', '.join(CLEANED)}")
-    age_ms = validate.integer("older_than_ms", older_than_ms, 0, validate.DURATION_MS_MAX)
+    age_ms = validate.duration_ms("older_than_ms", older_than_ms, 0, validate.DURATION_MS_MAX)
     most = validate.integer("limit", limit, 1, 2**48)
     removed, _ = yield from _clean(state, age_ms, most, None)
     return removed

@@ -37,7 +37,7 @@ def new_token() -> str:
 
 def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
     """Take a lock. Returns None when it is held already. Raises Malformed and OutcomeUnknown."""
-    lock_name, length_ms = validate.lock_name(name), validate.integer("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
+    lock_name, length_ms = validate.lock_name(name), validate.duration_ms("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
     token = new_token()
 
     def operation(not_after_ms: int) -> Operation:
@@ -51,7 +51,7 @@ def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
 
 def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
     """Hold a lock for longer. Raises LeaseLost when it has expired, Malformed and OutcomeUnknown."""
-    held, length_ms = _lock(lock), validate.integer("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
+    held, length_ms = _lock(lock), validate.duration_ms("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
     count = held.renewals + 1
 
     def operation(not_after_ms: int) -> Operation:

@@ -30,7 +30,9 @@ def exposition(
         _family("jobs", "gauge", "Jobs in each state; done keeps the last 1,000 only.", *_states(of, counts)),
         _family("jobs_finished_total", "counter", "Jobs that have ever finished.", f"{{{of}}} {counts.finished}"),
         _family("jobs_buried_total", "counter", "Times that a job was buried.", f"{{{of}}} {counts.buried}"),
-        _family("jobs_expired_total", "counter", "Jobs that expired before anybody had started them.", f"{{{of}}} {counts.expired}"),
+        _family(
+            "jobs_expired_total", "counter", "Jobs that expired before anybody had started them.", f"{{{of}}} {counts.expired}"
+        ),
         _family("workers", "gauge", "Workers that are alive.", f"{{{of}}} {len(alive)}"),
         _family("worker_places", "gauge", "Handlers that they run at once.", f"{{{of}}} {sum(w.concurrency for w in alive)}"),
     ]

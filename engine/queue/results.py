@@ -130,7 +130,7 @@ class Waiting:
 
     def __init__(self, job: object, wait_ms: object) -> None:
         self.job = validate.known_id(job)
-        self._wait_ms = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        self._wait_ms = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         self._until_s = time.monotonic() + self._wait_ms / 1000
 
     def take(self, seen: Seen) -> Result[Any] | None:

@@ -176,7 +176,7 @@ def timing(cron: object, zone: object, every_ms: object, months: object, start_m
         raise Malformed("cron", cron, f"an expression of 1 to {_CRON_CHARACTERS_MAX} characters")
     if not isinstance(zone, str) or not _ZONE.fullmatch(zone):
         raise Malformed("zone", zone, "the IANA name of a zone, such as Europe/Berlin")
-    every = validate.integer("every_ms", every_ms, 0, validate.DURATION_MS_MAX)
+    every = validate.duration_ms("every_ms", every_ms, 0, validate.DURATION_MS_MAX)
     if 0 < every < _EVERY_MS_LEAST:
         raise Malformed("every_ms", every, f"at least {_EVERY_MS_LEAST}")
     timing = Timing(
@@ -209,7 +209,7 @@ def policy(missed: object, late_ms: object, overlap: object) -> TickPolicy:
         raise Malformed("missed", missed, "skip, once or all")
     if not isinstance(overlap, str) or overlap not in overlaps:
         raise Malformed("overlap", overlap, "allow or skip")
-    return TickPolicy(kinds[missed], validate.integer("late_ms", late_ms, 0, validate.DURATION_MS_MAX), overlaps[overlap])
+    return TickPolicy(kinds[missed], validate.duration_ms("late_ms", late_ms, 0, validate.DURATION_MS_MAX), overlaps[overlap])
 
 
 def template_job(

@@ -45,7 +45,7 @@ class QueueSettings:
         *,
         prefix: str | None = None,
         durability: Durable = "server",
-        replica_wait_ms: int = 1000,
+        replica_wait_ms: validate.Milliseconds = 1000,
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
         lua: Path | None = None,
         observer: Observer | None = None,
@@ -63,7 +63,7 @@ class QueueSettings:
         self.model, self.spec, self.prefix = bound
         #: The server's time, as any of its calls has learned it.
         self.clock = ServerClock()
-        wait_ms = validate.integer("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
+        wait_ms = validate.duration_ms("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
         self.durability = Durability(self.model.call(ReplicationProbe()), wait_ms) if validate.durability(durability) else None
         self.serializers = Serializers(serializer, serializers)

@@ -21,7 +21,7 @@ def run_all(queue: QueueSettings, handlers: Handlers | None = None, *, for_ms: i
     due next, by `for_ms` at most: retries, delays and times of day take no real time. On another queue what is delayed stays.
     Jobs that wait for other handlers, a pause or a limit stay as well. Raises Malformed, and whatever `Worker.run` raises.
     """
-    length_ms = validate.integer("for_ms", for_ms, 0, validate.DURATION_MS_MAX)
+    length_ms = validate.duration_ms("for_ms", for_ms, 0, validate.DURATION_MS_MAX)
     worker = Worker(queue, handlers, lease_ms=60_000, sweep_ms=10, beat_ms=0)
     queue = worker.queue
     end_ms = None if queue.model.now_ms is None else queue.model.now_ms + length_ms

@@ -30,6 +30,7 @@ from engine.queue.synchronous.queue import Queue
 from engine.queue.workers import HANDLERS_TOLD
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
+from engine.validate import Milliseconds
 from engine.version import __version__
 from engine.wire.call import Call
 from engine.wire.drivers.driver import SyncDriver
@@ -109,14 +110,14 @@ class Worker:
         name: str = "",
         concurrency: int = 8,
         prefetch: int = 128,
-        lease_ms: int = 9000,
-        sweep_ms: int = _SWEEP_MS,
-        grace_ms: int = 30_000,
+        lease_ms: Milliseconds = 9000,
+        sweep_ms: Milliseconds = _SWEEP_MS,
+        grace_ms: Milliseconds = 30_000,
         processes: int = 0,
         child_max_jobs: int = 0,
         max_jobs: int = 0,
         max_memory_mb: int = 0,
-        beat_ms: int = 10_000,
+        beat_ms: Milliseconds = 10_000,
         attributes: Mapping[str, Any] | None = None,
         names: Iterable[str] | None = None,
         priorities: tuple[int, int] | None = None,
@@ -136,7 +137,7 @@ class Worker:
         concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if processes else frozenset[str]()
-        lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
+        lease = validate.duration_ms("lease_ms", lease_ms, 100, 86_400_000)
         known_as = validate.worker_name(name or default_name())
         if gate is not None and not callable(gate):
             raise Malformed("gate", gate, "a function without arguments that returns True, False or a number")
@@ -147,8 +148,8 @@ class Worker:
             prefetch=validate.integer("prefetch", prefetch, 0, validate.CONCURRENCY_MAX),
             lease_ms=lease,
             # Settings bring it down to a quarter of the lease.
-            sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, max(lease, _SWEEP_MS)),
-            grace_ms=validate.integer("grace_ms", grace_ms, 0, 86_400_000),
+            sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, max(lease, _SWEEP_MS)),
+            grace_ms=validate.duration_ms("grace_ms", grace_ms, 0, 86_400_000),
             classes=routing.names_among(handlers.by_name, names),
             inline=handlers.inline,
             stoppable=handlers.coroutines | spawned,
@@ -158,7 +159,7 @@ class Worker:
             attributes=routing.attributes(known_as, stack, capabilities, region, routes),
             priorities=routing.priority_range(priorities),
             routes_at_claim=queue.model.routes_at_claim,
-            beat_ms=validate.integer("beat_ms", beat_ms, 0, BEAT_MS_MAX),
+            beat_ms=validate.duration_ms("beat_ms", beat_ms, 0, BEAT_MS_MAX),
         )
         settings = replace(settings, about=_about(settings, validate.attributes(attributes)))
         if not handlers.by_name:

@@ -21,7 +21,11 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
     desk.enqueue("j5", delay_ms=1000)
     desk.finish(first.lease)
     desk.run(Bury((Failure(second.lease, "no"),)))
+    desk.enqueue("j6", expires_ms=1)
+    desk.tick(1)
+    desk.sweep()
     text = desk.queue.metrics()
+    assert 'ironclaim_jobs_expired_total{queue="desk"} 1' in text
     assert text.endswith("\n")
     lines = text.splitlines()
     expected = {"waiting": 1, "delayed": 1, "blocked": 0, "active": 1, "dead": 1, "done": 1}
@@ -33,6 +37,7 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
         ["ironclaim_jobs", "gauge"],
         ["ironclaim_jobs_finished_total", "counter"],
         ["ironclaim_jobs_buried_total", "counter"],
+        ["ironclaim_jobs_expired_total", "counter"],
         ["ironclaim_workers", "gauge"],
         ["ironclaim_worker_places", "gauge"],
         ["ironclaim_jobs_waiting", "gauge"],

@@ -7,14 +7,14 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, get_type_hints
 
 import pytest
 
-from engine import JobOptions, Malformed, NewJob, Queue
+from engine import Handlers, JobOptions, Malformed, NewJob, Queue, RetryLater, TimedOut, Worker
 from engine.models.envelope import NUMBERS_BYTES, decode, encode
-from engine.options import OPTIONS, PLAIN, Checked, Choice, Flag, Whole, checked
+from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked
 from engine.routing import Target
 from engine.testing import free_port
 from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, INSTANT_MS_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
@@ -152,6 +152,53 @@ def test_an_option_that_needs_another(name: str, companion: dict[str, Any]) -> N
     with pytest.raises(Malformed, match="it must be"):
         checked(alone)
     assert checked(alone | companion) != PLAIN
+
+
+DURATIONS = sorted(name for name, option in OPTIONS.items() if isinstance(option, Duration))
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+def test_a_length_of_time_may_be_a_timedelta_within_the_same_bounds(name: str) -> None:
+    companion = {"dedup_ms": {"dedup": "d"}}.get(name, {})
+    for given, ms in ((timedelta(seconds=3), 3000), (timedelta(days=2, milliseconds=1), 172_800_001)):
+        assert checked({name: given, **companion}) == checked({name: ms, **companion})
+    for bad in (timedelta(microseconds=1), timedelta(milliseconds=-1), timedelta(days=40_000)):
+        with pytest.raises(Malformed, match=f"^{name}: "):
+            checked({name: bad, **companion})
+
+
+def test_every_option_in_ms_takes_a_timedelta_but_the_instants() -> None:
+    assert {name for name in OPTIONS if name.endswith("_ms")} - {*DURATIONS} == {"run_at_ms", "timestamp_ms", "backoff_delays_ms"}
+    assert checked({"backoff": "custom", "backoff_delays_ms": [timedelta(seconds=1), 5]}).backoff_delays_ms == (1000, 5)
+    for name in ("run_at_ms", "timestamp_ms"):
+        with pytest.raises(Malformed, match=f"^{name}: "):
+            checked({name: timedelta(seconds=1)})
+
+
+def test_queues_schedules_and_workers_take_a_timedelta_wherever_ms_are_asked_for(ironclaim_url: str) -> None:
+    second = timedelta(seconds=1)
+    with Queue("spans", url=ironclaim_url, replica_wait_ms=second) as queue:
+        queue.pause("work", length_ms=second)
+        queue.set_limit("work", rate=3, per_ms=timedelta(minutes=1))
+        queue.set_retention(done_age_ms=second, dead_age_ms=timedelta(days=1))
+        queue.schedules.put("s", "work", None, every_ms=timedelta(hours=1), late_ms=second, delay_ms=timedelta())
+        assert queue.schedules.list()[0].timing.every_ms == 3_600_000
+        assert queue.clean("dead", older_than_ms=second) == 0
+        assert queue.dead.clear(older_than_ms=second) == 0
+        lock = queue.locks.acquire("l", ttl_ms=second)
+        assert lock is not None
+        queue.locks.extend(lock, ttl_ms=second)
+        assert list(queue.events.read("0", wait_ms=timedelta())) == []
+        queue.enqueue("work", None, id="w", delay_ms=timedelta(hours=1))
+        assert (info := queue.jobs.get("w")) is not None and info.due_ms - info.enqueued_ms == 3_600_000
+        with pytest.raises(TimedOut):
+            queue.results.wait("w", wait_ms=timedelta(milliseconds=1))
+        handlers = Handlers()
+        handlers("work")(lambda job: None)
+        Worker(queue, handlers, lease_ms=second, sweep_ms=timedelta(milliseconds=100), grace_ms=second, beat_ms=second)
+        with pytest.raises(Malformed, match="^lease_ms: "):
+            Worker(queue, handlers, lease_ms=timedelta(days=2))
+    assert RetryLater(second).delay_ms == 1000
 
 
 @pytest.mark.parametrize("others", [{"delay_ms": 500}, {"delay_ms": 501}, {"run_at_ms": 1}])

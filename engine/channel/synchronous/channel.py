@@ -25,6 +25,7 @@ from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
+from engine.validate import Milliseconds
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions
 from engine.wire.operations.channels import NewMessage
 
@@ -89,7 +90,7 @@ class Channel(ChannelSettings):
         """Delete a subscriber; False when there was none. Raises as `publish` does."""
         return self._carry_out(self._plan.unsubscribe(check_id("subscriber", subscriber)))
 
-    def fetch(self, subscriber: str, *, max_messages: int = 64, wait_ms: int = 0) -> Fetched:
+    def fetch(self, subscriber: str, *, max_messages: int = 64, wait_ms: Milliseconds = 0) -> Fetched:
         """The next messages of a subscriber, those after what it has acknowledged, in order; at most `max_messages` (0 to 1,000)
         and about 1 MiB. They come again until their receipt is acknowledged.
 
@@ -100,7 +101,7 @@ class Channel(ChannelSettings):
         """
         known = check_id("subscriber", subscriber)
         most = validate.integer("max_messages", max_messages, 0, MESSAGES_MAX)
-        wait = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX) if most else 0
+        wait = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX) if most else 0
         steps = polling.waiting(
             lambda waited_ms: self._plan.fetch(known, most, waited_ms),
             wait,

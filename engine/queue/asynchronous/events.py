@@ -21,6 +21,7 @@ from engine.errors import Malformed
 from engine.queue import administering
 from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncPart, AsyncQueueCalls
 from engine.queue.results import BLOCK_MS
+from engine.validate import Milliseconds
 from engine.wire.operations import Event, EventPage, ReadEvents
 
 _PAGE = 100
@@ -48,7 +49,7 @@ class AsyncEvents(AsyncPart):
         page: EventPage = await self._run(ReadEvents("$", 1, 0))
         return page.after
 
-    async def read(self, after: str = "$", *, wait_ms: int | None = None) -> AsyncIterator[Event]:
+    async def read(self, after: str = "$", *, wait_ms: Milliseconds | None = None) -> AsyncIterator[Event]:
         """The events after this one, and each further one when it comes, until for `wait_ms` none has; None: for ever.
 
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of the iterator on. Who
@@ -57,7 +58,7 @@ class AsyncEvents(AsyncPart):
         """
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("after", after, "the id of an event, 0 or $")
-        most_ms = None if wait_ms is None else validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        most_ms = None if wait_ms is None else validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         page: EventPage = await self._blocking.run(ReadEvents("$", 1, 0)) if after == "$" else EventPage((), after)
         until_s = time.monotonic() + (most_ms or 0) / 1000
         while True:

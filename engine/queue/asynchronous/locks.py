@@ -5,16 +5,17 @@ from __future__ import annotations
 from engine.queue import locks
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.locks import Lock
+from engine.validate import Milliseconds
 
 
 class AsyncLocks(AsyncPart):
     """Locks of a queue, as `queue.locks`."""
 
-    async def acquire(self, name: str, *, ttl_ms: int = 30_000) -> Lock | None:
+    async def acquire(self, name: str, *, ttl_ms: Milliseconds = 30_000) -> Lock | None:
         """Take a lock for `ttl_ms` (10 to a day); None when somebody holds it. Does not wait. Raises as `enqueue` does."""
         return await self._queue.carry_out(locks.acquiring(name, ttl_ms))
 
-    async def extend(self, lock: Lock, *, ttl_ms: int = 30_000) -> Lock:
+    async def extend(self, lock: Lock, *, ttl_ms: Milliseconds = 30_000) -> Lock:
         """Hold a lock for `ttl_ms` from now on. Raises LeaseLost when it has expired."""
         return await self._queue.carry_out(locks.extending(lock, ttl_ms))
 

@@ -37,6 +37,7 @@ from engine.queue.results import Waiting, typed
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
+from engine.validate import Milliseconds
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.async_gathering import AsyncGathering
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
@@ -91,7 +92,7 @@ class AsyncQueue(AsyncQueueCalls):
         prefix: str | None = None,
         connect: ConnectOptions | None = None,
         durability: Durable = "server",
-        replica_wait_ms: int = 1000,
+        replica_wait_ms: Milliseconds = 1000,
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
         lua: Path | None = None,
         observer: Observer | None = None,
@@ -193,14 +194,26 @@ class AsyncQueue(AsyncQueueCalls):
 
     @overload
     async def call(
-        self, name: TypedJob[R], payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+        self,
+        name: TypedJob[R],
+        payload: object,
+        *,
+        id: str | None = None,
+        wait_ms: Milliseconds = 30_000,
+        **options: Unpack[JobOptions],
     ) -> R: ...
     @overload
     async def call(
-        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+        self, name: str, payload: object, *, id: str | None = None, wait_ms: Milliseconds = 30_000, **options: Unpack[JobOptions]
     ) -> Any: ...
     async def call(
-        self, name: JobName, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+        self,
+        name: JobName,
+        payload: object,
+        *,
+        id: str | None = None,
+        wait_ms: Milliseconds = 30_000,
+        **options: Unpack[JobOptions],
     ) -> Any:
         """Enqueue one job, wait until it has ended, and return what its handler returned: as JSON has it, or with the type of the
         function where `name` is a task.
@@ -241,7 +254,7 @@ class AsyncQueue(AsyncQueueCalls):
         self.hooks.announce(prepared, came if prepared else ())
         return came
 
-    async def pause(self, name: str | None = None, *, length_ms: int = 0) -> None:
+    async def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
         `enqueue` does."""
         await self._administer(administering.pause(name, length_ms))
@@ -257,7 +270,7 @@ class AsyncQueue(AsyncQueueCalls):
         key: str | None = None,
         concurrency: int = 0,
         rate: int = 0,
-        per_ms: int = 0,
+        per_ms: Milliseconds = 0,
         window: Window = "sliding",
     ) -> None:
         """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 = no such bound.
@@ -291,16 +304,16 @@ class AsyncQueue(AsyncQueueCalls):
         self,
         *,
         done_max: int | None = None,
-        done_age_ms: int | None = None,
+        done_age_ms: Milliseconds | None = None,
         dead_max: int | None = None,
-        dead_age_ms: int | None = None,
+        dead_age_ms: Milliseconds | None = None,
     ) -> None:
         """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
         bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
         workers see to it, the longest dead first. Raises as `enqueue` does."""
         await self._administer(administering.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
 
-    async def clean(self, state: str, *, older_than_ms: int = 0, limit: int = 1_000_000) -> int:
+    async def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
         how many there were. In pieces of 500; what comes after its begin stays. Raises as `enqueue` does; what was removed until
         then is gone, and it may simply be called again."""

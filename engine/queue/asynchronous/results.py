@@ -10,6 +10,7 @@ from engine.parameters import TypedJob
 from engine.queue.asynchronous.calls import AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
 from engine.queue.results import Progress, Result, Waiting, progress_of, result_of, typed
+from engine.validate import Milliseconds
 from engine.wire.operations import Look, ReadProgress
 
 #: The server could not be asked, perhaps only now.
@@ -47,10 +48,10 @@ class AsyncResults(AsyncPart):
         return progress_of(await self._run(ReadProgress(validate.known_id(id))))
 
     @overload
-    async def wait(self, id: str, *, wait_ms: int = 30_000) -> Result[Any]: ...
+    async def wait(self, id: str, *, wait_ms: Milliseconds = 30_000) -> Result[Any]: ...
     @overload
-    async def wait(self, id: str, task: TypedJob[R], *, wait_ms: int = 30_000) -> Result[R]: ...
-    async def wait(self, id: str, task: TypedJob[Any] | None = None, *, wait_ms: int = 30_000) -> Result[Any]:
+    async def wait(self, id: str, task: TypedJob[R], *, wait_ms: Milliseconds = 30_000) -> Result[R]: ...
+    async def wait(self, id: str, task: TypedJob[Any] | None = None, *, wait_ms: Milliseconds = 30_000) -> Result[Any]:
         """Wait until this job has ended and return its result. No wake-up is lost, whenever the job ends and whatever happens to
         the connection meanwhile. `task`: as for `get`.
 

@@ -17,6 +17,7 @@ from engine.parameters import JobName
 from engine.queue import administering, producing, scheduling
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
+from engine.validate import Milliseconds
 from engine.wire.operations import Enqueued, ListSchedules, Missed, Overlap, SchedulePage
 
 _PAGE = 100
@@ -33,12 +34,12 @@ class AsyncSchedules(AsyncPart):
         *,
         cron: str | None = None,
         zone: str = "UTC",
-        every_ms: int = 0,
+        every_ms: Milliseconds = 0,
         months: int = 0,
         start_ms: int = 0,
         enabled: bool | None = None,
         missed: Missed = "once",
-        late_ms: int = 60_000,
+        late_ms: Milliseconds = 60_000,
         overlap: Overlap = "allow",
         **options: Unpack[JobOptions],
     ) -> PutResult:

@@ -22,6 +22,7 @@ from engine.errors import Malformed
 from engine.queue import administering
 from engine.queue.results import BLOCK_MS
 from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
+from engine.validate import Milliseconds
 from engine.wire.operations import Event, EventPage, ReadEvents
 
 _PAGE = 100
@@ -49,7 +50,7 @@ class Events(Part):
         page: EventPage = self._run(ReadEvents("$", 1, 0))
         return page.after
 
-    def read(self, after: str = "$", *, wait_ms: int | None = None) -> Iterator[Event]:
+    def read(self, after: str = "$", *, wait_ms: Milliseconds | None = None) -> Iterator[Event]:
         """The events after this one, and each further one when it comes, until for `wait_ms` none has; None: for ever.
 
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of the iterator on. Who
@@ -58,7 +59,7 @@ class Events(Part):
         """
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("after", after, "the id of an event, 0 or $")
-        most_ms = None if wait_ms is None else validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        most_ms = None if wait_ms is None else validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         page: EventPage = self._blocking.run(ReadEvents("$", 1, 0)) if after == "$" else EventPage((), after)
         until_s = time.monotonic() + (most_ms or 0) / 1000
         while True:

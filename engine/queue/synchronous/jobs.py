@@ -12,6 +12,7 @@ from engine.queue.job_info import JobInfo, JobState, job_info, state_of
 from engine.queue.selecting import Selection
 from engine.queue.synchronous.calls import Part
 from engine.queue.why import Why, why
+from engine.validate import Milliseconds
 from engine.wire.operations import Altered, Count, Explain, Explained, Inspect, Inspected, NameCounts, Page, Paged
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
@@ -213,6 +214,6 @@ class Dead(_JobsPart):
         """End a dead job for good, also a corrupt one."""
         return self._queue.carry_out(altering.altering(self._queue.model, "discard", id, None))
 
-    def clear(self, *, older_than_ms: int = 0, limit: int = 1_000_000) -> int:
+    def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Discard the jobs that have been dead for so long, in pieces; how many there were."""
         return self._queue.carry_out(clearing.cleaning("dead", older_than_ms, limit))

@@ -6,16 +6,17 @@ from __future__ import annotations
 from engine.queue import locks
 from engine.queue.locks import Lock
 from engine.queue.synchronous.calls import Part
+from engine.validate import Milliseconds
 
 
 class Locks(Part):
     """Locks of a queue, as `queue.locks`."""
 
-    def acquire(self, name: str, *, ttl_ms: int = 30_000) -> Lock | None:
+    def acquire(self, name: str, *, ttl_ms: Milliseconds = 30_000) -> Lock | None:
         """Take a lock for `ttl_ms` (10 to a day); None when somebody holds it. Does not wait. Raises as `enqueue` does."""
         return self._queue.carry_out(locks.acquiring(name, ttl_ms))
 
-    def extend(self, lock: Lock, *, ttl_ms: int = 30_000) -> Lock:
+    def extend(self, lock: Lock, *, ttl_ms: Milliseconds = 30_000) -> Lock:
         """Hold a lock for `ttl_ms` from now on. Raises LeaseLost when it has expired."""
         return self._queue.carry_out(locks.extending(lock, ttl_ms))
 

@@ -38,6 +38,7 @@ from engine.queue.synchronous.schedules import Schedules
 from engine.queue.synchronous.workers import Workers
 from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
+from engine.validate import Milliseconds
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.wire.drivers.gathering import Gathering
@@ -90,7 +91,7 @@ class Queue(QueueCalls):
         prefix: str | None = None,
         connect: ConnectOptions | None = None,
         durability: Durable = "server",
-        replica_wait_ms: int = 1000,
+        replica_wait_ms: Milliseconds = 1000,
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
         lua: Path | None = None,
         observer: Observer | None = None,
@@ -192,14 +193,26 @@ class Queue(QueueCalls):
 
     @overload
     def call(
-        self, name: TypedJob[R], payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+        self,
+        name: TypedJob[R],
+        payload: object,
+        *,
+        id: str | None = None,
+        wait_ms: Milliseconds = 30_000,
+        **options: Unpack[JobOptions],
     ) -> R: ...
     @overload
     def call(
-        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+        self, name: str, payload: object, *, id: str | None = None, wait_ms: Milliseconds = 30_000, **options: Unpack[JobOptions]
     ) -> Any: ...
     def call(
-        self, name: JobName, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+        self,
+        name: JobName,
+        payload: object,
+        *,
+        id: str | None = None,
+        wait_ms: Milliseconds = 30_000,
+        **options: Unpack[JobOptions],
     ) -> Any:
         """Enqueue one job, wait until it has ended, and return what its handler returned: as JSON has it, or with the type of the
         function where `name` is a task.
@@ -239,7 +252,7 @@ class Queue(QueueCalls):
         self.hooks.announce(prepared, came if prepared else ())
         return came
 
-    def pause(self, name: str | None = None, *, length_ms: int = 0) -> None:
+    def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
         `enqueue` does."""
         self._administer(administering.pause(name, length_ms))
@@ -255,7 +268,7 @@ class Queue(QueueCalls):
         key: str | None = None,
         concurrency: int = 0,
         rate: int = 0,
-        per_ms: int = 0,
+        per_ms: Milliseconds = 0,
         window: Window = "sliding",
     ) -> None:
         """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 = no such bound.
@@ -288,16 +301,16 @@ class Queue(QueueCalls):
         self,
         *,
         done_max: int | None = None,
-        done_age_ms: int | None = None,
+        done_age_ms: Milliseconds | None = None,
         dead_max: int | None = None,
-        dead_age_ms: int | None = None,
+        dead_age_ms: Milliseconds | None = None,
     ) -> None:
         """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
         bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
         workers see to it, the longest dead first. Raises as `enqueue` does."""
         self._administer(administering.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
 
-    def clean(self, state: str, *, older_than_ms: int = 0, limit: int = 1_000_000) -> int:
+    def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
         how many there were. In pieces of 500; what comes after its begin stays. Raises as `enqueue` does; what was removed until
         then is gone, and it may simply be called again."""

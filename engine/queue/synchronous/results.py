@@ -11,6 +11,7 @@ from engine.parameters import TypedJob
 from engine.queue.results import Progress, Result, Waiting, progress_of, result_of, typed
 from engine.queue.synchronous.calls import Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
+from engine.validate import Milliseconds
 from engine.wire.operations import Look, ReadProgress
 
 #: The server could not be asked, perhaps only now.
@@ -48,10 +49,10 @@ class Results(Part):
         return progress_of(self._run(ReadProgress(validate.known_id(id))))
 
     @overload
-    def wait(self, id: str, *, wait_ms: int = 30_000) -> Result[Any]: ...
+    def wait(self, id: str, *, wait_ms: Milliseconds = 30_000) -> Result[Any]: ...
     @overload
-    def wait(self, id: str, task: TypedJob[R], *, wait_ms: int = 30_000) -> Result[R]: ...
-    def wait(self, id: str, task: TypedJob[Any] | None = None, *, wait_ms: int = 30_000) -> Result[Any]:
+    def wait(self, id: str, task: TypedJob[R], *, wait_ms: Milliseconds = 30_000) -> Result[R]: ...
+    def wait(self, id: str, task: TypedJob[Any] | None = None, *, wait_ms: Milliseconds = 30_000) -> Result[Any]:
         """Wait until this job has ended and return its result. No wake-up is lost, whenever the job ends and whatever happens to
         the connection meanwhile. `task`: as for `get`.
 

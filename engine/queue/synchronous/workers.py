@@ -9,6 +9,7 @@ from engine import validate
 from engine.queue import administering
 from engine.queue.synchronous.calls import Part
 from engine.queue.workers import LIMIT_MAX, WorkerInfo, worker_info
+from engine.validate import Milliseconds
 from engine.wire.operations import ListedWorkers, ListWorkers
 
 
@@ -38,7 +39,7 @@ class Workers(Part):
         at the latest, and what runs goes on. Raises as `Queue.enqueue` does."""
         self._queue.carry_out(administering.sending(administering.set_concurrency(name, concurrency)))
 
-    def pause(self, name: str, *, length_ms: int = 0) -> None:
+    def pause(self, name: str, *, length_ms: Milliseconds = 0) -> None:
         """Let the worker of this name claim and start nothing until `resume`, or for `length_ms`; what runs goes on. The queue
         and its other workers are not touched. Raises as `Queue.enqueue` does."""
         self._queue.carry_out(administering.sending(administering.pause_worker(name, length_ms)))
