@@ -42,10 +42,13 @@ def wanted_results(delivery: Delivery, book: Book) -> list[tuple[str, str]]:
 
 def _keeps_out(state: State, key: str, job: str) -> bool:
     holder = state.views.get(key)
-    if holder is None or holder == job:
+    if holder is None:
         return False
     if key.startswith("dedup:"):
+        # Also a job's own window, once nothing else is left of it.
         return True
+    if holder == job:
+        return False
     envelope = state.job(holder)
     return envelope is not None and envelope.unique == key[7:] and envelope.kind == "J" and holder not in state.zset("dead")
 
@@ -57,6 +60,6 @@ def check_windows(delivery: Delivery, created: list[Enqueue], book: Book, *, clo
         if not key:
             continue
         until_ms, first = book.windows.get(key, (0, ""))
-        if clock_runs and delivery.now_ms < until_ms and first != job.job:
+        if clock_runs and delivery.now_ms < until_ms:
             raise Found("dedup", f"{job.job} is made while the window that {first} opened is open", (first, job.job))
         book.windows[key] = (delivery.now_ms + job.options.dedup_ms, job.job)
