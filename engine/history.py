@@ -190,9 +190,18 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("class", "str", "enqueue claim", "class of Lanes"),
     Field("lane", "str", "enqueue claim", "lane of Lanes"),
     Field("priority", "int", "enqueue claim", "1 to 10, 10 first"),
+    Field("attempts", "int", "enqueue claim", "runs that may fail before the job is dead", since=7),
+    Field(
+        "backoff", "str", "enqueue claim", "how the wait after a failed run grows; none where the job lists or bounds it", since=7
+    ),
+    Field(
+        "backoff_least_ms", "int", "enqueue claim", "the shortest wait after the first failed run, its jitter taken off", since=7
+    ),
     Field("unique", "str", "enqueue", "unique key (rule 23)", since=2),
+    Field("dedup", "str", "enqueue", "key of a window in which there is one such job (rule 23)", since=7),
     Field("holder", "str", "enqueue", "duplicates of another job: the job that has the unique key or opened the window", since=2),
     Field("needs", "list[str]", "enqueue", "ids of the jobs that it needs (rule 25)", since=2),
+    Field("on_parent_failure", "str", "enqueue", "with needs: bury | ignore", since=7),
     Field("wants", "str", "enqueue", "what it wants of a worker, as JSON (rule 18)", since=4),
     Field("schedule", "str", "tick", "the schedule whose tick made the job (rule 24)", since=2),
     Field("tick_ms", "int", "tick", "server time of the tick", since=2),

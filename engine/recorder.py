@@ -41,6 +41,7 @@ from engine.wire.operations import (
     Mark,
     Marked,
     Operation,
+    Options,
     Release,
     Retry,
     Sweep,
@@ -212,7 +213,10 @@ def _failure(failure: Failure) -> str:
 def _new_job(job: Enqueue, given: str = "", intended_ns: int | None = None) -> str:
     """`given`: the id that the server has given to a job that had none. `intended_ns`: when its own caller meant to send it."""
     unique = f',"unique":"{job.options.unique}"' if job.options.unique else ""
-    needs = f',"needs":{json.dumps(job.options.needs)}' if job.options.needs else ""
+    dedup = f',"dedup":"{job.options.dedup}"' if job.options.dedup else ""
+    needs = ""
+    if job.options.needs:
+        needs = f',"needs":{json.dumps(job.options.needs)},"on_parent_failure":"{job.options.on_parent_failure}"'
     wants = f',"wants":{json.dumps(job.options.target)}' if job.options.target else ""
     expires = f',"expires_ms":{job.options.expires_ms}' if job.options.expires_ms else ""
     delay_ms, run_at_ms = job.options.delay_ms, job.options.run_at_ms
@@ -222,8 +226,17 @@ def _new_job(job: Enqueue, given: str = "", intended_ns: int | None = None) -> s
     delay_ms = max(0, run_at_ms - (job.not_after_ms - DEADLINE_MS)) if run_at_ms else delay_ms
     return (
         f'"job":"{job.job or given}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
-        f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{at}{unique}{needs}{wants}{expires}{_intended(intended_ns)}'
+        f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}{at}{unique}{dedup}{needs}{wants}{expires}{_intended(intended_ns)}'
     )
+
+
+def _retry_policy(options: Options) -> str:
+    """How often the job may fail, and how long it waits after that."""
+    attempts = f',"attempts":{options.attempts}'
+    if options.backoff == "custom" or options.backoff_max_ms:
+        return attempts
+    least_ms = int(options.backoff_ms * (1 - options.jitter_share))
+    return f'{attempts},"backoff":"{options.backoff}","backoff_least_ms":{least_ms}'
 
 
 def _bodies(operation: Operation) -> list[str]:
@@ -352,5 +365,5 @@ def _claimed_item(job: LeasedJob, result: str) -> str:
     return (
         f'{{{_token(job.lease)},"result":"{result}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
         f'"priority":{job.options.priority},"due_ms":{job.due_ms},"enqueued_ms":{job.enqueued_ms},"deadline_ms":{job.deadline_ms},'
-        f'"claims":{job.claims},"failures":{job.failures},"crashes":{job.crashes},"crc":{zlib.crc32(job.payload)}}}'
+        f'"claims":{job.claims},"failures":{job.failures},"crashes":{job.crashes},"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}}}'
     )

@@ -20,9 +20,13 @@ from reports.meaning import (
     corrupt,
     created_by_it,
     dropped,
+    failed_for_good,
+    failed_run,
     freshly_leased,
+    last_failure,
     leased,
     may_have_ended,
+    prolonged,
     rightly_buried,
     sent_enqueue,
     some,
@@ -31,6 +35,9 @@ from reports.meaning import (
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+#: What a claim tells of its job's past: claims, failed runs and lost workers so far.
+COUNTERS = ("claims", "failures", "crashes")
 
 #: Rows up to this much after a snapshot's instant still count as before it, because taking a snapshot lasts a while.
 SNAPSHOT_SLACK_NS = 1_000 * MS
@@ -50,7 +57,7 @@ def token_columns() -> list[Column]:
     """Aggregates over the rows of one lease."""
     f, reply = F.col("f"), F.col("type")
     first_ns, done_ns, ok = F.col("first_send_ns"), F.col("done_ns"), F.coalesce(F.col("result") == "ok", F.lit(False))
-    extended = (f == "extend") & (reply == "ok") & ok
+    extended = prolonged()
     end = f.isin(*ENDS)
     other = f.isin(*OTHER_CALLS) & (reply == "ok") & ok
     accepted = accepted_finish()
@@ -66,8 +73,13 @@ def token_columns() -> list[Column]:
         *ran_columns(),
         F.min(F.when(f == "reap", first_ns)).alias("reap_sent_ns"),
         F.min(F.when(f == "reap", done_ns)).alias("reap_done_ns"),
+        F.max(F.when(f == "reap", F.col("crashes"))).alias("reap_crashes"),
         F.min_by(F.when(f == "reap", F.col("era")), F.when(f == "reap", done_ns)).alias("reap_era"),
         F.min(F.when(f == "handle", first_ns)).alias("start_ns"),
+        F.min(F.when(f == "handle", done_ns)).alias("handled_ns"),
+        F.count_if(f == "handle").alias("handlings"),
+        some((f == "handle") & (reply == "fail")).alias("raised"),
+        some(f.isin("retry", "bury") & (reply == "ok") & ok).alias("given_up_on"),
         some(end & answered()).alias("end_answered"),
         some(end & unanswered()).alias("end_unanswered"),
         F.max(F.when(end & unanswered(), F.col("delay_ms"))).alias("unanswered_delay_ms"),
@@ -108,13 +120,25 @@ def claim_columns() -> list[Column]:
         F.min(F.when(claim, srv_ms())).alias("claim_srv_ms"),
         F.max(F.when(claim, F.col("due_ms"))).alias("claim_due_ms"),
         F.max(F.when(claim, F.col("era"))).alias("claim_era"),
+        *(F.max(F.when(claim, F.col(name))).alias(name) for name in COUNTERS),
+        F.max(F.when(claim, retry_policy())).alias("policy"),
+        F.max(F.when(failed_run(), F.col("delay_ms"))).alias("retry_delay_ms"),
         F.max(F.when(claim, F.col("class"))).alias("class"),
         F.max(F.when(claim, F.col("lane"))).alias("lane"),
+        F.max(F.when(claim | prolonged(), F.col("deadline_ms") - F.expr("srv_us div 1000") - F.col("lease_ms"))).alias(
+            "excess_ms"
+        ),
         F.size(F.collect_set(F.when(freshly_leased(), F.struct("proc", "op")))).alias("deliveries"),
         F.max(proc).alias("proc"),
         F.min(proc).alias("other_proc"),
         F.max(F.when(retried & F.col("srv_us").isNotNull(), again)).alias("again"),
     ]
+
+
+def retry_policy() -> Column:
+    """How often a job may fail and how long it waits, as its row says; null in histories that do not say it."""
+    policy = F.struct("attempts", F.coalesce("backoff", F.lit("")).alias("backoff"), "backoff_least_ms")
+    return F.when(F.col("attempts").isNotNull(), policy)
 
 
 def lease_end() -> Column:
@@ -148,6 +172,7 @@ def job_columns(run: Run) -> list[Column]:
         F.max(F.when(sent_enqueue(), delay_ns)).alias("delay_ns"),
         F.max(enqueued_ns + delay_ns).alias("enqueue_due_ns"),
         F.min(F.when(claim, done_ns)).alias("claim_done_ns"),
+        F.min(F.when(claim & (F.col("claims") == 1), first_claim())).alias("first_claim"),
         F.max(F.when(claim & before, done_ns)).alias("last_claim_ns"),
         F.collect_set(F.when(accepted_finish(), F.struct("era", "fence", "nonce"))).alias("finishes"),
         F.collect_set(F.when(finish_ok, F.struct("era", "fence", "nonce", "op", "position"))).alias("finish_calls"),
@@ -161,6 +186,8 @@ def job_columns(run: Run) -> list[Column]:
         F.min(F.when(frees_key, first_ns).when(sent_enqueue(), first_ns + F.col("expires_ms") * MS)).alias("key_free_ns"),
         some(buried()).alias("buried"),
         some(rightly_buried()).alias("rightly_buried"),
+        some(failed_for_good()).alias("failed_for_good"),
+        F.min(F.when(accepted_finish() | dropped() | buried(), done_ns)).alias("ended_ns"),
         some(corrupt()).alias("corrupt"),
         some((f == "handle") | ((f == "mark") & (result == "ok"))).alias("started"),
         F.min(F.when(f == "handle", first_ns)).alias("started_ns"),
@@ -174,6 +201,12 @@ def job_columns(run: Run) -> list[Column]:
     ]
 
 
+def first_claim() -> Column:
+    """What is known of a job's first claim."""
+    sent_ns, done_ns = F.col("first_send_ns").alias("claim_sent_ns"), F.col("done_ns").alias("claim_done_ns")
+    return F.struct("fence", sent_ns, done_ns, "class", "lane", "priority", "enqueued_ms")
+
+
 def enqueue_columns() -> list[Column]:
     """The enqueues answered with `created`, and the first instant at which an enqueue was answered with `duplicate`."""
     answered_ok, result = (F.col("f") == "enqueue") & (F.col("type") == "ok"), F.col("result")
@@ -181,6 +214,15 @@ def enqueue_columns() -> list[Column]:
         F.collect_set(F.when(answered_ok & (result == "created"), F.struct("era", "op", "position"))).alias("creations"),
         F.min(F.when(answered_ok & (result == "duplicate") & F.col("holder").isNull(), F.col("done_ns"))).alias("duplicate_ns"),
         F.max(F.when(created_by_it(), F.col("unique"))).alias("unique"),
+        F.max(F.when(sent_enqueue(), F.col("attempts"))).alias("attempts"),
+        F.max(F.when(sent_enqueue(), retry_policy())).alias("enqueue_policy"),
+        F.max(F.when(leased(), retry_policy())).alias("claim_policy"),
+        F.max(F.when(leased(), F.col("failures"))).alias("failures"),
+        some(last_failure()).alias("failed_last"),
+        F.max(F.when(sent_enqueue(), F.col("on_parent_failure"))).alias("on_parent_failure"),
+        F.min(F.when(created_by_it() & F.col("schedule").isNotNull(), F.struct(srv_ms().alias("srv_ms"), "done_ns"))).alias(
+            "ticked"
+        ),
         F.first(F.when(sent_enqueue(), F.col("needs")), ignorenulls=True).alias("needs"),
         F.max(F.when(sent_enqueue(), F.col("wants"))).alias("wants"),
         F.max(F.when(sent_enqueue(), F.col("expires_ms"))).alias("expires_ms"),

@@ -53,6 +53,8 @@ class FileFacts:
     leased: bool = False
     finished: bool = False
     published: bool = False
+    #: True when its process recorded a handler run.
+    handled: bool = False
     fetched: bool = False
     acknowledged: bool = False
     operations: int = 0

@@ -61,7 +61,18 @@ ITEM_COLUMNS = (
     "priority",
     "crc",
     "crashes",
+    "claims",
+    "failures",
+    "attempts",
+    "backoff",
+    "backoff_least_ms",
+    "dedup",
+    "on_parent_failure",
 )
+
+
+#: What a lease shows of the one before it, which has the next smaller fence.
+BEFORE = ("claims", "failures", "crashes", "retry_delay_ms", "reap_crashes", "end_unanswered", "claim_era")
 
 
 @dataclass(frozen=True)
@@ -155,6 +166,7 @@ def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:
             "newer_claim_ns": newer_claim_ns,
             "newer_start_ns": F.min("start_ns").over(newer),
             "older_again": F.max("again").over(older),
+            "before": F.lead(F.struct(*BEFORE)).over(newest_first),
             "replaced_ns": F.least(replaced_ns, reaped_ns),
         }
     )

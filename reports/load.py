@@ -147,6 +147,7 @@ def summary_columns() -> list[Column]:
         succeeded("claim", "leased", "repeated").alias("leased"),
         succeeded("finish", "ok", "repeated").alias("finished"),
         succeeded("publish", "created", "duplicate").alias("published"),
+        F.coalesce(F.max(F.col("readable") & (F.col("f") == "handle")), F.lit(False)).alias("handled"),
         some_ok((F.col("f") == "fetch") & (F.size("items") > 0)).alias("fetched"),
         some_ok((F.col("f") == "acknowledge") & (F.col("result") == "OK")).alias("acknowledged"),
     ]

@@ -70,6 +70,24 @@ def dropped() -> Column:
     return (F.col("type") == "ok") & (((f == "drop") & (result == "ok")) | F.coalesce(repeated, F.lit(False)))
 
 
+def failed_for_good() -> Column:
+    """True when the server ended the job in a way that its children do not survive, unless they say otherwise (rule 25)."""
+    lost = F.coalesce(F.col("outcome").isin("discarded", "rerouted") & (F.col("result") == "ok"), F.lit(False))
+    return buried() | ((F.col("f") == "drop") & (F.col("type") == "ok") & lost)
+
+
+def failed_run() -> Column:
+    """True for a retry that was answered, or answered again, with a further run of the job."""
+    again = F.col("result").isin("ok", "repeated") & (F.col("outcome") == "retried")
+    return F.coalesce((F.col("f") == "retry") & (F.col("type") == "ok") & again, F.lit(False))
+
+
+def last_failure() -> Column:
+    """True for a retry that was answered with the burial of the job: its attempts are used up."""
+    buried = (F.col("result") == "ok") & (F.col("outcome") == "buried")
+    return F.coalesce((F.col("f") == "retry") & (F.col("type") == "ok") & buried, F.lit(False))
+
+
 def buried() -> Column:
     """True when the server made the job dead: by a bury, its last retry, the reap of a poison job, or for a corrupt
     envelope."""
@@ -105,6 +123,11 @@ def accepted_call() -> Column:
     return F.coalesce(
         F.col("f").isin(*ENDS, "mark", "extend") & (F.col("type") == "ok") & (F.col("result") == "ok"), F.lit(False)
     )
+
+
+def prolonged() -> Column:
+    """True for an extend that was answered `ok`."""
+    return F.coalesce((F.col("f") == "extend") & (F.col("type") == "ok") & (F.col("result") == "ok"), F.lit(False))
 
 
 def may_have_ended() -> Column:

@@ -1,7 +1,9 @@
 """J15: every tick of a schedule creates one job, however many workers run the scheduler (rule 24).
 
 `schedules` of the spec names the schedules with a fixed interval. Their jobs have the ids `cron:<schedule>:<tick>`, and two
-consecutive ones must be one interval apart. J6 checks that no tick creates two jobs: both would have the same id.
+consecutive ones must be one interval apart. By the server's clock no tick fires before its time, and outside of faults none
+later than the recovery bound of the spec: the time that a worker may take to be replaced. J6 checks that no tick creates two
+jobs: both would have the same id.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.catch_up import CATCH_UP_NS
 from reports.checks.base import Check, Flag, sentence
 from reports.facts import Run
+from reports.windows import windows, within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,6 +54,11 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         "came ", F.col("gap_ms"), " ms after the tick before it, its schedule ticks every ", F.col("by.every_ms"), " ms"
     )
     wrong = Flag("tick missed", F.col("gap_ms") != F.col("by.every_ms"), text, absence=True)
+    late_ms, bound_ms = F.col("ticked.srv_ms") - F.col("tick_ms"), frames.run.recovery_bound_ms
+    early = Flag("tick early", late_ms < 0, sentence("fired ", -late_ms, " ms before its time"), absence=False)
+    faults = [(fault.inject_ns, fault.healed_ns + CATCH_UP_NS) for fault in windows(frames.run)]
+    behind = (late_ms > bound_ms) & ~within(F.col("ticked.done_ns"), faults)
+    late = Flag("tick late", behind, sentence("fired ", late_ms, f" ms after its time, more than {bound_ms} ms"), absence=False)
     counted = (
         frames.jobs.sparkSession.range(1)
         .select(F.explode(declared).alias("by"))
@@ -57,7 +66,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     )
     idle = counted.select(F.col("by.name").alias("job"), F.coalesce("ticks", F.lit(0)).alias("ticks"))
     silent = Flag("never ticked", F.col("ticks") < 2, sentence("ticked ", F.col("ticks"), " times"), False, level="unknown")
-    return [(gaps, wrong), (idle, silent)]
+    return [(gaps, wrong), (ticked, early), (ticked, late), (idle, silent)]
 
 
 CHECK = Check("J15", "every tick fires once", doubts, more=more, applies=lambda run: bool(schedules(run)))

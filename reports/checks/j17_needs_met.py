@@ -1,6 +1,8 @@
 """J17: no job is claimed before the jobs that it depends on have ended (rule 25).
 
-A parent counts as not ended until the first call is sent that may end it: a finish, a bury, a last retry, a reap.
+A parent counts as not ended until the first call is sent that may end it: a finish, a bury, a last retry, a reap. A job whose
+parent was buried, discarded or rerouted is buried as well, unless its enqueue says `ignore`; so it is never claimed. Histories
+older than version 7 do not say it, and this is not judged there.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Jobs claimed while a parent had certainly not ended; and, when no job had a parent, an unknown."""
     children = frames.jobs.where(F.col("needs").isNotNull() & F.col("created") & F.col("claim_done_ns").isNotNull())
-    needed = children.select("job", "claim_done_ns", F.explode("needs").alias("parent"))
-    parents = frames.jobs.select(F.col("job").alias("parent"), F.coalesce("key_free_ns", F.lit(NEVER_NS)).alias("over_ns"))
+    needed = children.select("job", "claim_done_ns", "on_parent_failure", F.explode("needs").alias("parent"))
+    lost = (F.col("failed_for_good") & ~F.col("accepted")).alias("lost")
+    parents = frames.jobs.select(F.col("job").alias("parent"), F.coalesce("key_free_ns", F.lit(NEVER_NS)).alias("over_ns"), lost)
     pairs = needed.join(parents, "parent")
     early = Flag(
         "parent not over",
@@ -31,9 +34,15 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         sentence("was claimed before ", F.col("parent"), ", which it needs, had ended"),
         absence=True,
     )
+    orphaned = Flag(
+        "parent lost",
+        F.col("lost") & (F.col("on_parent_failure") == "bury"),
+        sentence("was claimed, and ", F.col("parent"), ", which it needs, had failed for good"),
+        absence=True,
+    )
     counted = pairs.agg(F.count(F.lit(1)).alias("pairs")).select("pairs", F.lit("every job").alias("job"))
     idle = Flag("nobody waited", F.col("pairs") == 0, sentence("needed no other"), absence=False, level="unknown")
-    return [(pairs, early), (counted, idle)]
+    return [(pairs, early), (pairs, orphaned), (counted, idle)]
 
 
 CHECK = Check(

@@ -42,9 +42,17 @@ SPEC: dict[str, Any] = {
     "liveness_ms": LEASE_MS + 6_000,
     "workers": 3,
     "plan": PLAN,
+    "retries_by_policy": True,
     "harness_errors": [],
     "ended_utc": "2026-01-01T00:01:00Z",
 }
+
+
+#: Columns of the job that an enqueue may name beside the usual ones.
+ENQUEUE_ITEM = (
+    *("unique", "dedup", "holder", "needs", "on_parent_failure", "wants", "run_at_ms", "expires_ms", "priority"),
+    *("attempts", "backoff", "backoff_least_ms"),
+)
 
 
 def ns(at_s: float) -> int:
@@ -137,9 +145,7 @@ class Story:
     ) -> None:
         crc = more.pop("crc", crc_of(job))
         item = {"job": job, "name": "email", "class": "email", "delay_ms": delay_ms, "result": result, "crc": crc}
-        item |= {
-            field: more.pop(field) for field in ("unique", "holder", "needs", "wants", "run_at_ms", "expires_ms") if field in more
-        }
+        item |= {field: more.pop(field) for field in ENQUEUE_ITEM if field in more}
         if "own_intended_ns" in more:
             # It shares its call with jobs of other callers, of which one was to be sent earlier.
             item["intended_ns"] = more.pop("own_intended_ns")

@@ -128,6 +128,22 @@ def test_a_retry_keeps_the_key_and_its_last_one_frees_it(story: Story, checked: 
 
 
 @pytest.mark.slow
+def test_a_key_that_outlives_its_holder(story: Story, checked: Checked) -> None:
+    life(story, "a", 40.0, 41.0)
+    story.enqueue("away", 42.061, unique="k-a", result="duplicate", holder="a")
+    verdict, why = checked(story.write(), "J14")["J14"]
+    assert verdict == "violated" and why.startswith("away was a duplicate of a, which had ended ")
+
+
+@pytest.mark.slow
+def test_a_window_may_outlive_the_job_that_opened_it(story: Story, checked: Checked) -> None:
+    life(story, "a", 40.0, 41.0)
+    story.enqueue("away", 40.5, unique="k-a", result="duplicate", holder="a")
+    story.enqueue("later", 42.0, unique="k-a", dedup="d", result="duplicate", holder="a")
+    assert checked(story.write(), "J14")["J14"] == ("valid", "")
+
+
+@pytest.mark.slow
 def test_keys_that_kept_nobody_out_prove_nothing(story: Story, checked: Checked) -> None:
     life(story, "a", 40.0, 41.0)
     assert checked(story.write(), "J14")["J14"] == ("unknown", "every unique key kept nobody out")
@@ -140,9 +156,14 @@ def test_a_job_that_a_holder_kept_out_is_no_duplicate_of_nothing(story: Story, c
     assert checked(story.write(), "J5")["J5"] == ("violated", "ghost was refused as a duplicate before it was enqueued")
 
 
+def ticked(tick_ms: int, result: str = "created") -> dict[str, Any]:
+    """What came of a tick."""
+    return {"job": f"cron:beat:{tick_ms}", "schedule": "beat", "tick_ms": srv_ms(38.9) + tick_ms, "result": result}
+
+
 def tick(story: Story, worker: str, at: float, *ticks_ms: int, result: str = "created", reply: str | None = "ok") -> None:
-    """A worker ticks the schedule `beat`, and another one runs the jobs that it made."""
-    items = [{"job": f"cron:beat:{tick_ms}", "schedule": "beat", "tick_ms": tick_ms, "result": result} for tick_ms in ticks_ms]
+    """A worker ticks the schedule `beat`, and another one runs the jobs that it made. A tick of 1000 is due at 39.9 s."""
+    items = [ticked(tick_ms, result) for tick_ms in ticks_ms]
     story.operation(worker, "tick", at, items, reply=reply)
     if result == "created":
         for number, item in enumerate(items):
@@ -167,6 +188,28 @@ def test_a_tick_that_made_no_job(story: Story, checked: Checked) -> None:
 
 
 @pytest.mark.slow
+def test_a_tick_before_its_time(story: Story, checked: Checked) -> None:
+    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-1", 40.399, 1500)
+    assert checked(story.write(), "J15")["J15"] == ("violated", "cron:beat:1500 fired 1 ms before its time")
+
+
+@pytest.mark.slow
+def test_a_tick_long_after_its_time(story: Story, checked: Checked) -> None:
+    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-1", 51.401, 1500)
+    told = "cron:beat:1500 fired 11001 ms after its time, more than 11000 ms"
+    assert checked(story.write(), "J15")["J15"] == ("violated", told)
+
+
+@pytest.mark.slow
+def test_a_tick_that_was_due_in_a_fault_may_be_late(story: Story, checked: Checked) -> None:
+    tick(story, "worker-1", 33.0, -18_000)
+    tick(story, "worker-1", 33.5, -17_500)
+    assert checked(story.write(), "J15")["J15"] == ("valid", "")
+
+
+@pytest.mark.slow
 def test_a_schedule_that_never_ticks_proves_nothing(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J15")["J15"] == ("unknown", "beat ticked 0 times")
 
@@ -174,8 +217,7 @@ def test_a_schedule_that_never_ticks_proves_nothing(story: Story, checked: Check
 @pytest.mark.slow
 def test_a_tick_that_two_workers_are_told_to_have_fired(story: Story, checked: Checked) -> None:
     tick(story, "worker-1", 40.0, 1000)
-    items = [{"job": "cron:beat:1000", "schedule": "beat", "tick_ms": 1000, "result": "created"}]
-    story.operation("worker-3", "tick", 40.01, items)
+    story.operation("worker-3", "tick", 40.01, [ticked(1000)])
     verdict, why = checked(story.write(), "J6")["J6"]
     assert verdict == "violated" and why.startswith("cron:beat:1000 was created 2 times")
 
@@ -196,6 +238,30 @@ def test_a_child_that_runs_before_one_of_its_parents_has_ended(story: Story, che
     story.enqueue("child", 40.5, needs=["a", "b"])
     story.run("worker-4", "child", 41.6)
     assert checked(story.write(), "J17")["J17"] == ("violated", "child was claimed before a, which it needs, had ended")
+
+
+def orphan(story: Story, on_parent_failure: str) -> None:
+    """A child that runs after its parent was buried."""
+    story.enqueue("a", 40.0)
+    token = story.claim("worker-1", "a", 41.0)
+    story.start(token, 41.01, took=0.05, end="fail")
+    story.end("bury", token, at=41.1)
+    story.at_end["dead"].append(("a", 0))
+    story.enqueue("child", 40.5, needs=["a"], on_parent_failure=on_parent_failure)
+    story.run("worker-4", "child", 42.01)
+
+
+@pytest.mark.slow
+def test_a_child_that_runs_though_its_parent_was_buried(story: Story, checked: Checked) -> None:
+    orphan(story, "bury")
+    told = "child was claimed, and a, which it needs, had failed for good"
+    assert checked(story.write(), "J17")["J17"] == ("violated", told)
+
+
+@pytest.mark.slow
+def test_a_child_that_ignores_that_its_parent_was_buried(story: Story, checked: Checked) -> None:
+    orphan(story, "ignore")
+    assert checked(story.write(), "J17")["J17"] == ("valid", "")
 
 
 @pytest.mark.slow

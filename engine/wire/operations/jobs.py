@@ -13,6 +13,9 @@ from engine.wire.operations.raw_replies import one_of, server_us
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
 #: A stored job has the place of its kind in this list, so new kinds come last.
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
+#: Of an exponential wait half is left to chance, unless the job says otherwise: jobs that failed together, because what they all
+#: need was away, do not all come back in the same millisecond.
+EXPONENTIAL_JITTER = 0.5
 #: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).
 ParentFailure = Literal["bury", "ignore"]
 
@@ -100,6 +103,13 @@ class Options:
     def goes_alone(self) -> bool:
         """Whether its enqueue is a call of its own: it names keys of other jobs, or brings them."""
         return bool(self.needs) or self.calls_back
+
+    @property
+    def jitter_share(self) -> float:
+        """The share of each wait between two runs that is left to chance."""
+        if self.jitter is not None:
+            return self.jitter
+        return EXPONENTIAL_JITTER if self.backoff == "exponential" else 0.0
 
     @property
     def wait_ms(self) -> int:

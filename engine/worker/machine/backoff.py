@@ -8,9 +8,6 @@ from engine.wire.operations import Options
 
 #: A growing wait stops here, unless the job itself asks for a longer one from the start or has a bound of its own.
 DELAY_MS_MAX = 3_600_000
-#: Of an exponential wait half is left to chance, unless the job says otherwise: jobs that failed together, because what they all
-#: need was away, do not all come back in the same millisecond.
-EXPONENTIAL_JITTER = 0.5
 
 
 def delay_ms(options: Options, failures: int, draw: Callable[[], float]) -> int:
@@ -20,9 +17,7 @@ def delay_ms(options: Options, failures: int, draw: Callable[[], float]) -> int:
         wait_ms = min(wait_ms, options.backoff_max_ms)
     elif options.backoff not in ("fixed", "custom"):
         wait_ms = min(wait_ms, max(options.backoff_ms, DELAY_MS_MAX))
-    jitter = options.jitter
-    if jitter is None:
-        jitter = EXPONENTIAL_JITTER if options.backoff == "exponential" else 0.0
+    jitter = options.jitter_share
     return int(wait_ms * (1 - jitter + jitter * draw())) if jitter else wait_ms
 
 

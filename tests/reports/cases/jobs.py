@@ -68,7 +68,7 @@ def run_again_after_an_end_without_an_answer(story: Story, job: str, f: str) -> 
     story.end(f, first, at=3.1, reply="info", delay_ms=100 if f == "retry" else None)
     story.reap(W3, first, 12.1)
     second = story.claim(W3, job, 12.2)
-    story.start(second, 12.21, took=0.1)
+    story.start(second, 12.21, took=0.1, end="fail")
     return second
 
 
@@ -150,6 +150,7 @@ def in_two_states_at_the_end(story: Story, job: str) -> None:
 def moved_while_the_snapshot_at_the_end_was_taken(story: Story, job: str) -> None:
     story.enqueue(job, END_S - 0.3)
     token = story.claim(W1, job, END_S - 0.001, took=0.01)
+    story.start(token, END_S + 0.05, took=0.1)
     story.effect(token, END_S + 0.1)
     story.end("finish", token, at=END_S + 0.2)
     story.at_end["waiting"].append((job, 0))
@@ -188,7 +189,7 @@ def done_though_its_finish_was_refused(story: Story, job: str) -> None:
 def dead_and_never_buried(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    story.start(token, 3.01, took=0.05, end="fail")
     story.end("retry", token, at=3.1, delay_ms=100)
     story.at_end["dead"].append((job, srv_ms(3.3)))
 
@@ -197,7 +198,7 @@ def dead_and_never_buried(story: Story, job: str) -> None:
 def buried_by_its_last_retry(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    story.start(token, 3.01, took=0.05, end="fail")
     story.end("retry", token, at=3.1, delay_ms=100, outcome="buried")
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
@@ -328,7 +329,7 @@ def buried_without_a_handler_start(story: Story, job: str) -> None:
 def buried_after_its_runs(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    story.start(token, 3.01, took=0.05, end="fail")
     story.end("bury", token, at=3.1)
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
@@ -476,7 +477,7 @@ def claimed_by_one_worker_and_run_by_another(story: Story, job: str) -> None:
     story.end("finish", stolen, at=3.1)
 
 
-@case(("J5", "ran by another"))
+@case(("J5", "ran by another"), ("J20", "handled twice"))
 def run_by_the_worker_that_claimed_it_and_by_another(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     token = story.claim(W3, job, 3)
@@ -500,6 +501,7 @@ def finished_once_by_answer_and_once_by_repetition(story: Story, job: str) -> No
     story.life(W1, job, 2)
     token = story.claim(W3, job, 5)
     story.effect(token, 5.1)
+    story.start(token, 5.15, took=0.04)
     story.end("finish", token, at=5.2, result="repeated")
 
 
@@ -534,6 +536,7 @@ def finished_while_another_claim_of_it_was_under_way(story: Story, job: str) -> 
     first = story.claim(W1, job, 3)
     story.effect(first, 12.05)
     story.claim(W3, job, 12.101, took=0.1)
+    story.start(first, 12.05, took=0.04)
     story.end("finish", first, at=12.1, took=0.05)
 
 
@@ -555,7 +558,9 @@ def created_by_two_enqueues(story: Story, job: str) -> None:
 @case(("J6", "no effect"))
 def finished_without_an_effect(story: Story, job: str) -> None:
     story.enqueue(job, 2)
-    story.end("finish", story.claim(W1, job, 3), at=3.1)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("finish", token, at=3.1)
 
 
 @case(("J6", "two effects"))

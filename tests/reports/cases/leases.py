@@ -136,13 +136,17 @@ def a_claim_answered_by_a_later_call_has_only_the_rest_of_its_lease(story: Story
 # --- J3: no stale finish is accepted -------------------------------------------------------------------------------------
 
 
-def taken_over(story: Story, job: str) -> Token:
-    """A job of worker-3 whose lease ends; worker-1 claims it at 13.0 s and finishes it at 13.5 s. Returns the zombie."""
+def taken_over(story: Story, job: str, *, end: str = "ok") -> Token:
+    """A job of worker-3 whose lease ends before its handler does; worker-1 claims it at 13.0 s and finishes it at 13.5 s.
+
+    `end`: the zombie's handler returns (`ok`) or raises (`fail`). Returns the zombie.
+    """
     story.enqueue(job, 2)
     zombie = story.claim(W3, job, 3)
-    story.start(zombie, 3.01, took=10)
+    story.start(zombie, 3.01, took=10, end=end)
     story.reap(W1, zombie, 12.5)
     owner = story.claim(W1, job, 13)
+    story.start(owner, 13.01, took=0.44)
     story.effect(owner, 13.45)
     story.end("finish", owner, at=13.5)
     return zombie
@@ -165,6 +169,7 @@ def the_zombies_finish_is_accepted_and_the_owners_refused(story: Story, job: str
     zombie = story.claim(W3, job, 3)
     story.effect(zombie, 13.1)
     owner = story.claim(W1, job, 13)
+    story.start(zombie, 13.15, took=0.04)
     story.end("finish", zombie, at=13.2)
     story.end("finish", owner, at=13.5, result="stale")
 
@@ -176,6 +181,7 @@ def equal_fences_with_different_nonces_are_two_leases(story: Story, job: str) ->
     zombie = story.claim(W3, job, 3, fence=77)
     owner = story.claim(W1, job, 13, fence=77)
     story.effect(zombie, 13.3)
+    story.start(zombie, 13.45, took=0.04)
     story.end("finish", zombie, at=13.5)
     story.end("finish", owner, at=13.6, result="stale")
 
@@ -191,19 +197,21 @@ def one_stale_token_accepted_inside_a_batch(story: Story, job: str) -> None:
     good = story.claim(W3, other, 13.05)
     story.effect(stale, 13.1)
     story.effect(good, 13.1)
+    story.start(stale, 13.15, took=0.04)
+    story.start(good, 13.15, took=0.04)
     story.end("finish", stale, good, at=13.2)
     story.end("finish", owner, at=13.5, result="stale")
 
 
 @case(("J3", "stale end"))
 def the_zombies_retry_is_accepted(story: Story, job: str) -> None:
-    zombie = taken_over(story, job)
+    zombie = taken_over(story, job, end="fail")
     story.end("retry", zombie, at=13.2, delay_ms=100)
 
 
 @case(("J3", "stale end"))
 def the_zombies_bury_is_accepted(story: Story, job: str) -> None:
-    zombie = taken_over(story, job)
+    zombie = taken_over(story, job, end="fail")
     story.end("bury", zombie, at=13.2)
 
 
@@ -256,7 +264,7 @@ def a_finish_is_accepted_after_the_release_of_its_lease(story: Story, job: str) 
     story.end("finish", token, at=3.2)
 
 
-@case(("J3", "call after end"))
+@case(("J3", "call after end"), ("J20", "given up though done"))
 def a_retry_is_accepted_after_the_finish_of_its_lease(story: Story, job: str) -> None:
     story.end("retry", story.life(W1, job, 2), at=3, delay_ms=100)
 
@@ -295,11 +303,12 @@ def the_zombies_other_calls_are_refused_or_repeated(story: Story, job: str) -> N
 def a_retry_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     first = story.claim(W3, job, 3)
-    story.start(first, 3.1, took=9)
+    story.start(first, 3.1, took=9, end="fail")
     story.extend(first, 4)
     owner = story.claim(W1, job, 13.01, took=0.1)
     story.end("retry", first, at=13.05, delay_ms=0)
     story.effect(owner, 13.3)
+    story.start(owner, 13.45, took=0.04)
     story.end("finish", owner, at=13.5)
 
 
@@ -320,6 +329,7 @@ def accepted_finish_after_the_deadline_but_before_the_reap(story: Story, job: st
     story.enqueue(job, 2)
     late = story.claim(W3, job, 3)
     story.effect(late, 15)
+    story.start(late, 15.05, took=0.04)
     story.end("finish", late, at=15.1)
 
 
@@ -329,6 +339,7 @@ def a_finish_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(st
     first = story.claim(W3, job, 3)
     story.effect(first, 12.9)
     owner = story.claim(W1, job, 12.99, took=0.1)
+    story.start(first, 13, took=0.04)
     story.end("finish", first, at=13.05)
     story.end("finish", owner, at=13.5, result="stale")
 
@@ -350,6 +361,6 @@ def gaps_between_the_fences_of_attempts(story: Story, job: str) -> None:
     story.end("release", first, at=3.1)
     story.claim(W3, job, 3.2, reply=None)
     second = story.claim(W1, job, 13, fence=500)
-    story.start(second, 13.01, took=0.1)
+    story.start(second, 13.01, took=0.1, end="fail")
     story.end("retry", second, at=13.2, delay_ms=1_000)
     story.run(W3, job, 14.4, fence=9_000)

@@ -55,7 +55,7 @@ def active_under_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
     """Released before the last heal with a delay that ends after it; who holds it now, no row says."""
     story.enqueue(job, 30)
     token = story.claim(W1, job, 35)
-    story.start(token, 35.01, took=0.1)
+    story.start(token, 35.01, took=0.1, end="fail")
     story.end("retry", token, at=35.2, delay_ms=400)
     story.claim(W1, job, 43, reply="info")
     story.at_deadline["active"].append((job, srv_ms(52)))
@@ -107,7 +107,7 @@ def claimed_and_given_back_for_ever(story: Story, job: str) -> None:
 def delayed_at_the_end_by_the_long_delay_of_a_retry(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    story.start(token, 3.01, took=0.05, end="fail")
     story.end("retry", token, at=3.1, delay_ms=3_600_000)
     story.at_deadline["delayed"].append((job, srv_ms(3_603.1)))
     story.at_end["delayed"].append((job, srv_ms(3_603.1)))
@@ -127,7 +127,7 @@ def delayed_at_the_end_by_the_long_delay_of_a_retry_without_an_answer(story: Sto
 def delayed_at_the_end_for_longer_than_its_retry_asked_for(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    story.start(token, 3.01, took=0.05, end="fail")
     story.end("retry", token, at=3.1, delay_ms=100)
     story.at_deadline["delayed"].append((job, srv_ms(3_603.1)))
     story.at_end["delayed"].append((job, srv_ms(3_603.1)))
@@ -155,7 +155,7 @@ def waiting_at_the_end_because_it_was_enqueued_just_before(story: Story, job: st
 def waiting_since_a_retry_after_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, 30)
     token = story.claim(W1, job, 35)
-    story.start(token, 35.01, took=0.1)
+    story.start(token, 35.01, took=0.1, end="fail")
     story.end("retry", token, at=35.2, delay_ms=16_000)
     story.at_deadline["waiting"].append((job, 0))
     story.run(W3, job, DEADLINE_S + 2)

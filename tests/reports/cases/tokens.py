@@ -42,6 +42,7 @@ def one_token_by_two_claims(story: Story, job: str) -> None:
     first = story.claim(W1, job, 3)
     again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce)
     story.effect(again, 3.3)
+    story.start(again, 3.35, took=0.04)
     story.end("finish", again, at=3.4)
 
 
@@ -51,6 +52,7 @@ def one_token_to_two_workers(story: Story, job: str) -> None:
     first = story.claim(W1, job, 3)
     story.claim(W3, job, 3.2, fence=first.fence, nonce=first.nonce, result="repeated")
     story.effect(first, 3.3)
+    story.start(first, 3.35, took=0.04)
     story.end("finish", first, at=3.4)
 
 
@@ -61,6 +63,7 @@ def one_token_by_a_claim_and_its_repeat(story: Story, job: str) -> None:
     first = story.claim(W1, job, 3)
     again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce, result="repeated")
     story.effect(again, 3.3)
+    story.start(again, 3.35, took=0.04)
     story.end("finish", again, at=3.4)
 
 
@@ -71,6 +74,7 @@ def claims_that_overlap_may_be_answered_in_any_order(story: Story, job: str) -> 
     story.claim(W1, job, 3, fence=501, took=12)
     owner = story.claim(W3, job, 13, fence=500)
     story.effect(owner, 13.2)
+    story.start(owner, 13.25, took=0.04)
     story.end("finish", owner, at=13.3)
 
 
@@ -94,7 +98,7 @@ def claimed_before_the_delay_of_its_enqueue_was_over(story: Story, job: str) -> 
 def claimed_before_the_delay_of_its_retry_was_over(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    story.start(first, 3.01, took=0.05, end="fail")
     story.end("retry", first, at=3.1, delay_ms=500)
     story.run(W3, job, 3.599)
 
@@ -102,7 +106,7 @@ def claimed_before_the_delay_of_its_retry_was_over(story: Story, job: str) -> No
 @case(("J8", "early"))
 def claimed_early_by_the_servers_clock_though_late_by_ours(story: Story, job: str) -> None:
     story.enqueue(job, 2, delay_ms=1_000)
-    story.run(W1, job, 4, srv_us=srv_ms(3) * 1_000 - 1)
+    story.run(W1, job, 4, srv_us=srv_ms(3) * 1_000 - 1, deadline_ms=srv_ms(12))
 
 
 @case(("J8", "no server time", "unknown"))
@@ -115,7 +119,7 @@ def claimed_without_a_server_time(story: Story, job: str) -> None:
 def claimed_when_it_was_due_to_the_millisecond(story: Story, job: str) -> None:
     story.enqueue(job, 2, delay_ms=1_000)
     first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    story.start(first, 3.01, took=0.05, end="fail")
     story.end("retry", first, at=3.1, delay_ms=500)
     story.run(W3, job, 3.6)
 
@@ -125,7 +129,7 @@ def claimed_again_at_once_after_a_release(story: Story, job: str) -> None:
     """Its retry was longer ago than its delay; a release asks for none."""
     story.enqueue(job, 2)
     first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    story.start(first, 3.01, took=0.05, end="fail")
     story.end("retry", first, at=3.1, delay_ms=500)
     story.end("release", story.claim(W3, job, 3.6), at=3.61)
     story.run(W1, job, 3.62)
@@ -157,7 +161,7 @@ def claimed_though_its_last_retry_buried_it_before_it_was_requeued(story: Story,
     """A delay counts for a job that was put back, not for one that was buried."""
     story.enqueue(job, 2)
     first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    story.start(first, 3.01, took=0.05, end="fail")
     story.end("retry", first, at=3.1, delay_ms=60_000, outcome="buried")
     story.run(W3, job, 5)
 
@@ -239,6 +243,7 @@ def handled_with_a_payload_that_was_refused(story: Story, job: str) -> None:
     story.enqueue(job, 2.5, result="duplicate", crc=4711)
     token = story.claim(W1, job, 3)
     story.effect(token, 3.05, crc=4711)
+    story.start(token, 3.05, took=0.04)
     story.end("finish", token, at=3.1)
 
 

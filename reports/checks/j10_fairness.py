@@ -1,0 +1,62 @@
+"""J10: lanes of equal priority take turns, so none starves while others are served (rule 19).
+
+A job is first in its lane when no other job of the lane was claimed between the answer to its enqueue and its own claim. While it
+is, at most `TURNS` jobs of other lanes of its class with no higher priority may be claimed for the first time: a visit to a lane
+ends after ten jobs. Lanes that a limit concerns are not judged, since a full limit rightly keeps them out. Nor is what J9 leaves
+out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.checks.j1_no_overlap import doubts
+from reports.checks.j9_order import PRIORITIES, first_claims, ordered
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from reports.facts import Run
+    from reports.frames import Frames
+
+#: Jobs of other lanes that may be claimed while a job is first in its lane: ten visits of ten jobs.
+TURNS = 100
+
+
+def free(run: Run) -> Column:
+    """True for a lane that no limit of the spec concerns."""
+    name, key = F.regexp_extract("class", "^[^@~]*", 0), F.regexp_extract("lane", "/(.*)$", 1)
+    concerned = F.lit(False)
+    for limit in run.spec.get("limits") or ():
+        of_key = (key != "") if limit.get("key") == "*" else (key == F.lit(limit.get("key")))
+        concerned = concerned | ((name == limit["name"]) if limit.get("name") else of_key)
+    return ~F.coalesce(concerned, F.lit(False))
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Jobs that were first in their lane while too many others were claimed."""
+    claims = first_claims(frames)
+    # Each job twice: when it was enqueued and when it was claimed, in the server's ms; only claims count.
+    claimed = claims.withColumns({"at_ms": F.col("fence"), "counts": F.lit(1)})
+    arrived = claims.where("waited").where(free(frames.run)).withColumns({"at_ms": F.col("enqueued_ms"), "counts": F.lit(0)})
+    in_time = Window.partitionBy("class").orderBy("at_ms", "counts", "job")
+    of_lane = Window.partitionBy("class", "lane").orderBy("at_ms", "counts", "job")
+    so_far = [F.sum(F.when(F.col("priority") <= level, F.col("counts"))).over(in_time) for level in PRIORITIES]
+    counted = claimed.unionByName(arrived).withColumns(
+        {"others": F.element_at(F.array(*so_far), F.col("priority").cast("int")), "own": F.sum("counts").over(of_lane)}
+    )
+    spans = counted.groupBy("job", "lane").agg(
+        F.count(F.lit(1)).alias("rows"),
+        (F.max("own") - F.min("own")).alias("own"),
+        (F.max("others") - F.min("others")).alias("others"),
+    )
+    starved = (F.col("rows") == 2) & (F.col("own") == 1) & (F.col("others") > TURNS + 1)
+    words = sentence("was first in lane ", F.col("lane"), " while ", F.col("others") - 1, " jobs of other lanes were claimed")
+    return [(spans, Flag("lane starved", starved, words, absence=True))]
+
+
+CHECK = Check("J10", "no lane starves", doubts, more=more, applies=ordered)

@@ -1,0 +1,53 @@
+"""J20: the call that ends a lease says what its handler did.
+
+A worker records the start and the end of each handler run, and sends the call that ends the lease afterwards. So a finish is
+accepted only for a handler that has started, has ended before the finish was sent, and has not raised; a job whose handler
+returned is neither retried nor buried; and a handler runs once under one token. Judged for leases of processes that record their
+handlers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
+from reports.checks.j1_no_overlap import doubts
+from reports.facts import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def flags(run: Run) -> dict[Base, list[Flag]]:
+    """Leases whose end contradicts their handler."""
+    recording = [process.name for process in run.processes if process.file in run.files and run.files[process.file].handled]
+    judged, runs, handled_ns = F.col("proc").isin(recording), F.col("handlings"), F.col("handled_ns")
+    finished, early_ms = judged & F.col("accepted"), milliseconds(handled_ns - F.col("finish_sent_ns"))
+
+    def flag(kind: str, condition: Column, *words: Column | str, absence: bool = False) -> Flag:
+        return Flag(kind, condition, sentence("lease ", token(), " of ", F.col("proc"), " ", *words), absence)
+
+    return {
+        "tokens": [
+            flag("finished unhandled", finished & (runs == 0), "was finished, and no handler had started", absence=True),
+            flag("finished too soon", finished & (early_ms > 0), "was finished ", early_ms, " ms before its handler had ended"),
+            flag(
+                "finished while handled",
+                finished & (runs > 0) & handled_ns.isNull(),
+                "was finished, and its handler had not ended",
+                absence=True,
+            ),
+            flag("finished though failed", finished & F.col("raised"), "was finished, and its handler had raised"),
+            flag(
+                "given up though done",
+                judged & F.col("returned") & F.col("given_up_on"),
+                "was retried or buried, and its handler had returned",
+            ),
+            flag("handled twice", judged & (runs > 1), "had ", runs, " handler runs"),
+        ]
+    }
+
+
+CHECK = Check("J20", "ends say what handlers did", doubts, flags)

@@ -1,0 +1,27 @@
+"""J21: no lease ends later than the server's time plus the lease that was asked for, in claims as in extends (rule 9).
+
+Both times are of the server: the one of the reply and the end of the lease that it states. A foreign client learns no time from a
+reply, and records one that is somewhat later, so for it the check errs on the quiet side.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Base, Check, Flag, sentence, token
+from reports.checks.j1_no_overlap import doubts
+from reports.facts import Run
+
+#: A script takes the server's time once; the reply may carry it rounded.
+ROUNDING_MS = 1
+
+
+def flags(run: Run) -> dict[Base, list[Flag]]:
+    """Leases that were given longer than asked."""
+    del run
+    excess_ms = F.col("excess_ms")
+    words = sentence("lease ", token(), " ends ", excess_ms, " ms later than what was asked for")
+    return {"tokens": [Flag("lease too long", excess_ms > ROUNDING_MS, words, absence=False)]}
+
+
+CHECK = Check("J21", "leases are as long as asked", doubts, flags)
