@@ -22,6 +22,8 @@ class CheckResult:
 
     check: Check
     doubts: list[str]
+    #: The parts of the check that this history cannot show.
+    not_judged: list[str] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
     #: True when rows are missing that may hide a violation.

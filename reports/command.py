@@ -11,9 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from reports.compare import compare
+from reports.corrupt.command import corrupt
+from reports.corrupt.command import render as seen
 from reports.errors import JudgeError, one_line
 from reports.interrupts import INTERRUPTS
 from reports.judge import judge, withdraw
+from reports.session import spark_session
 from reports.table import render
 from reports.verdict import EXIT_CODES
 
@@ -27,6 +30,10 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    command = commands.add_parser("corrupt", help="edit a valid run in every known way, and see whether the judge sees each")
+    command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
+    command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
+    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
     command = commands.add_parser("compare", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     return root
@@ -37,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.command == "compare":
         return compared(options.run)
+    if options.command == "corrupt":
+        return corrupted(options.run, options.seed, options.master)
     try:
         decided = judge(options.run, master=options.master)
         INTERRUPTS.check()
@@ -65,6 +74,18 @@ def compared(folder: Path) -> int:
         print(f"compare: the table cannot be printed: {error.strerror or error}", file=sys.stderr)
         return UNKNOWN
     return 0
+
+
+def corrupted(run: Path, seed: int, master: str) -> int:
+    """Print what the judge sees of each corruption. 0 when it sees all of them, 1 when not, 2 when that could not be tried."""
+    try:
+        with spark_session(master) as spark:
+            found = corrupt(run, seed, spark)
+        tell(seen(found))
+    except (JudgeError, OSError) as error:
+        print(f"corrupt: {error}", file=sys.stderr)
+        return UNKNOWN
+    return int(not all(one.caught for one in found))
 
 
 def tell(text: str) -> None:

@@ -148,6 +148,11 @@ class Run:
         return of_channels(self.spec)
 
     @property
+    def version(self) -> int:
+        """The oldest schema version of its files."""
+        return min((file.version_max for file in self.files.values() if file.version_max), default=0)
+
+    @property
     def dropped(self) -> int:
         """Number of jobs that the load did not send."""
         return sum(drop.count for drop in self.drops)

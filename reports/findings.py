@@ -40,7 +40,7 @@ def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -
     """Run every check and write the violation rows to `tables/violations.parquet`. A check that crashes is unknown, not
     passed."""
     checks = [check for check in checks if check.judges(frames.run)]
-    found = [CheckResult(check, doubts_of(check, frames)) for check in checks]
+    found = [CheckResult(check, doubts_of(check, frames), check.not_judged(frames.run)) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
     whole = not holes(frames.run)

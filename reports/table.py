@@ -24,7 +24,7 @@ def render(verdict: Mapping[str, Any]) -> str:
         else:
             sections += [counts(measures), latencies(measures["latency"]), recoveries(measures["recovery"])]
         sections += [faults(measures["faults"]), rates(measures), checks(verdict["checks"])]
-        sections.append(findings(verdict["findings"]))
+        sections += [not_judged(verdict["checks"]), findings(verdict["findings"])]
     if verdict["reasons"]:
         sections.append(["reasons", *(f"  {cut(reason, 4 * WORDS_MAX)}" for reason in verdict["reasons"])])
     sections.append([f"verdict: {verdict['verdict']}"])
@@ -135,6 +135,12 @@ def checks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     names = ("violations", "declared", "possible")
     body = [[line["id"], line["name"], line["verdict"], *(number(line[name]) for name in names)] for line in lines]
     return grid("checks", ("id", "check", "verdict", *names), body, right=(3, 4, 5))
+
+
+def not_judged(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The parts of checks that the history cannot show."""
+    words = [f"  {line['id']}: {cut(part)}" for line in lines for part in line["not_judged"]]
+    return ["not judged", *words] if words else []
 
 
 def findings(lines: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -86,6 +86,7 @@ def check_entry(one: CheckResult) -> dict[str, Any]:
         "possible": sum(map(one.total, ("unknown", "unproven", "possible"))),
         "examples": examples[:EXAMPLES_MAX],
         "why": one.why,
+        "not_judged": list(one.not_judged),
     }
 
 

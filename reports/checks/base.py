@@ -45,7 +45,8 @@ class Check:
 
     `more`: for conditions that need other frames than the shared ones; returns each frame with the flag for its rows.
     `channels`: like `more`, for channel runs. `applies`: False for runs whose scenario does not use the checked feature; the
-    check is then left out.
+    check is then left out. `not_judged`: the parts of the check that the history of this run cannot show; the verdict is on the
+    rest.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Check:
     more: Callable[[Frames], list[tuple[DataFrame, Flag]]] = lambda frames: []
     channels: Callable[[ChannelFrames], list[tuple[DataFrame, Flag]]] = lambda frames: []
     applies: Callable[[Run], bool] = lambda run: True
+    not_judged: Callable[[Run], list[str]] = lambda run: []
 
     def judges(self, run: Run) -> bool:
         """True when this check applies to the run: J checks only to job runs, P checks only to channel runs."""

@@ -18,7 +18,11 @@ from reports.meaning import NEVER_NS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from reports.facts import Run
     from reports.frames import Frames
+
+#: The version of the history that says what a parent's failure means for its children.
+SAID_SINCE = 7
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
@@ -45,6 +49,17 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     return [(pairs, early), (pairs, orphaned), (counted, idle)]
 
 
+def not_judged(run: Run) -> list[str]:
+    """What becomes of children when a parent fails, where rows do not say what was asked for."""
+    said = run.version >= SAID_SINCE
+    return [] if said else [f"children of failed jobs: a history of version {run.version} does not say their policy"]
+
+
 CHECK = Check(
-    "J17", "no job runs before those that it needs", doubts, more=more, applies=lambda run: bool(run.spec.get("dependencies"))
+    "J17",
+    "no job runs before those that it needs",
+    doubts,
+    more=more,
+    applies=lambda run: bool(run.spec.get("dependencies")),
+    not_judged=not_judged,
 )

@@ -23,6 +23,9 @@ from reports.facts import Run
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+#: The version of the history that says how often a job may fail and how long it waits.
+SAID_SINCE = 7
+
 #: A growing wait stops here, jitter taken off (see engine/worker/machine/backoff.py).
 GROWN_MS_MAX = 1_800_000
 
@@ -91,4 +94,11 @@ def shortest_ms(policy: Column, failures: Column) -> Column:
     return F.when(policy["backoff"] == "fixed", grown).otherwise(bounded)
 
 
-CHECK = Check("J7", "attempts and waits are kept", doubts, flags)
+def not_judged(run: Run) -> list[str]:
+    """Attempts and waits, where rows or spec do not say what was asked for."""
+    if run.version < SAID_SINCE:
+        return [f"attempts and waits: a history of version {run.version} does not have them"]
+    return [] if run.spec.get("retries_by_policy") else ["waits: the spec does not say that handlers ask for none of their own"]
+
+
+CHECK = Check("J7", "attempts and waits are kept", doubts, flags, not_judged=not_judged)

@@ -21,7 +21,7 @@ from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame, WindowSpec
 
     from reports.frames import Frames
 
@@ -56,7 +56,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     waiting = claims.where("waited").withColumn("known_ns", F.col("enqueued_ns"))
     later = F.struct("fence", "job", "claim_done_ns")
 
-    def after(instant: str, *lane: str) -> tuple[DataFrame, Column]:
+    def after(instant: str, *lane: str) -> tuple[DataFrame, WindowSpec]:
         """The waiting jobs beside the claims that may have overtaken them, and what precedes each of these in its lane."""
         both = waiting.unionByName(claims.withColumn("known_ns", F.lit(None).cast("bigint")), allowMissingColumns=True)
         in_time = F.coalesce("known_ns", instant), F.asc_nulls_first("known_ns")

@@ -98,8 +98,9 @@ def declared(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def findings(line: Mapping[str, Any]) -> str:
-    """Why a check is not valid, with its examples."""
+    """Why a check is not valid, with its examples, and what of it the history cannot show."""
     why = f"<p>{safe(line['why'])}</p>" if line["why"] else ""
+    why += "".join(f"<p>not judged: {safe(part)}</p>" for part in line["not_judged"])
     examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
     return why + (details(f"{len(line['examples'])} examples", f"<ul>{examples}</ul>") if examples else "") or "nothing"
 

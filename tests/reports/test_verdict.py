@@ -167,6 +167,9 @@ checks
   id  check           verdict  violations  declared  possible
   J4  no job is lost  unknown           0         1         2
 
+not judged
+  J4: the end
+
 declared findings
   finding   checks    rows  what it is
   no token  J4, J6:x     1  The wire has none.
@@ -187,6 +190,7 @@ def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
         "possible": 2,
         "examples": [],
         "why": "",
+        "not_judged": ["the end"],
     }
     head = {"verdict": "unknown", "reasons": ["J4 unknown: there is no snapshot at the end"], "checks": [entry]}
     spec = {"id": "x", "scenario": "bench", "seed": 1, "mutant": ""}

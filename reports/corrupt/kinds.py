@@ -1,0 +1,38 @@
+"""The kinds of corruption: each has a name, the check that must see it, and the edit that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reports.corrupt.history import History
+
+#: Changes a history and returns the subject of the violation that must be found: a job, a limit, a worker. `None`: the check
+#: itself must not be valid any more, whatever it names.
+Edit = Callable[[History], str | None]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way in which a history may be wrong."""
+
+    name: str
+    check: str
+    edit: Edit
+    #: The edit concerns the whole run, so it is judged in a copy of its own.
+    apart: bool = False
+
+
+#: Name -> kind, in the order of their definition.
+KINDS: dict[str, Kind] = {}
+
+
+def kind(check: str, *, apart: bool = False) -> Callable[[Edit], Edit]:
+    """Register an edit; its docstring says what the broken engine did, its name is the kind's."""
+
+    def register(edit: Edit) -> Edit:
+        name = edit.__name__.replace("_", "-")
+        KINDS[name] = Kind(name, check, edit, apart)
+        return edit
+
+    return register

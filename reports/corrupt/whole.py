@@ -1,0 +1,60 @@
+"""Corruptions of the evidence itself: rows, files and faults that are missing or that contradict each other."""
+
+from __future__ import annotations
+
+from reports.corrupt.history import History
+from reports.corrupt.kinds import kind
+from reports.facts import MS
+
+
+@kind("H0", apart=True)
+def row_lost(history: History) -> None:
+    """A line in the middle of a file is gone, and the numbers after it are as they were."""
+    history.gaps["worker-1.jsonl"] = len(history.files["worker-1.jsonl"]) // 2
+
+
+@kind("H0", apart=True)
+def close_row_lost(history: History) -> None:
+    """A process that nobody killed did not close its file."""
+    history.files["worker-1.jsonl"].pop()
+
+
+@kind("H0", apart=True)
+def file_lost(history: History) -> None:
+    """The file of a process is gone."""
+    del history.files["worker-1.jsonl"]
+
+
+@kind("H0", apart=True)
+def unknown_operation(history: History) -> None:
+    """A row has an operation that the schema does not know."""
+    row = next(row for row in history.files["worker-1.jsonl"] if row.get("f") == "mark" or row.get("f") == "extend")
+    row["f"] = "touch"
+
+
+@kind("H1", apart=True)
+def fault_without_a_witness(history: History) -> None:
+    """Nobody saw a fault take effect."""
+    next(row for row in history.harness if row["kind"] == "fault" and row["stage"] == "witness")["result"] = "missing"
+
+
+@kind("H1", apart=True)
+def fault_never_injected(history: History) -> None:
+    """A planned fault did not happen."""
+    fault = history.spec["plan"][-1]["fault"]
+    history.files["harness.jsonl"] = [row for row in history.harness if row.get("fault") != fault]
+
+
+@kind("H3", apart=True)
+def reply_before_its_request(history: History) -> None:
+    """A call was answered before it was sent."""
+    row = next(row for row in history.files["worker-1.jsonl"] if row.get("f") == "extend" and row.get("type") == "ok")
+    row["done_ns"] = row["first_send_ns"] - MS
+
+
+@kind("H3", apart=True)
+def load_that_lags_behind(history: History) -> None:
+    """The load was sent seconds after it was meant to be."""
+    for row in history.files["producer-1.jsonl"]:
+        if row.get("intended_ns"):
+            row["intended_ns"] -= 3_000 * MS
