@@ -4,7 +4,6 @@ import asyncio
 import os
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any
 from uuid import UUID, uuid4
 
 from fastapi import FastAPI, HTTPException
@@ -34,12 +33,12 @@ app = FastAPI(lifespan=lifespan)
 
 
 @queue.job("fulfil", attempts=1)
-async def fulfil(id: UUID, order: dict[str, Any]) -> None:
-    if order["item"] == "unicorn":
+async def fulfil(id: UUID, order: Order) -> None:
+    if order.item == "unicorn":
         await store.set(f"order:{id}", "failed")
         raise ValueError("there are no unicorns")
     await asyncio.sleep(0.05)
-    await store.set(f"order:{id}", f"{order['count']} x {order['item']} sent")
+    await store.set(f"order:{id}", f"{order.count} x {order.item} sent")
 
 
 @queue.job("audit", attempts=1)
@@ -51,7 +50,7 @@ def audit(id: UUID) -> None:
 async def create(order: Order) -> dict[str, UUID]:
     id = uuid4()
     await store.set(f"order:{id}", "waiting")
-    await fulfil.aenqueue(id, order.model_dump(mode="json"))
+    await fulfil.aenqueue(id, order)
     await audit.aenqueue(id)
     return {"id": id}
 
