@@ -14,7 +14,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engine.command.arguments import add_json, add_queue, duration_ms, numbers, opened, words
 from engine.command.output import show_one
-from engine.options import OPTIONS, JobOptions
+from engine.options import OPTIONS, Described, JobOptions
+from engine.queue.producing import NewJob
 
 #: What a flag does with its value: the argument of `add_argument` for each kind of option.
 Keywords = dict[str, Any]
@@ -61,8 +62,10 @@ def _keywords(option: str, kind: Any) -> Keywords:
     if Mapping in origins and get_args(origins[Mapping])[1] is str:
         return {"action": _Pairs, "metavar": "NAME=VALUE"}
     if Sequence in origins:
-        of_numbers = get_args(origins[Sequence])[0] is int
+        of_numbers = option.endswith("_ms")
         return {"type": numbers if of_numbers else words, "metavar": "N,N,..." if of_numbers else "A,B,..."}
+    if Described in kinds:
+        return {"type": _new_job, "metavar": "JSON"}
     plain: tuple[tuple[type, Callable[[str], Any], str], ...] = (
         (datetime, _instant, "TIME"),
         (timedelta, _milliseconds if int in kinds else _timedelta, "LENGTH"),
@@ -93,6 +96,15 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: it must be JSON ({error})") from None
+
+
+def _new_job(text: str) -> NewJob:
+    """`{"name": "report", "payload": {...}}`, with further options beside them."""
+    fields = _json(text)
+    if not isinstance(fields, dict) or "name" not in fields:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be a JSON object with a name, and perhaps a payload and options")
+    described: dict[str, Any] = {"payload": {}, **fields}
+    return NewJob(described.pop("name"), described.pop("payload"), **described)
 
 
 def _milliseconds(text: str) -> int:

@@ -16,6 +16,7 @@ from engine.wire.operations import Bury as BuryJobs
 from engine.wire.operations import Failure, Options
 from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.desk import Desk, desk
+from tests.engine.helpers.producing import raw_client
 
 __all__ = ["desk"]
 
@@ -200,6 +201,10 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...]) ->
         *at,
     )
     assert (queue.jobs.state("k"), queue.jobs.state("l")) == ("blocked", "delayed")
+    said("enqueue", "send", "--id", "m", "--on-success", '{"name": "report", "payload": 3, "priority": 9}', *at)
+    with raw_client(queue.url) as raw:
+        (kept,) = raw.keys("*:calls:*")
+        assert "report" in raw.get(kept)
     plain = said("enqueue", "send", *at)
     last = queue.jobs.get(plain["job"])
     assert last is not None and (last.payload, last.options) == ({}, Options())
@@ -214,6 +219,7 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...]) ->
         (("--headers", "a"), "argument --headers: 'a': it must be NAME=VALUE"),
         (("--run-at-ms", "tomorrow"), "argument --run-at-ms: 'tomorrow': it must be ISO 8601"),
         (("--backoff", "wild"), "argument --backoff: invalid choice: 'wild'"),
+        (("--on-failure", "3"), "argument --on-failure: '3': it must be a JSON object with a name"),
         (("--urgency", "3"), "unrecognized arguments: --urgency"),
     ],
 )
