@@ -4,6 +4,9 @@ Every claimed job was sent by an enqueue that did not fail, before the claim was
 snapshot lists, and for every job of which another enqueue was refused as a duplicate. A handler runs, and a finish is accepted,
 only under a lease that a claim delivered, and in the process that got it. If no answered claim delivered the lease but that
 process has an unanswered claim, the lease may come from that claim: unknown, not violated.
+
+A callback has no enqueue of its own: the script that ended its job made it, and its id begins with that job's. Whether it was
+made once, and for the right end, is not judged.
 """
 
 from __future__ import annotations
@@ -20,12 +23,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
+#: Ids of callbacks: no other job may have a > in its own.
+CALLBACK = r">(success|failure):\d+$"
+
+
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs that were claimed or listed without an enqueue, or claimed before it; leases under which a job ran without a
     claim."""
     sent_ns, claimed_ns, states = F.col("enqueue_sent_ns"), F.col("claim_done_ns"), F.col("states")
-    never, early = claimed_ns.isNotNull() & sent_ns.isNull(), sent_ns >= claimed_ns
-    appeared = (F.size(states) > 0) & sent_ns.isNull() & claimed_ns.isNull()
+    unsent, early = sent_ns.isNull() & ~F.col("job").rlike(CALLBACK), sent_ns >= claimed_ns
+    never, appeared = claimed_ns.isNotNull() & unsent, (F.size(states) > 0) & unsent & claimed_ns.isNull()
     of_nothing = F.coalesce(sent_ns >= F.col("duplicate_ns"), F.col("duplicate_ns").isNotNull())
     ran_by, stray = F.col("ran_by"), stranger()
     unsure = F.coalesce(ran_by.isin(*run.unsure_claimers), F.lit(False))

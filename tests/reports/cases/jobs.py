@@ -487,6 +487,13 @@ def run_by_the_worker_that_claimed_it_and_by_another(story: Story, job: str) -> 
     story.end("finish", token, at=3.1)
 
 
+@case()
+def a_callback_that_the_end_of_another_job_has_made(story: Story, job: str) -> None:
+    """Its row has no enqueue: the script that finished the other job has made it."""
+    story.life(W1, job, 2)
+    story.run(W3, f"{job}>success:7", 3)
+
+
 # --- J6: every job is finished exactly once ------------------------------------------------------------------------------
 
 
