@@ -7,7 +7,7 @@ from collections.abc import Callable
 from chaos.simulate.chance import spread_ms
 from chaos.simulate.line import Process
 from chaos.simulate.world import MS, World
-from engine.wire.operations.control import Told, read_control
+from engine.wire.operations.control import ControlMessage, read_control
 from engine.worker.machine.events import Subscribed
 
 #: A connection that broke reads again after this.
@@ -17,7 +17,7 @@ _AGAIN_MS = 200
 class Control:
     """It reads from the start of its process on. `take` gets what is told, as an event of the process."""
 
-    def __init__(self, process: Process, channels: tuple[str, ...], take: Callable[[Told | Subscribed], None]) -> None:
+    def __init__(self, process: Process, channels: tuple[str, ...], take: Callable[[ControlMessage | Subscribed], None]) -> None:
         self.name = f"{process.name}.control"
         self._process = process
         self._world: World = process.world

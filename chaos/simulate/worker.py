@@ -17,7 +17,7 @@ from engine.outcomes import FAILED, Verdict
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.operations import Lease, LeasedJob, Operation
-from engine.wire.operations.control import Told
+from engine.wire.operations.control import ControlMessage
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
     Answered,
@@ -190,7 +190,7 @@ class SimulatedWorker(Process):
         late_ns = int(world.chance.draw(self.name, self._events, 3) * MS)
         self.at(steps.wake_at_ns(world.now_ns) + late_ns, self._timer_fires, self._timer)
 
-    def _told(self, told: Told | Subscribed) -> None:
+    def _told(self, told: ControlMessage | Subscribed) -> None:
         if self.steps is not None:
             self._on(told)
 

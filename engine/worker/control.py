@@ -13,7 +13,7 @@ from engine.logs import Source, about
 from engine.wire.drivers.client_errors import is_reply, message_of
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.subscription import Subscription
-from engine.wire.operations.control import Told, read_control
+from engine.wire.operations.control import ControlMessage, read_control
 from engine.worker.machine.events import Subscribed
 
 log = logging.getLogger("ironclaim.worker")
@@ -23,7 +23,7 @@ PAUSE_MOST_S = 5.0
 
 
 class Control:
-    """Reads the channels of one worker; `say` takes what they tell, in another thread. While the worker is `busy`, a connection
+    """Reads the channels of one worker; `say` takes the messages, in another thread. While the worker is `busy`, a connection
     on which nothing came for `look_s` is checked with a PING."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Control:
         endpoint: Endpoint,
         channels: tuple[str, ...],
         *,
-        say: Callable[[Told | Subscribed], None],
+        say: Callable[[ControlMessage | Subscribed], None],
         busy: Callable[[], bool],
         look_s: float,
         source: Source,
@@ -61,9 +61,9 @@ class Control:
         self._subscription.stop()
 
     def _heard(self, message: bytes) -> None:
-        told = read_control(message)
-        if told is not None:
-            self._say(told)
+        parsed = read_control(message)
+        if parsed is not None:
+            self._say(parsed)
 
     def _changed(self) -> None:
         if self._subscription.live:

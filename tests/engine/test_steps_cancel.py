@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.wire.operations import Claim, Extend, Lease, ReadWorkerUpdates, Swept, WorkerUpdates
-from engine.wire.operations.control import CancelTold, NewsTold, read_control
+from engine.wire.operations.control import JobCancelled, NewsPublished, read_control
 from engine.worker.machine.events import LoseLease, Subscribed
 from tests.engine.helpers.machine import Machine, lost, started
 
@@ -13,9 +13,9 @@ from tests.engine.helpers.machine import Machine, lost, started
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        (b"cancelled 12 abc:3 j", CancelTold(Lease("j", 12, "abc:3"))),
-        ("cancelled 12 abc:3 a jöb".encode(), CancelTold(Lease("a jöb", 12, "abc:3"))),
-        (b"news 7", NewsTold(7)),
+        (b"cancelled 12 abc:3 j", JobCancelled(Lease("j", 12, "abc:3"))),
+        ("cancelled 12 abc:3 a jöb".encode(), JobCancelled(Lease("a jöb", 12, "abc:3"))),
+        (b"news 7", NewsPublished(7)),
         (b"cancelled x abc:3 j", None),
         (b"cancelled 12 abc:3", None),
         (b"news", None),
@@ -34,8 +34,8 @@ def test_rule_26_a_running_handler_is_told_once_and_its_lease_is_renewed_no_more
     job = machine.job("a")
     lease = job.lease
     machine.give(job, machine.job("b"))
-    assert machine.on(CancelTold(lease)) == [LoseLease(lease, cancelled=True)]
-    assert lost(machine.on(CancelTold(lease))) == []
+    assert machine.on(JobCancelled(lease)) == [LoseLease(lease, cancelled=True)]
+    assert lost(machine.on(JobCancelled(lease))) == []
     machine.wait(3001)
     assert [renewed.job for renewed in machine.renewal.leases] == ["b"]
 
@@ -44,7 +44,7 @@ def test_rule_26_a_job_taken_ahead_leaves_before_it_starts() -> None:
     machine = Machine(concurrency=1, prefetch=4)
     first, ahead = machine.job("first"), machine.job("ahead")
     machine.give(first, ahead)
-    assert machine.on(CancelTold(ahead.lease))[:1] == [LoseLease(ahead.lease, started=False, cancelled=True)]
+    assert machine.on(JobCancelled(ahead.lease))[:1] == [LoseLease(ahead.lease, started=False, cancelled=True)]
     assert started(machine.handler_ends(first)) == []
 
 
@@ -52,7 +52,7 @@ def test_rule_26_a_cancel_that_overtakes_the_answer_to_the_claim_is_not_forgotte
     machine = Machine(concurrency=2)
     early, other = machine.job("early"), machine.job("other")
     assert isinstance(machine.work, Claim)
-    assert lost(machine.on(CancelTold(early.lease))) == []
+    assert lost(machine.on(JobCancelled(early.lease))) == []
     actions = machine.give(early, other)
     assert lost(actions) == ["early"] and started(actions) == ["other"]
 
@@ -61,12 +61,12 @@ def test_rule_26_a_cancel_of_what_is_not_in_hand_changes_nothing() -> None:
     machine = Machine(concurrency=2)
     old = machine.job("a")
     machine.give()
-    assert not lost(machine.on(CancelTold(old.lease)))
+    assert not lost(machine.on(JobCancelled(old.lease)))
     # Of a claim before: the next one leases the same job anew, and that lease is another.
     machine.wake(True)
     again = machine.job("a")
     assert started(machine.give(again)) == ["a"]
-    assert not lost(machine.on(CancelTold(old.lease)))
+    assert not lost(machine.on(JobCancelled(old.lease)))
 
 
 def test_rule_26_a_handler_that_runs_past_its_lease_is_still_told_of_the_cancel() -> None:
@@ -78,7 +78,7 @@ def test_rule_26_a_handler_that_runs_past_its_lease_is_still_told_of_the_cancel(
     machine.fail("renew")
     told = machine.wait(2500)
     assert lost(told) == ["a"]
-    assert machine.on(CancelTold(job.lease)) == [LoseLease(job.lease, cancelled=True)]
+    assert machine.on(JobCancelled(job.lease)) == [LoseLease(job.lease, cancelled=True)]
 
 
 def test_rule_26_leases_are_renewed_at_once_when_the_connection_reads_again() -> None:
@@ -99,12 +99,12 @@ def test_rule_22_a_worker_without_room_asks_for_the_news_when_it_is_told_of_them
     machine.give(machine.job("a"))
     machine.sweep()
     assert "wake" not in machine.out and "sweep" not in machine.out
-    machine.on(NewsTold(0))
+    machine.on(NewsPublished(0))
     assert "sweep" not in machine.out
-    machine.on(NewsTold(4))
+    machine.on(NewsPublished(4))
     assert machine.out["sweep"].operation == ReadWorkerUpdates(0, "w")
     machine.answer("sweep", WorkerUpdates(machine.srv_us, 4, 0, None, ()))
-    machine.on(NewsTold(4))
+    machine.on(NewsPublished(4))
     assert "sweep" not in machine.out
 
 
@@ -113,5 +113,5 @@ def test_rule_22_a_worker_that_blocks_leaves_the_news_to_their_marker() -> None:
     machine.give()
     machine.answer("sweep", Swept(machine.srv_us, 1000))
     assert "wake" in machine.out
-    machine.on(NewsTold(4))
+    machine.on(NewsPublished(4))
     assert "sweep" not in machine.out

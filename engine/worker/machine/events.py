@@ -11,7 +11,7 @@ from engine.outcomes import FAILED, Verdict
 from engine.routing import Attributes
 from engine.wire.call import Call
 from engine.wire.operations import Lease, LeasedJob, Reply
-from engine.wire.operations.control import Told
+from engine.wire.operations.control import ControlMessage
 
 #: Each slot carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
@@ -173,7 +173,7 @@ Event = (
     | MoreTime
     | Progressed
     | PauseAsked
-    | Told
+    | ControlMessage
     | Subscribed
     | Forked
     | TimerFired

@@ -8,7 +8,7 @@ and step by step in a simulator. Every `now_ns` is monotonic.
 from __future__ import annotations
 
 from engine.wire.operations import Extended, Lease, LeasedJob
-from engine.wire.operations.control import CancelTold, NewsTold
+from engine.wire.operations.control import JobCancelled, NewsPublished
 from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Share
 from engine.worker.machine.events import (
     MS,
@@ -91,9 +91,9 @@ class WorkerSteps(ReplyHandling, Planning):
                 self._timeouts.extend(lease, for_ms, now_ns)
             case PauseAsked(paused=paused):
                 self._allowance.paused_here = paused
-            case CancelTold(lease=lease):
+            case JobCancelled(lease=lease):
                 self._cancel_told(lease, actions)
-            case NewsTold(version=version):
+            case NewsPublished(version=version):
                 # Who blocks for the news has their marker.
                 if not self._call_slots.busy("wake"):
                     self._compare(version)
