@@ -162,9 +162,9 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
   local function visit(head, most, least_band)
     local taken, looked, bound, metered = 0, 0, most + 99, head.class.meter or head.limit
     while taken < most and looked < bound do
-      local size = math.min(16, most - taken)
-      local page, job_keys, run_keys = entries(head, size), {}, {}
-      local last = #page < size
+      local count = math.min(16, most - taken)
+      local page, job_keys, run_keys = entries(head, count), {}, {}
+      local last = #page < count
       if not page[1] then
         head.exhausted = true
         break
