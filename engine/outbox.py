@@ -313,6 +313,9 @@ def _new_row(task: Task[..., Any], args: Any, kwargs: Any) -> tuple[str, str, st
     queue = task.queue
     _refuse_foreign(queue)
     draft, _ = queue._drafted(task, task.payload(*args, **kwargs), None, {})  # pyright: ignore[reportPrivateUsage]
+    for field in ("on_success", "on_failure"):
+        if getattr(draft.options, field) is not None:
+            raise Malformed(field, task.options[field], "left out: a job of the outbox has no callbacks")
     if draft.options.dedup:
         raise Malformed("dedup", draft.options.dedup, "left out: the outbox has a dedup key of its own for each job")
     stored = _stored(draft.options)

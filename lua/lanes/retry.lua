@@ -47,7 +47,7 @@ for _, lease in ipairs(held) do
   if events then events[#events + 1] = { 'failed', lease.id, lease.job.name, lease.note[2] } end
   if lease.outcome == 'buried' then
     local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
-    if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, turn, wakes, events) end -- anchor: last-failure-calls-back
+    if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, turn, wakes, events) end
   else
     redis.call('ZADD', due, lease.due_ms, member) -- anchor: failed-job-is-due-before-its-lease-ends
   end

@@ -102,12 +102,12 @@ def test_rows_are_sent_in_their_order_in_bounded_batches(shop: Shop, database: D
 def test_the_options_of_a_task_arrive_each_as_an_enqueue_has_it(
     shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of JobOptions but those that the outbox keeps for itself."""
+    """All of JobOptions but callbacks and those that the outbox keeps for itself."""
     got: list[Options] = []
     monkeypatch.setattr(outbox, "_send", lambda queue, drafts, not_after_ms: got.extend(d.options for d in drafts) or [])
-    given = {name: options for name, options in EXAMPLES.items() if not name.startswith("dedup")}
+    given = {name: options for name, options in EXAMPLES.items() if not name.startswith(("dedup", "on_success", "on_failure"))}
     given |= {"run_at_ms": {"run_at_ms": datetime(2100, 1, 1, tzinfo=UTC)}, "target": {"target": Target(stack=["python"])}}
-    assert {*given} == {*OPTIONS} - {"dedup", "dedup_ms"}
+    assert {*given} == {*OPTIONS} - {"dedup", "dedup_ms", "on_success", "on_failure"}
     connection = database.connect()
     wanted: list[Options] = []
     for name, options in given.items():
@@ -152,6 +152,9 @@ def test_what_add_refuses_it_refuses_before_it_writes(shop: Shop, database: Data
         outbox.add(connection, shop.ship, "many")  # pyright: ignore[reportArgumentType]
     with pytest.raises(Malformed, match="^dedup: .*left out"):
         outbox.add(connection, shop.ship.with_options(dedup="d", dedup_ms=5), 1)
+    for field in ("on_success", "on_failure"):
+        with pytest.raises(Malformed, match=f"^{field}: .*left out"):
+            outbox.add(connection, shop.ship.with_options(**{field: shop.ship.new(2)}), 1)  # type: ignore[arg-type]
     with pytest.raises(Malformed, match="^id: .*at most 121 characters"):
         outbox.add(connection, shop.ship.with_options(id="x" * 122), 1)
     with pytest.raises(Malformed, match="^task: "):

@@ -94,7 +94,7 @@ def test_an_enqueue(queue: Queue, path: Path) -> None:
     enqueued = queue.enqueue("work", {"a": 1}, id="j", priority=7, delay_ms=50, intended_ns=123)
     invoke, done = operations(path)
     item = {"job": "j", "name": "work", "class": "work", "lane": "work", "priority": 7, "delay_ms": 50}
-    item["crc"] = zlib.crc32(b'{"a":1}')
+    item |= {"crc": zlib.crc32(b'{"a":1}'), "attempts": 3, "backoff": "fixed", "backoff_least_ms": 1000}
     assert invoke["items"] == [item] and done["items"] == [{**item, "result": "created"}]
     assert (invoke["type"], done["type"], done["result"]) == ("invoke", "ok", "created")
     assert (done["sends"], done["errors"], done["srv_us"]) == (1, [], enqueued.srv_us)

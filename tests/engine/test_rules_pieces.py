@@ -78,6 +78,21 @@ def enqueued_unique(desk: Desk) -> Any:
     return reply
 
 
+def enqueued_expiring(desk: Desk) -> Any:
+    reply = desk.run(many(desk, expires_ms=lambda job: 1_000 + int(job[1:])))
+    expiring = numbered(desk, desk.keys.expiring)
+    assert [(member[10:], at_ms) for member, at_ms in expiring] == [(job, START_MS + 1_000 + at) for at, job in enumerate(IDS)]
+    return reply
+
+
+def claimed_expiring(desk: Desk) -> Any:
+    """From their first claim on they do not expire any more."""
+    desk.run(many(desk, expires_ms=1_000))
+    found = desk.claim(limit=50)
+    assert [job.lease.job for job in found] == [*JOBS] and not desk.redis.exists(desk.keys.expiring)
+    return found
+
+
 def claimed(desk: Desk) -> Any:
     """Sent twice; some entries of the lane lead nowhere, and some to what cannot be read."""
     desk.run(many(desk))
@@ -197,6 +212,8 @@ FINISH = {"runs_of count", "finish_jobs #dated", "finish_jobs #ids"}
 CASES = [
     Case(enqueued_waiting, frozenset(ENQUEUE)),
     Case(enqueued_delayed, frozenset({"enqueue_many count", "enqueue_many #jobs", "enqueue_many #delayed"})),
+    Case(enqueued_expiring, frozenset({*ENQUEUE, "enqueue_many #expiries"})),
+    Case(claimed_expiring, frozenset({*ENQUEUE, *CLAIM, *FIRST, "enqueue_many #expiries", "claim_jobs #picked"})),
     Case(enqueued_unique, frozenset({"enqueue_many count", "enqueue_many #lane.waiting", "enqueue_many #unique_jobs"})),
     Case(claimed, frozenset(ENQUEUE | CLAIM | FIRST)),
     Case(

@@ -24,7 +24,7 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story.run("worker-1", "slow", 13.0)
     story.enqueue("hopeless", 39.0)
     token = story.claim("worker-1", "hopeless", 39.1)
-    story.start(token, 39.11, took=0.1)
+    story.start(token, 39.11, took=0.1, end="fail")
     story.end("bury", token, at=39.3)
     story.at_end["dead"].append(("hopeless", srv_ms(39.3)))
     story.row("producer-1", "drop", 40, intended_ns=ns(39.9), count=3, detail="too late to send")

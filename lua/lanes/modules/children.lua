@@ -94,7 +94,6 @@ local function call_back(prefix, parent, sequence, done, why, kept, now_ms, turn
       local id = parent .. (done and '>success:' or '>failure:') .. sequence
       if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, id) end
       local run = run_pack({ heir = '1', cause = not done and why or nil })
-      -- anchor: callback-is-made-once
       make_job(prefix, id, sealed, envelope_open(sealed), now_ms, turn, wakes, events, { prefix .. 'run:' .. id, run, key, '' })
     end
   end

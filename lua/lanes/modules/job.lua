@@ -113,7 +113,7 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   -- Jobs that wait for it are handled by the next sweep (rule 25). Who ends a job by hand needs no callback; a dead one has had its own.
   if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
     if job.kind == 'J' and ending.outcome ~= 8 and not redis.call('ZSCORE', prefix .. 'dead', id) then
-      redis.call('DEL', prefix .. 'calls:' .. string.format('%d', job.sequence)) -- anchor: ended-by-hand-calls-nobody
+      redis.call('DEL', prefix .. 'calls:' .. string.format('%d', job.sequence))
     end
     redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id)
   end
