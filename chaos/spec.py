@@ -93,6 +93,8 @@ class RunSpec(SpecFile):
     dependencies: bool = True
     #: Some jobs want a capability that the workers inside Locust have not.
     routing: bool = True
+    #: Handlers leave the wait after a failed run to the back-off of their jobs, so the judge may hold them to it.
+    retries_by_policy: bool = True
     #: What the wire format of the model cannot protect: each with `name`, `checks` and `text` (see reports/declared.py).
     findings: tuple[dict[str, Any], ...] = ()
     #: What was seen of the machine before the load (see chaos/calibration.py); empty = nothing.
