@@ -7,7 +7,8 @@ for a retry and stays for anything else. `crashes` is what the sweep in between 
 one.
 
 What it cannot see: a handler that asks for a wait of its own looks like a wrong back-off, so waits are judged only where the spec
-says `retries_by_policy`; those that the job lists or bounds are not. Histories older than version 7 have no attempts.
+says `retries_by_policy`; those that the job lists or bounds are not. Other wire formats do not hold every back-off, so of them
+only attempts and counters are judged. Histories older than version 7 have no attempts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
+from reports.checks.j9_order import LANES
 from reports.facts import Run
 
 if TYPE_CHECKING:
@@ -33,20 +35,21 @@ GROWN_MS_MAX = 1_800_000
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs with too many or too few runs, or another policy than their enqueue; leases with wrong counters or too short waits."""
     attempts, failures = F.col("attempts"), F.col("failures")
-    changed = ~F.col("enqueue_policy").eqNullSafe(F.col("claim_policy"))
-    known = F.col("enqueue_policy").isNotNull() & F.col("claim_policy").isNotNull()
+    asked, claimed = F.col("enqueue_policy"), F.col("claim_policy")
+    same = asked.eqNullSafe(claimed) if of_lanes(run) else asked["attempts"] == claimed["attempts"]
+    changed = asked.isNotNull() & claimed.isNotNull() & ~same
     too_often = sentence("was claimed after ", failures, " failed runs, and has ", attempts, " attempts")
     too_soon = sentence("was buried by a failed run after ", failures, " others, and has ", attempts, " attempts")
-    claimed = sentence("was claimed with ", F.to_json("claim_policy"), ", and enqueued with ", F.to_json("enqueue_policy"))
+    differs = sentence("was claimed with ", F.to_json(claimed), ", and enqueued with ", F.to_json(asked))
     found: dict[Base, list[Flag]] = {
         "jobs": [
             Flag("run too often", failures >= attempts, too_often, absence=False),
             Flag("buried too soon", F.col("failed_last") & (failures + 1 < attempts), too_soon, absence=True),
-            Flag("attempts changed", known & changed, claimed, absence=False),
+            Flag("attempts changed", changed, differs, absence=False),
         ],
         "tokens": counters(),
     }
-    if run.spec.get("retries_by_policy"):
+    if of_lanes(run) and run.spec.get("retries_by_policy"):
         least_ms = shortest_ms(F.col("policy"), F.col("failures"))
         asked_ms = F.col("retry_delay_ms")
         short = sentence(
@@ -98,7 +101,14 @@ def not_judged(run: Run) -> list[str]:
     """Attempts and waits, where rows or spec do not say what was asked for."""
     if run.version < SAID_SINCE:
         return [f"attempts and waits: a history of version {run.version} does not have them"]
+    if not of_lanes(run):
+        return ["waits: this wire format does not hold every back-off"]
     return [] if run.spec.get("retries_by_policy") else ["waits: the spec does not say that handlers ask for none of their own"]
+
+
+def of_lanes(run: Run) -> bool:
+    """True for a run in the engine's own format."""
+    return run.spec.get("model", LANES) == LANES
 
 
 CHECK = Check("J7", "attempts and waits are kept", doubts, flags, not_judged=not_judged)
