@@ -123,6 +123,11 @@ class History:
         """A worker that is not this one."""
         return self.draw.choice([name for name in self.workers() if name != proc])
 
+    @property
+    def left(self) -> list[Life]:
+        """The jobs that `take` may still choose."""
+        return self._plain
+
     def take(self, wanted: Callable[[Life], bool] = lambda life: True) -> Life:
         """A job without anything special about it that no other edit has. Raises JudgeError when there is none."""
         for position, life in enumerate(self._plain):

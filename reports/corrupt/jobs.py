@@ -294,9 +294,8 @@ def failed_once(history: History) -> tuple[Entry, Entry, Entry]:
 
     def wanted(entries: list[Entry]) -> bool:
         found = labels(entries)
-        calm = not any(b <= entry.row["t_ns"] <= e for entry in entries for b, e in history.windows())
         counted = [entry.item.get("claims") for entry in entries if entry.label == "claim ok"]
-        return calm and found.count("retry ok") >= 1 and counted[:2] == [1, 2]
+        return found.count("retry ok") >= 1 and "reap ok" not in found and counted[:2] == [1, 2]
 
     _, entries = history.find(wanted)
     entries = sorted(entries, key=lambda entry: entry.row["t_ns"])
@@ -545,7 +544,8 @@ def key_taken_twice(history: History) -> str:
 @kind("J14")
 def key_kept_after_the_end_of_its_holder(history: History) -> str:
     """An enqueue is refused for a key whose job has ended a second before."""
-    holder = history.take()
+    last_ns = max(sent_ns(life.enqueue) for life in history.left)
+    holder = history.take(lambda life: life.finish.row["done_ns"] + S < last_ns)
     later = history.take(lambda life: sent_ns(life.enqueue) > holder.finish.row["done_ns"] + S)
     for entry in (holder.enqueue_sent, holder.enqueue, later.enqueue_sent, later.enqueue):
         entry.item["unique"] = f"only-{holder.job}"
