@@ -121,7 +121,7 @@ def add_server(parser: argparse.ArgumentParser, *, url: str | None = DEFAULT_URL
 
 def opened(options: argparse.Namespace) -> Queue:
     """The queue that the options name. Raises Malformed."""
-    return Queue(options.queue, options.model, url=options.url, prefix=options.prefix)
+    return Queue(options.queue, options.model, url=options.url or DEFAULT_URL, prefix=options.prefix)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

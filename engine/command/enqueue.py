@@ -8,7 +8,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -68,7 +68,6 @@ def _keywords(option: str, kind: Any) -> Keywords:
         return {"type": _new_job, "metavar": "JSON"}
     plain: tuple[tuple[type, Callable[[str], Any], str], ...] = (
         (datetime, _instant, "TIME"),
-        (timedelta, _milliseconds if int in kinds else _timedelta, "LENGTH"),
         (int, _milliseconds if option.endswith("_ms") else int, "LENGTH" if option.endswith("_ms") else "N"),
         (float, float, "X"),
         (str, str, "TEXT"),
@@ -110,10 +109,6 @@ def _new_job(text: str) -> NewJob:
 def _milliseconds(text: str) -> int:
     """`90s`, or a number of milliseconds."""
     return int(text) if text.isdecimal() else duration_ms(text)
-
-
-def _timedelta(text: str) -> timedelta:
-    return timedelta(milliseconds=_milliseconds(text))
 
 
 def _instant(text: str) -> int | datetime:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Callable
 from typing import cast
 
 from engine import outbox
-from engine.command.arguments import add, one_of
+from engine.command.arguments import add
+from engine.command.logging_flags import add_logging, begin_logging, resume_logging
 from engine.command.targets import find, load
-from engine.command.worker import LOG_LEVELS
 from engine.errors import EngineError, Malformed
-from engine.logs import JsonFormatter
 from engine.queue.settings import QueueSettings
 from engine.sql import Connection, of_database
 
@@ -30,18 +28,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("queues", metavar="QUEUE", nargs="+", help="module:object of a Queue or AsyncQueue whose rows are sent")
     add(parser, "--batch", kind=int, default=200, help="rows that are sent at once")
     add(parser, "--poll-ms", kind=int, default=500, help="ms between two looks where there is nothing to do")
-    add(parser, "--log-level", kind=one_of(*LOG_LEVELS), default="info", help=f"least level of the log: {', '.join(LOG_LEVELS)}")
-    parser.add_argument("--log-json", action="store_true", help="one line of JSON for each log record")
+    add_logging(parser)
     parser.add_argument("--burst", action="store_true", help="stop when there is nothing to do")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Send rows until it is stopped, and say how many there were."""
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    if options.log_json:
-        for handler in logging.getLogger().handlers:
-            handler.setFormatter(JsonFormatter())
+    begin_logging(options)
     connect, _ = find(options.connect, _BOUND)
     if not callable(connect):
         raise Malformed("connect", options.connect, _BOUND)
@@ -51,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         if not isinstance(queue, QueueSettings):
             raise Malformed("queue", reference, "a Queue or an AsyncQueue")
         queues.append(queue)
+    resume_logging(options)
     try:
         sent = outbox.relay(
             cast("Callable[[], Connection]", connect), queues, batch=options.batch, poll_ms=options.poll_ms, burst=options.burst

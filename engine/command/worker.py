@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,11 +13,11 @@ import engine
 from engine import validate
 from engine.command import reloading
 from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, origin_of, priorities, words
+from engine.command.logging_flags import add_logging, begin_logging, resume_logging
 from engine.command.targets import Target, agree, load
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.history import HistoryFile
-from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.recorder import Recorder
@@ -27,12 +26,9 @@ from engine.worker.machine.concurrency import Strategy
 from engine.worker.names import default_name
 from engine.worker.worker import Worker
 
-log = logging.getLogger("ironclaim.worker")
-
 #: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs; 71: the grace was
 #: over, which has cut off jobs as well.
 EXIT_CODES = {"recycled": 75, "at once": 70, "grace over": 71}
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 #: The settings of Worker, which has their defaults: a setting that nobody gives is not passed on.
 SETTINGS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
@@ -81,12 +77,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default: Any = None if parameter is None else parameter.default
         shown: Any = ",".join(default) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
         add(worker, flag, kind=kind, default=None, shown=shown, help=help)
-    add(worker, "--log-level", kind=one_of(*LOG_LEVELS), default="info", help=f"least level of the log: {', '.join(LOG_LEVELS)}")
-    worker.add_argument(
-        "--log-json",
-        action="store_true",
-        help="one line of JSON for each log record, also where the module has configured logging",
-    )
+    add_logging(worker)
     worker.add_argument("--reload", action="store_true", help="for development: start anew when a source file changes")
     worker.add_argument(
         "--burst", action="store_true", help="stop when no job waits that this worker may run, and none is delayed or in hand"
@@ -98,19 +89,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(options: argparse.Namespace) -> int:
     """Run a worker until it is stopped. 0 after a graceful stop, 75 when it is to be started anew, 70 when a second signal has
     cut off its jobs, 71 when the end of its grace has."""
-    formatter = JsonFormatter() if options.log_json else TextFormatter()
-    logging.basicConfig(level=options.log_level.upper())
-    give_form(formatter)
+    begin_logging(options)
     if options.reload:
         return reloading.keep_running(options.arguments, options.objects)
     with ExitStack() as stack:
         worker = _worker(options, [load(reference) for reference in options.objects], stack)
-        # What the modules have configured since stays, but for the form that was asked for.
-        switch_on()
-        if options.log_json and not give_form(formatter):
-            log.warning(
-                "--log-json: the modules have configured logging, and nothing that the worker logs goes to stderr or stdout"
-            )
+        resume_logging(options)
         return EXIT_CODES.get(worker.run(burst=options.burst), 0)
 
 

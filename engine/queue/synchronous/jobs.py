@@ -130,8 +130,8 @@ class Jobs(_JobsPart):
 
     def cancel(self, id: str, *, expected_state: str | None = None) -> Altered:
         """End a job that waits, is delayed or runs. A running one loses its token at once: what its worker still says about it is
-        refused, and its handler hears of it at the next renewal, a third of a lease later at most (`Job.cancelled`,
-        `Job.cancelled_by_hand`).
+        refused, and its handler learns of it within a second (`Job.cancelled`, `Job.cancelled_by_hand`): a coroutine is
+        cancelled, a child process killed. Where the worker's control connection is away, that is at the next renewal.
 
         With `expected_state` only if it is in that state; without it is looked at first, and again when it changes meanwhile.
         Returns Altered: `done`, or `changed` with the state that keeps it from being done. Its id is known for 20 s."""
