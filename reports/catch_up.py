@@ -33,6 +33,11 @@ LAG_OF_CALIBRATION = 3
 LAG_HIGHEST_MS = 300
 
 
+def fault_spans(run: Run) -> list[Span]:
+    """The time in which each fault makes its victims late: from its inject until shortly after it was seen to have healed."""
+    return [(window.inject_ns, window.healed_ns + CATCH_UP_NS) for window in windows(run)]
+
+
 def lag_max_ms(run: Run) -> int:
     """Bound of the send lag, in ms, on the machine of the run."""
     seen_ms = (run.spec.get("calibration") or {}).get("lag_ms", 0)

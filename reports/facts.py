@@ -14,6 +14,9 @@ MS = 1_000_000
 #: The model of runs that are about channels, not about jobs.
 CHANNELS = "dsps"
 
+#: The engine's own format, of which a run is whose spec names no model.
+LANES = "lanes"
+
 #: Faults that kill a process.
 KILLS = ("worker-kill", "subscriber-kill")
 
@@ -146,6 +149,11 @@ class Run:
     def of_channels(self) -> bool:
         """True for a run that is about channels."""
         return of_channels(self.spec)
+
+    @property
+    def of_lanes(self) -> bool:
+        """True for a run in the engine's own format."""
+        return self.spec.get("model", LANES) == LANES
 
     @property
     def version(self) -> int:

@@ -8,6 +8,8 @@ out.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -16,6 +18,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.checks.j9_order import PRIORITIES, first_claims, ordered
+from reports.checks.j12_limits_hold import limited
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,12 +32,8 @@ TURNS = 100
 
 def free(run: Run) -> Column:
     """True for a lane that no limit of the spec concerns."""
-    name, key = F.regexp_extract("class", "^[^@~]*", 0), F.regexp_extract("lane", "/(.*)$", 1)
-    concerned = F.lit(False)
-    for limit in run.spec.get("limits") or ():
-        of_key = (key != "") if limit.get("key") == "*" else (key == F.lit(limit.get("key")))
-        concerned = concerned | ((name == limit["name"]) if limit.get("name") else of_key)
-    return ~F.coalesce(concerned, F.lit(False))
+    concerns = (limited(limit).isNotNull() for limit in run.spec.get("limits") or ())
+    return ~reduce(or_, concerns, F.lit(False))
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from reports.catch_up import CATCH_UP_NS
+from reports.catch_up import fault_spans
 from reports.checks.base import Check, Flag, sentence
 from reports.facts import Run
-from reports.windows import windows, within
+from reports.windows import within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,8 +56,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     wrong = Flag("tick missed", F.col("gap_ms") != F.col("by.every_ms"), text, absence=True)
     late_ms, bound_ms = F.col("ticked.srv_ms") - F.col("tick_ms"), frames.run.recovery_bound_ms
     early = Flag("tick early", late_ms < 0, sentence("fired ", -late_ms, " ms before its time"), absence=False)
-    faults = [(fault.inject_ns, fault.healed_ns + CATCH_UP_NS) for fault in windows(frames.run)]
-    behind = (late_ms > bound_ms) & ~within(F.col("ticked.done_ns"), faults)
+    behind = (late_ms > bound_ms) & ~within(F.col("ticked.done_ns"), fault_spans(frames.run))
     late = Flag("tick late", behind, sentence("fired ", late_ms, f" ms after its time, more than {bound_ms} ms"), absence=False)
     counted = (
         frames.jobs.sparkSession.range(1)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.catch_up import CATCH_UP_NS
+from reports.catch_up import fault_spans
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import MS, Run, whole
-from reports.windows import windows, within
+from reports.windows import within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,8 +34,7 @@ def allowed_ms(run: Run) -> int:
 def lateness(frames: Frames) -> DataFrame:
     """One row: the number of delayed jobs due outside of faults, and percentiles of their lateness in ms; null for infinite."""
     due_ns = F.col("enqueue_sent_ns") + F.col("delay_ns")
-    faults = [(fault.inject_ns, fault.healed_ns + CATCH_UP_NS) for fault in windows(frames.run)]
-    calm = frames.jobs.where((F.col("delay_ns") > 0) & F.col("created") & ~within(due_ns, faults))
+    calm = frames.jobs.where((F.col("delay_ns") > 0) & F.col("created") & ~within(due_ns, fault_spans(frames.run)))
     late_ms = F.coalesce((F.col("started_ns") - due_ns) / MS, F.lit(float("inf")))
     return calm.agg(F.count(F.lit(1)).alias("n"), F.percentile(late_ms, [0.5, 0.99, 1.0]).alias("late_ms")).withColumn(
         "who", F.lit("the delayed jobs")

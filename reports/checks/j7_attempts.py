@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
-from reports.checks.j9_order import LANES
 from reports.facts import Run
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs with too many or too few runs, or another policy than their enqueue; leases with wrong counters or too short waits."""
     attempts, failures = F.col("attempts"), F.col("failures")
     asked, claimed = F.col("enqueue_policy"), F.col("claim_policy")
-    same = asked.eqNullSafe(claimed) if of_lanes(run) else asked["attempts"] == claimed["attempts"]
+    same = asked.eqNullSafe(claimed) if run.of_lanes else asked["attempts"] == claimed["attempts"]
     changed = asked.isNotNull() & claimed.isNotNull() & ~same
     too_often = sentence("was claimed after ", failures, " failed runs, and has ", attempts, " attempts")
     too_soon = sentence("was buried by a failed run after ", failures, " others, and has ", attempts, " attempts")
@@ -49,7 +48,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
         ],
         "tokens": counters(),
     }
-    if of_lanes(run) and run.spec.get("retries_by_policy"):
+    if run.of_lanes and run.spec.get("retries_by_policy"):
         least_ms = shortest_ms(F.col("policy"), F.col("failures"))
         asked_ms = F.col("retry_delay_ms")
         short = sentence(
@@ -101,14 +100,9 @@ def not_judged(run: Run) -> list[str]:
     """Attempts and waits, where rows or spec do not say what was asked for."""
     if run.version < SAID_SINCE:
         return [f"attempts and waits: a history of version {run.version} does not have them"]
-    if not of_lanes(run):
+    if not run.of_lanes:
         return ["waits: this wire format does not hold every back-off"]
     return [] if run.spec.get("retries_by_policy") else ["waits: the spec does not say that handlers ask for none of their own"]
-
-
-def of_lanes(run: Run) -> bool:
-    """True for a run in the engine's own format."""
-    return run.spec.get("model", LANES) == LANES
 
 
 CHECK = Check("J7", "attempts and waits are kept", doubts, flags, not_judged=not_judged)

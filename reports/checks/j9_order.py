@@ -25,16 +25,13 @@ if TYPE_CHECKING:
 
     from reports.frames import Frames
 
-#: The model that promises this order.
-LANES = "lanes"
-
 #: Priorities of jobs, the highest last.
 PRIORITIES = range(1, 11)
 
 
 def ordered(run: Run) -> bool:
     """True for a run of lanes on a server of one era."""
-    return run.spec.get("model", LANES) == LANES and len(run.replids) <= 1
+    return run.of_lanes and len(run.replids) <= 1
 
 
 def first_claims(frames: Frames) -> DataFrame:
