@@ -49,8 +49,8 @@ def by_fault(frames: Frames) -> list[dict[str, Any]]:
 
 def counted(frames: Frames, found: tuple[Window, ...]) -> tuple[dict[str, int], dict[str, int]]:
     """Count by fault the jobs that J4 reports as lost and those that J6 reports as doubled."""
-    last = frames.events.where(accepted_finish()).groupBy("job").agg(F.max("done_ns").alias("again_ns"))
-    jobs = frames.jobs.join(last, "job", "left")
+    last = frames.eventful.events.where(accepted_finish()).groupBy("job").agg(F.max("done_ns").alias("again_ns"))
+    jobs = frames.eventful.jobs.join(last, "job", "left")
     lost = F.when(condition(frames.run, "lost"), fault_at(F.col("moved_ns"), found))
     doubled = F.when(condition(frames.run, "doubled"), fault_at(F.col("again_ns"), found))
     rows = jobs.select(lost.alias("lost"), doubled.alias("doubled")).where("lost is not null or doubled is not null").collect()
@@ -65,7 +65,7 @@ def condition(run: Run, kind: str) -> Column:
 
 def stale_finishes(frames: Frames, found: tuple[Window, ...]) -> dict[str, int]:
     """Count by fault the finishes that were refused as stale."""
-    refused = frames.events.where((F.col("f") == "finish") & (F.col("result") == "stale"))
+    refused = frames.eventful.events.where((F.col("f") == "finish") & (F.col("result") == "stale"))
     rows = refused.groupBy(fault_at(F.col("done_ns"), found).alias("fault")).agg(F.count(F.lit(1)).alias("n")).collect()
     return {row["fault"]: row["n"] for row in rows}
 
@@ -79,7 +79,7 @@ def ran_elsewhere(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]
         over_ns = F.least("end_sent_ns", "reap_sent_ns", F.lit(window.next_ns).cast("bigint"))
         held = F.col("proc").isin(*window.targets) & (F.col("claim_done_ns") <= at_ns) & (over_ns > at_ns)
         started = F.col("newer_start_ns") >= at_ns
-        row = frames.tokens.where(held & started).agg(F.max("newer_start_ns").alias("last_ns")).first()
+        row = frames.eventful.tokens.where(held & started).agg(F.max("newer_start_ns").alias("last_ns")).first()
         if row is not None and row["last_ns"] is not None:
             recovered[window.fault] = round((row["last_ns"] - window.inject_ns) / MS, 1)
     return recovered

@@ -43,8 +43,9 @@ class FileFacts:
     #: well.
     seq_square_sum: int = 0
     version_max: int = 0
-    first_kind: str | None = None
-    last_kind: str | None = None
+    #: Whether its first row opens and its last row closes it.
+    opens_first: bool = False
+    closes_last: bool = False
     opened_ns: int | None = None
     closed_ns: int | None = None
     close_rows: int | None = None

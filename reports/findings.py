@@ -95,7 +95,8 @@ def violations(frames: AnyFrames, checks: Sequence[Check]) -> DataFrame:
         for base, some in check.flags(frames.run).items():
             flags.setdefault(base, []).extend((check.id, flag) for flag in some)
         parts += [flagged(frame, [(check.id, flag)]) for frame, flag in check.more(frames)]
-    parts += [flagged(getattr(frames, base), some) for base, some in flags.items()]
+    bases = {"tokens": frames.eventful.tokens, "jobs": frames.eventful.jobs, "in_hand": frames.in_hand}
+    parts += [flagged(bases[base], some) for base, some in flags.items()]
     return reduce(DataFrame.unionByName, parts).coalesce(PARTITIONS)
 
 

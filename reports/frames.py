@@ -1,8 +1,8 @@
 """The frames that every check reads: events (one row per job of an operation), tokens (one per lease), jobs (one per job), and
 in_hand (one per lease held at a kill).
 
-All are partitioned by job once, so the windows and groups over a job, a token or both need no further shuffle (rule 36).
-Times are monotonic ns. A null column means that the history has no such row.
+The events are partitioned by job once, and the plain jobs set apart in that pass (rule 36). Times are monotonic ns. A null column
+means that the history has no such row.
 """
 
 from __future__ import annotations
@@ -10,18 +10,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
+from reports import plain
 from reports.caching import cached
 from reports.channels import frames as channel_frames
 from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
 from reports.facts import Run
+from reports.plain_frames import JOB_COLUMNS, TOKEN_COLUMNS, plain_jobs, plain_tokens
 from reports.recovery import in_hand
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
+
+    from reports.load import History
 
 ROW_COLUMNS = (
     "kind",
@@ -76,65 +84,77 @@ BEFORE = ("claims", "failures", "crashes", "retry_delay_ms", "reap_crashes", "en
 
 
 @dataclass(frozen=True)
+class Eventful:
+    """All that is known of the jobs that are not plain (see `reports.plain`); flags are conditions on their rows."""
+
+    events: DataFrame
+    tokens: DataFrame
+    jobs: DataFrame
+
+
+@dataclass(frozen=True)
 class Frames:
-    """The input of the checks. `run` holds the small facts."""
+    """The input of the checks. `run` holds the small facts.
+
+    `events`: of all jobs; reading it is a pass over the tables on disk. `tokens`, `jobs`: of all jobs, with the columns that
+    compare them with others. `eventful`: with all columns, for the jobs that are not plain. `in_hand`: leases held at a kill.
+    """
 
     run: Run
     events: DataFrame
     tokens: DataFrame
     jobs: DataFrame
     in_hand: DataFrame
+    eventful: Eventful
 
 
 AnyFrames = Frames | ChannelFrames
 
 
-def build(rows: DataFrame, run: Run) -> AnyFrames:
+def build(history: History, run: Run) -> AnyFrames:
     """All frames of a run, cached for several passes."""
-    return channel_frames.build(rows, run) if run.of_channels else of_jobs(rows, run)
+    return channel_frames.build(history.rows, run) if run.of_channels else of_jobs(history.events, run)
 
 
-def of_jobs(rows: DataFrame, run: Run) -> Frames:
+def of_jobs(found: DataFrame, run: Run) -> Frames:
     """The frames of a job run."""
-    found = cached(events(rows, run), run)
-    leases = cached(tokens(found, eras=len(run.replids) > 1), run)
-    named = cached(jobs(found, run), run)
-    return Frames(run, found, leases, named, in_hand(leases, named, run))
-
-
-def events(rows: DataFrame, run: Run) -> DataFrame:
-    """One row per job of an operation, effect or snapshot.
-
-    An operation appears once: as its completion (type ok, fail or info), or as its invocation (type invoke) if it never had one.
-    A job that a completion leaves out was not answered: it appears as invoked, unless the whole operation failed.
-    """
-    usable = rows.where("readable").withColumn("era", era(run)).where(F.col("kind").isin("operation", "effect", "final"))
-    # The tick of a schedule is the enqueue of its job.
-    usable = usable.withColumn("f", F.when(F.col("f") == "tick", "enqueue").otherwise(F.col("f")))
-    invoked = F.coalesce(F.col("type") == "invoke", F.lit(False))
-    each = usable.select("*", F.posexplode("items").alias("position", "item"))
-    failed, reported = (F.col("type") == "fail").alias("failed"), F.col("items.job").alias("reported")
-    answered = usable.where(~invoked & F.col("op").isNotNull()).select(
-        F.col("proc").alias("by"), F.col("op").alias("of"), failed, reported
+    all_events = events(found, run)
+    parts = cached(apart(all_events), run)
+    rest = parts.where(~F.col("plain")).select(all_events.columns)
+    leases = cached(tokens(rest, eras=len(run.replids) > 1), run)
+    named = cached(jobs(rest, run), run)
+    plain = parts.where("plain")
+    return Frames(
+        run,
+        all_events,
+        leases.select(*TOKEN_COLUMNS).unionByName(plain_tokens(plain)),
+        named.select(*JOB_COLUMNS).unionByName(plain_jobs(plain)),
+        in_hand(leases, named, run),
+        Eventful(rest, leases, named),
     )
-    same = (F.col("proc") == F.col("by")) & (F.col("op") == F.col("of"))
-    settled = same & (F.col("failed") | F.array_contains("reported", F.col("item.job")))
-    unanswered = each.where(invoked).join(answered, on=settled, how="left_anti")
-    exploded = each.where(~invoked).unionByName(unanswered)
+
+
+def apart(events: DataFrame) -> DataFrame:
+    """The events of the eventful jobs, and one row per plain job (see `reports.plain`)."""
+    # A cluster's executors do not have this package.
+    register_pickle_by_value(plain)
+    more = from_arrow_schema(pa.schema(list(plain.MORE.items())))
+    return events.repartition("job").mapInArrow(plain.set_apart, StructType([*events.schema, *more]))
+
+
+def events(found: DataFrame, run: Run) -> DataFrame:
+    """One row per job of an operation, effect or snapshot, as in `reports.convert`. The tick of a schedule is the enqueue of its
+    job."""
     # Jobs of several callers in one call each have an intended instant of their own.
-    intended = F.coalesce("item.intended_ns", "intended_ns").alias("intended_ns")
-    chosen = [intended if name == "intended_ns" else F.col(name) for name in ROW_COLUMNS]
-    chosen += [F.col(f"item.{name}") for name in ITEM_COLUMNS]
+    made = {
+        "f": F.when(F.col("f") == "tick", "enqueue").otherwise(F.col("f")),
+        "intended_ns": F.coalesce("item.intended_ns", "intended_ns"),
+        # The era of the server is the replid of the last connection; where there was only one, it does not matter when it was.
+        "era": F.coalesce("replid", F.lit("")) if len(run.replids) > 1 else F.lit(next(iter(run.replids), "")),
+    }
+    columns = [made[name].alias(name) if name in made else F.col(name) for name in (*ROW_COLUMNS, "position", "state", "era")]
     renamed = F.col("result").alias("answer"), F.col("name").alias("snapshot")
-    return exploded.select(*chosen, "position", "state", *renamed, "era").repartition("job")
-
-
-def era(run: Run) -> Column:
-    """The era of the server at a row: the replid of the last connection row before it in the same file."""
-    if len(run.replids) <= 1:
-        return F.lit(next(iter(run.replids), ""))
-    latest = Window.partitionBy("source").orderBy("seq").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return F.coalesce(F.last("replid", ignorenulls=True).over(latest), F.lit(""))
+    return found.select(*columns, *renamed, *(F.col(f"item.{name}") for name in ITEM_COLUMNS))
 
 
 def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:

@@ -94,11 +94,10 @@ def evaluate(
 
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     say(f"judge: reading {len(files)} history files, {size_mb:.1f} MB")
-    rows = load.read_rows(spark, files)
-    facts = load.collect_facts(rows, files, spec, cpu_usage(run))
-    built = frames.build(rows, facts)
+    history = load.read_history(spark, run, files, lambda size: say(f"judge: converting {size / 1e6:.1f} MB to Parquet"))
+    facts = load.collect_facts(history, spec, cpu_usage(run))
+    built = frames.build(history, facts)
     tables = tables_folder(run)
-    findings.save(built.events if isinstance(built, frames.Frames) else built.calls, tables / "ops.parquet")
     say(f"judge: checking {sum(file.operations for file in facts.files.values())} operation rows")
     found = findings.examine(built, tables)
     say("judge: measuring")

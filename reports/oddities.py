@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from reports.meaning import ENDS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 #: Kinds of row, and operations, that `engine.history` documents.
 KINDS = (
@@ -52,25 +50,11 @@ OPERATIONS = (
 OF_LEASES = ("claim", *ENDS, "extend", "mark")
 
 
-def oddities() -> list[Column]:
-    """The aggregates of one file: unknown kinds and operations, and rows that lack required fields."""
-    readable, kind, f = F.col("readable"), F.col("kind"), F.col("f")
-    operation = readable & (kind == "operation")
-    return [
-        F.sort_array(F.collect_set(F.when(readable & ~kind.isin(*KINDS), kind))).alias("unknown_kinds"),
-        F.sort_array(F.collect_set(F.when(operation & ~f.isin(*OPERATIONS), f))).alias("unknown_operations"),
-        F.count_if(readable & tokenless()).alias("tokenless"),
-        F.count_if(operation & f.isin("enqueue", "publish") & F.col("intended_ns").isNull()).alias("unintended"),
-    ]
-
-
-def tokenless() -> Column:
-    """True for an effect, or an answered row about leases, with an item that lacks its token. Corrupt items need none."""
-
-    def lacks(item: Column) -> Column:
-        whole = item["fence"].isNotNull() & item["nonce"].isNotNull()
-        return ~whole & ~F.coalesce(item["result"] == "corrupt", F.lit(False))
-
-    answered = (F.col("kind") == "operation") & (F.col("type") == "ok") & F.col("f").isin(*OF_LEASES)
-    about_leases = F.coalesce(answered, F.lit(False)) | (F.col("kind") == "effect")
-    return about_leases & F.coalesce(F.exists("items", lacks), F.lit(False))
+def tokenless(events: pa.Table) -> Any:
+    """Where an item of an effect, or of an answered row about leases, lacks its token. Corrupt items need none."""
+    item = events["item"]
+    answered = pc.and_(pc.equal(pc.fill_null(events["type"], ""), "ok"), pc.is_in(events["f"], pa.array(OF_LEASES)))
+    about_leases = pc.or_(pc.and_(pc.equal(events["kind"], "operation"), answered), pc.equal(events["kind"], "effect"))
+    lacks = pc.or_(pc.is_null(pc.struct_field(item, "fence")), pc.is_null(pc.struct_field(item, "nonce")))
+    corrupt = pc.equal(pc.fill_null(pc.struct_field(item, "result"), ""), "corrupt")
+    return pc.and_(pc.and_(about_leases, lacks), pc.invert(corrupt))

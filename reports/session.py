@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -116,6 +117,7 @@ def connect(master: str, scratch: Path, gateway: Any) -> SparkSession:
     except Exception as error:
         raise JudgeError(f"Spark does not start on master {master}: {last_line(scratch / LOG) or error}") from error
     context.setLogLevel("OFF")
+    context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return SparkSession(context)
 
 

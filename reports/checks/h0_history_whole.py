@@ -138,12 +138,12 @@ def file_holes(file: FileFacts, *, killed: bool) -> list[str]:
         return found or [f"{name} is empty"]
     if not found and not numbered(file, rows):
         found.append(f"{name} has {rows} rows numbered {file.seq_min} to {file.seq_max}: rows are missing")
-    if file.first_kind != "open":
+    if not file.opens_first:
         found.append(f"{name} does not start with its open row")
     if file.close_rows is None:
         if not killed:
             found.append(f"{name} has no close row, and its process was not killed")
-    elif file.last_kind != "close":
+    elif not file.closes_last:
         found.append(f"{name} has rows after its close row")
     elif file.close_rows != rows and not found:
         found.append(f"{name} has {rows} rows, its close row says {file.close_rows}")
@@ -234,7 +234,7 @@ def lost_claims(frames: Frames) -> tuple[DataFrame, Flag]:
 def lost_effects(frames: Frames, killed: list[str]) -> tuple[DataFrame, Flag]:
     """Handlers of a killed process that returned without an effect in its sink, though the sink is written before they
     return."""
-    own = frames.events.where(F.col("proc").isin(killed) & F.col("fence").isNotNull())
+    own = frames.eventful.events.where(F.col("proc").isin(killed) & F.col("fence").isNotNull())
     handled = (F.col("f") == "handle") & (F.col("type") == "ok")
     runs = own.groupBy("job", "fence", "nonce", "proc").agg(
         F.count_if(handled).alias("handled"), F.count_if(F.col("kind") == "effect").alias("effects")

@@ -141,7 +141,7 @@ def late_load(calm: DataFrame, run: Run, what: str) -> list[tuple[DataFrame, Fla
 
 def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
     """Operations with two completion rows. One row may name a job more than once, but not twice at the same position."""
-    completed = frames.events.where((F.col("kind") == "operation") & (F.col("type") != "invoke"))
+    completed = frames.eventful.events.where((F.col("kind") == "operation") & (F.col("type") != "invoke"))
     answer = F.struct("type", "done_ns", "srv_us")
     both = completed.groupBy("job", "proc", "op").agg(
         F.min(answer).alias("first"),

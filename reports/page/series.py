@@ -88,7 +88,7 @@ def tally(frames: Frames, axis: Axis) -> DataFrame:
     of_jobs = spread_out(frames.jobs, {name: (at, one()) for name, at in zip(RATES, instants, strict=True)}, axis)
     sent_ns = F.coalesce("first_send_ns", "done_ns")
     in_trouble = {name: (F.when(condition, sent_ns), one()) for name, condition in troubles().items()}
-    calls = frames.events.where((F.col("kind") == "operation") & (F.col("f") != "handle"))
+    calls = frames.eventful.events.where((F.col("kind") == "operation") & (F.col("f") != "handle"))
     together = of_jobs.unionByName(spread_out(calls, in_trouble, axis))
     return together.groupBy("name", "bucket").agg(F.count(F.lit(1)).alias("n"))
 
