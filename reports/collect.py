@@ -183,9 +183,8 @@ class Collector:
         self._sets["slots"].update(np.unique(slots).tolist())
         self._sets["answered_slots"].update(np.unique(slots[flags(pc.is_valid(written["srv_us"]))]).tolist())
         for block in np.unique(blocks).tolist():
-            of_block = slots[blocks == block]
-            least, most = self._order.get(block, (of_block[0], of_block[0]))
-            self._order[block] = (min(least, int(of_block.min())), max(most, int(of_block.max())))
+            of_block = [*slots[blocks == block].tolist(), *self._order.get(block, ())]
+            self._order[block] = (min(of_block), max(of_block))
 
     def _of_operations(self, operations: pa.Table) -> None:
         """Operation rows, and what is odd about them."""

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from reports.caching import save
 from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks import CHECKS
 from reports.checks.base import Base, Check, Flag, flagged
 from reports.checks.h0_history_whole import holes, lost_rows
 from reports.declared import with_findings
-from reports.errors import JudgeError, one_line
+from reports.errors import one_line
 from reports.frames import AnyFrames, Frames
 
 if TYPE_CHECKING:
@@ -85,27 +86,27 @@ def one_by_one(one: CheckResult, frames: AnyFrames) -> list[Row]:
 
 
 def violations(frames: AnyFrames, checks: Sequence[Check]) -> DataFrame:
-    """Violation rows of the given checks, reading each frame once for all of them."""
-    if not isinstance(frames, Frames):
-        found = [flagged(frame, [(check.id, flag)]) for check in checks for frame, flag in check.channels(frames)]
-        return reduce(DataFrame.unionByName, found or [flagged(frames.misuses.limit(0), [])]).coalesce(PARTITIONS)
-    flags: dict[Base, list[tuple[str, Flag]]] = {"jobs": []}
-    parts: list[DataFrame] = []
+    """Violation rows of the given checks, reading each frame once for all flags on it."""
+    nothing = frames.eventful.jobs if isinstance(frames, Frames) else frames.misuses
+    # Frames are compared by identity: an equal plan may still be another frame.
+    by_frame: dict[int, tuple[DataFrame, list[tuple[str, Flag]]]] = {id(nothing): (nothing, [])}
     for check in checks:
-        for base, some in check.flags(frames.run).items():
-            flags.setdefault(base, []).extend((check.id, flag) for flag in some)
-        parts += [flagged(frame, [(check.id, flag)]) for frame, flag in check.more(frames)]
-    bases = {"tokens": frames.eventful.tokens, "jobs": frames.eventful.jobs, "in_hand": frames.in_hand}
-    parts += [flagged(bases[base], some) for base, some in flags.items()]
-    return reduce(DataFrame.unionByName, parts).coalesce(PARTITIONS)
+        for frame, flag in flags_of(check, frames):
+            by_frame.setdefault(id(frame), (frame, []))[1].append((check.id, flag))
+    return reduce(DataFrame.unionByName, (flagged(*each) for each in by_frame.values())).coalesce(PARTITIONS)
 
 
-def save(frame: DataFrame, path: Path) -> None:
-    """Write a table. Raises JudgeError when it cannot be written."""
-    try:
-        frame.write.mode("overwrite").parquet(str(path))
-    except Exception as error:
-        raise JudgeError(f"table {path.name} cannot be written: {one_line(error)}") from error
+def flags_of(check: Check, frames: AnyFrames) -> list[tuple[DataFrame, Flag]]:
+    """The flags of a check, each with the frame whose rows it is about. Flags on leases and jobs are raised by no plain job."""
+    if not isinstance(frames, Frames):
+        return check.channels(frames)
+    bases: dict[Base, DataFrame] = {
+        "tokens": frames.eventful.tokens,
+        "jobs": frames.eventful.jobs,
+        "in_hand": frames.in_hand,
+    }
+    of_bases = [(bases[base], flag) for base, some in check.flags(frames.run).items() for flag in some]
+    return [*of_bases, *check.more(frames)]
 
 
 def level_of(level: str, *, absence: bool, whole: bool, finding: str) -> str:

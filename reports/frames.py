@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from reports import plain
-from reports.caching import cached
+from reports.caching import kept, stored
 from reports.channels import frames as channel_frames
 from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
@@ -27,6 +27,8 @@ from reports.plain_frames import JOB_COLUMNS, TOKEN_COLUMNS, plain_jobs, plain_t
 from reports.recovery import in_hand
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import Column, DataFrame, WindowSpec
 
     from reports.load import History
@@ -111,18 +113,18 @@ class Frames:
 AnyFrames = Frames | ChannelFrames
 
 
-def build(history: History, run: Run) -> AnyFrames:
-    """All frames of a run, cached for several passes."""
-    return channel_frames.build(history.rows, run) if run.of_channels else of_jobs(history.events, run)
+def build(history: History, run: Run, tables: Path) -> AnyFrames:
+    """All frames of a run, kept for several passes: what is large in a table of that folder."""
+    return channel_frames.build(history.rows, run) if run.of_channels else of_jobs(history.events, run, tables)
 
 
-def of_jobs(found: DataFrame, run: Run) -> Frames:
+def of_jobs(found: DataFrame, run: Run, tables: Path) -> Frames:
     """The frames of a job run."""
     all_events = events(found, run)
-    parts = cached(apart(all_events), run)
+    parts = stored(apart(all_events), run, tables / "jobs.parquet")
     rest = parts.where(~F.col("plain")).select(all_events.columns)
-    leases = cached(tokens(rest, eras=len(run.replids) > 1), run)
-    named = cached(jobs(rest, run), run)
+    leases = kept(tokens(rest, eras=len(run.replids) > 1))
+    named = kept(jobs(rest, run))
     plain = parts.where("plain")
     return Frames(
         run,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Bytes of history per shuffle partition, so that what a task holds fits in memory however long the run was.
 PARTITION_BYTES = 64 * 1024 * 1024
-PARTITIONS_MIN = 4
+PARTITIONS_MIN = 2
 
 #: Below this size, compiling the queries takes longer than interpreting them.
 COMPILE_BYTES = 64 * 1024 * 1024

@@ -89,7 +89,9 @@ class Jobs:
         self.codes = np.asarray(pc.fill_null(encoded.indices, self.count))
         self.totals = np.bincount(self.codes, minlength=self.count + 1)[: self.count]
         kinds = self.kinds()
-        self.counts = {name: np.bincount(self.codes[mask], minlength=self.count + 1)[: self.count] for name, mask in kinds.items()}
+        self.counts = {
+            name: np.bincount(self.codes[mask], minlength=self.count + 1)[: self.count] for name, mask in kinds.items()
+        }
         self.places = {name: self._places(mask) for name, mask in kinds.items()}
 
     def _places(self, mask: Any) -> Any:
@@ -117,7 +119,11 @@ class Jobs:
             "claim": ok & self.equal("f", "claim") & token & leased,
             "handle": ok & self.equal("f", "handle") & token,
             "effect": self.equal("kind", "effect") & token & self.valid("crc"),
-            "finish": ok & self.equal("f", "finish") & token & done & (self.equal("outcome", "finished") | ~self.valid("outcome")),
+            "finish": ok
+            & self.equal("f", "finish")
+            & token
+            & done
+            & (self.equal("outcome", "finished") | ~self.valid("outcome")),
             "extend": ok & self.equal("f", "extend") & token & done & timed & in_time & self.valid("deadline_ms", "lease_ms"),
             "listed": self.equal("kind", "final") & self.equal("state", "done"),
             "refused": ok & self.equal("f", "enqueue") & self.equal("result", "duplicate") & self.valid("holder"),

@@ -35,6 +35,8 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.adaptive.enabled": "false",
+    # Batches for Python are bounded by rows alone: to weigh a batch after each row takes four times as long as all the rest.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.shuffle.partitions": "4",
 }
 

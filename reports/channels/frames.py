@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from reports.caching import cached
+from reports.caching import kept
 from reports.channels.circle import CLOCK_MAX, CLOCKS
 from reports.channels.messages import first_deliveries, messages
 from reports.channels.plan import planned, restores
@@ -78,14 +78,14 @@ class ChannelFrames:
 
 def build(rows: DataFrame, run: Run) -> ChannelFrames:
     """All frames of a run, cached for several passes."""
-    whole = cached(whole_calls(rows, run), run)
-    published = cached(per_message(whole.where(F.col("f") == "publish"), run), run)
+    whole = kept(whole_calls(rows, run))
+    published = kept(per_message(whole.where(F.col("f") == "publish"), run))
     answered = (F.col("f") == "fetch") & (F.col("type") == "ok")
-    delivered = cached(per_message(whole.where(answered), run), run)
-    known = cached(messages(published, run), run)
+    delivered = kept(per_message(whole.where(answered), run))
+    known = kept(messages(published, run))
     misused = rows.where("readable").where(F.col("kind") == "misuse")
     misuses = misused.select("proc", "channel", "subscriber", "name", "clock", "result", "first_send_ns", "done_ns")
-    firsts = cached(first_deliveries(delivered), run)
+    firsts = kept(first_deliveries(delivered))
     return ChannelFrames(run, whole.drop("items"), published, delivered, known, firsts, misuses)
 
 

@@ -45,9 +45,9 @@ def checked(spark: SparkSession) -> Checked:
     def decide(run: Path, *ids: str) -> dict[str, tuple[str, str]]:
         files, spec = history_files(run), json.loads((run / "spec.json").read_text())
         try:
-            rows = load.read_rows(spark, files)
-            built = frames.build(rows, load.collect_facts(rows, files, spec, cpu_usage(run)))
-            found = examine(built, tables_folder(run), [check for check in CHECKS if check.id in ids])
+            history, tables = load.read_history(spark, run, files), tables_folder(run)
+            built = frames.build(history, load.collect_facts(history, spec, cpu_usage(run)), tables)
+            found = examine(built, tables, [check for check in CHECKS if check.id in ids])
             return {one.check.id: told(one) for one in found}
         finally:
             spark.catalog.clearCache()

@@ -29,8 +29,8 @@ CLOCKS_SEEN = (0, 1, -1, 41, CLOCK_MAX, CLOCK_MAX - 1, -CLOCK_MAX, -CLOCK_MAX + 
 def frames_of(spark: SparkSession, run: Path) -> ChannelFrames:
     """The frames of a run, as its judge builds them."""
     files, spec = history_files(run), json.loads((run / "spec.json").read_text())
-    rows = load.read_rows(spark, files)
-    built = frames.build(rows, load.collect_facts(rows, files, spec))
+    history = load.read_history(spark, run, files)
+    built = frames.build(history, load.collect_facts(history, spec), run)
     assert isinstance(built, ChannelFrames)
     return built
 

@@ -135,7 +135,7 @@ def test_observed_calls_are_found_in_the_rows(tmp_path: Path, spark: SparkSessio
     story.end("finish", token, at=34, result="repeated")
     run = story.write()
     files = history_files(run)
-    facts = load.collect_facts(load.read_rows(spark, files), files, story.spec).files
+    facts = load.collect_facts(load.read_history(spark, run, files), story.spec).files
     assert facts["producer-1.jsonl"].observed_calls == (ObservedCall("enqueue repeated", ns(30), ns(30.5)),)
     assert [(call.what, call.first_send_ns) for call in facts["worker-1.jsonl"].observed_calls] == [
         ("claim repeated", ns(31)),

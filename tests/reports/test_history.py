@@ -22,7 +22,7 @@ from tests.reports.story import Story, ns
 
 def collect_facts(spark: SparkSession, run: Path) -> Run:
     files = history_files(run)
-    return load.collect_facts(load.read_rows(spark, files), files, json.loads((run / "spec.json").read_text()))
+    return load.collect_facts(load.read_history(spark, run, files), json.loads((run / "spec.json").read_text()))
 
 
 def lines(run: Path, file: str) -> list[str]:

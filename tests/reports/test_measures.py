@@ -147,8 +147,9 @@ def test_rates_and_send_lag(valid: dict[str, Any]) -> None:
 
 
 def test_tables_are_written(valid: dict[str, Any], valid_run: Path, spark: SparkSession) -> None:
-    """ops: one row per job of an operation, invocations only where there is no completion."""
-    operations = spark.read.parquet(str(valid_run / "tables" / "ops.parquet")).where("job = 'k1' and kind = 'operation'")
+    """Events: one row per job of an operation, invocations only where there is no completion."""
+    events = spark.read.parquet(*map(str, sorted((valid_run / "parquet").glob("*.events.parquet"))))
+    operations = events.where("item.job = 'k1' and kind = 'operation'")
     found = sorted((row["f"], row["type"]) for row in operations.collect())
     answered = [("claim", "ok"), ("claim", "ok"), ("enqueue", "ok"), ("finish", "ok"), ("handle", "invoke"), ("handle", "ok")]
     assert found == [*answered, ("reap", "ok")]

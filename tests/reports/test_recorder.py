@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from reports import load
 from reports.checks.h3_recorder_sound import doubts
+from reports.collect import slots_back
 from reports.facts import Process, Run, Stage, Usage
 from reports.file_facts import FileFacts
 from reports.folder import history_files
-from reports.load import slots_back
 from reports.samples import cpu_usage
 from tests.reports.conftest import Checked
 from tests.reports.good_run import healthy
@@ -25,7 +25,7 @@ S = 1_000_000_000
 
 def collect_facts(spark: SparkSession, run: Path) -> Run:
     files = history_files(run)
-    return load.collect_facts(load.read_rows(spark, files), files, json.loads((run / "spec.json").read_text()), cpu_usage(run))
+    return load.collect_facts(load.read_history(spark, run, files), json.loads((run / "spec.json").read_text()), cpu_usage(run))
 
 
 def test_killed_processes_that_go_on_writing_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
@@ -51,11 +51,17 @@ def test_rows_whose_instants_contradict_each_other_are_in_doubt(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("places", "back"),
-    [([], 0), ([(0, 5), (0, 3), (1, 5), (2, 6)], 0), ([(0, 5), (1, 6), (2, 4), (3, 7)], 2), ([(0, 9), (1, 8), (2, 7)], 2)],
+    ("order", "back"),
+    [
+        ({}, 0),
+        ({0: (3, 5), 1: (5, 5), 2: (6, 6)}, 0),
+        ({0: (5, 5), 1: (6, 6), 2: (4, 4), 3: (7, 7)}, 2),
+        ({0: (9, 9), 1: (8, 8), 2: (7, 7)}, 2),
+    ],
 )
-def test_how_far_a_file_goes_back_in_time(places: list[tuple[int, int]], back: int) -> None:
-    assert slots_back(places) == back
+def test_how_far_a_file_goes_back_in_time(order: dict[int, tuple[int, int]], back: int) -> None:
+    """By block of lines, its earliest and its latest slot."""
+    assert slots_back(order) == back
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from engine.history import ITEM_FIELDS, ROW_FIELDS
 from reports.checks.h1_faults_bit import doubts
 from reports.errors import JudgeError, one_line
 from reports.facts import Process, Run, Stage
-from reports.schema import CORRUPT, row_type
+from reports.lines import item_type, line_schema
 from reports.table import render
 from reports.verdict import NO_MEASURES, merge, undecided, withdraw, write
 
@@ -43,13 +43,12 @@ def test_an_older_verdict_that_cannot_be_removed_is_one_clear_line(tmp_path: Pat
 
 
 def test_the_schema_has_every_field_and_no_narrow_integer() -> None:
-    schema = row_type()
-    assert schema.fieldNames() == [*(field.name for field in ROW_FIELDS), CORRUPT]
-    item = schema["items"].dataType.elementType  # type: ignore[attr-defined]
-    assert item.fieldNames() == [field.name for field in ITEM_FIELDS]
-    types = {field.dataType.simpleString() for struct in (schema, item) for field in struct if field.name != "items"}
-    assert types == {"bigint", "string", "array<string>"}
-    assert (item["fence"].dataType.simpleString(), item["nonce"].dataType.simpleString()) == ("bigint", "string")
+    schema, item = line_schema(), item_type()
+    assert schema.names == [field.name for field in ROW_FIELDS]
+    assert [field.name for field in item] == [field.name for field in ITEM_FIELDS]
+    types = {str(field.type) for fields in (schema, item) for field in fields if field.name != "items"}
+    assert types == {"int64", "string", "list<item: string>"}
+    assert (str(item.field("fence").type), str(item.field("nonce").type)) == ("int64", "string")
 
 
 def test_errors_become_one_line() -> None:
