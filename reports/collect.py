@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from reports.arrow import compute as pc
 from reports.facts import SLOT_NS
 from reports.file_facts import CALL_SLOT_NS, LAG_STEP_NS, FileFacts, ObservedCall
 from reports.folder import is_object, torn_tail
@@ -128,27 +128,24 @@ class Collector:
         tail = torn_tail(self._path)
         sets = {name: frozenset(self._sets[name]) for name in ("slots", "answered_slots", "calls", "lags")}
         first, last = self._least.get("seq_min"), self._most.get("seq_max")
-        facts = FileFacts(
-            self._path.name,
-            torn=bool(tail),
-            torn_corrupt=bool(tail) and not is_object(tail),
-            opens_first=first is not None and self._ends[first] == "open",
-            closes_last=last is not None and self._ends[last] == "close",
-            unknown_kinds=tuple(sorted(self._sets["kind"] - set(KINDS))),
-            unknown_operations=tuple(sorted(self._sets["f"] - set(OPERATIONS))),
-            slots_back=slots_back(self._order),
-            claims_unanswered=self._sums["claims_sent"] > self._sums["claims_answered"],
-            connected_ns=tuple(sorted(self._connected_ns)),
-            observed_calls=tuple(self._observed),
+        facts: dict[str, Any] = {
+            "name": self._path.name,
+            "torn": bool(tail),
+            "torn_corrupt": bool(tail) and not is_object(tail),
+            "opens_first": first is not None and self._ends[first] == "open",
+            "closes_last": last is not None and self._ends[last] == "close",
+            "unknown_kinds": tuple(sorted(self._sets["kind"] - set(KINDS))),
+            "unknown_operations": tuple(sorted(self._sets["f"] - set(OPERATIONS))),
+            "slots_back": slots_back(self._order),
+            "claims_unanswered": self._sums["claims_sent"] > self._sums["claims_answered"],
+            "connected_ns": tuple(sorted(self._connected_ns)),
+            "observed_calls": tuple(self._observed),
             **{name: value for name, value in self._sums.items() if not name.startswith("claims_")},
-            **self._seen,
-            **self._least,
-            **({"version_max": 0} | self._most),
-            **sets,
-        )
+        }
+        facts |= self._seen | self._least | self._most | sets
         merged = {"boot_ids": "boot_id", "replids": "replid", "leases_ms": "lease_ms"}
         lists = {name: sorted(self._sets[of]) for name, of in merged.items()}
-        return Collected(self._made_of, facts, self._rare, incarnations=self._incarnations, **lists)
+        return Collected(self._made_of, FileFacts(**facts), self._rare, incarnations=self._incarnations, **lists)
 
     def _extreme(self, into: dict[str, int], name: str, column: pa.ChunkedArray) -> None:
         """Keep the least or greatest value of a column."""

@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.history import SCHEMA_VERSION
-from reports.collect import Collector, Collected
+from reports.arrow import compute as pc
+from reports.collect import Collected, Collector
 from reports.errors import JudgeError
-from reports.lines import Block, Schema, events_schema, parsed, rows_schema
+from reports.lines import Block, events_schema, parsed, rows_schema
 
 #: Folder of the tables in the folder of a run.
 FOLDER = "parquet"
@@ -111,7 +111,7 @@ def convert_file(file: Path, to: Converted, pool: ThreadPoolExecutor) -> None:
 class Writer:
     """A table that is written in groups of rows, and gets its name when all of it is there."""
 
-    def __init__(self, path: Path, schema: Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path, self._fresh, self._schema = path, path.with_suffix(".new"), schema
         self._waiting: list[pa.Table] = []
 

@@ -9,19 +9,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from engine.history import ITEM_FIELDS, ROW_FIELDS, Field
+from reports.arrow import compute as pc
 
 #: Columns that every readable row has.
 NEEDED = ("v", "seq", "kind", "proc", "t_ns")
 
 #: Kinds of row whose items are events, except in rows about channels.
 OF_ITEMS = ("operation", "effect", "final")
-
-#: The type of a table's columns.
-Schema = pa.Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +51,19 @@ def item_type() -> pa.StructType:
 
 
 @cache
-def line_schema() -> Schema:
+def line_schema() -> pa.Schema:
     """A line as it is parsed."""
     return pa.schema([pa.field(column.name, arrow_type(column)) for column in ROW_FIELDS])
 
 
 @cache
-def rows_schema() -> Schema:
+def rows_schema() -> pa.Schema:
     """The rows of a block."""
     return pa.schema([*line_schema(), pa.field("source", pa.string()), pa.field("readable", pa.bool_())])
 
 
 @cache
-def events_schema() -> Schema:
+def events_schema() -> pa.Schema:
     """The events of a block."""
     kept = [column for column in rows_schema() if not pa.types.is_list(column.type) and column.name != "readable"]
     return pa.schema([*kept, pa.field("item", item_type()), pa.field("position", pa.int64())])

@@ -15,9 +15,10 @@ from engine.history import SCHEMA_VERSION
 from reports import convert
 from reports.errors import JudgeError
 from reports.facts import Drop, Phase, Process, Run, Snapshot, Stage, Usage
-from reports.lines import Schema, events_schema, rows_schema
+from reports.lines import events_schema, rows_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from reports.collect import Collected
@@ -59,7 +60,7 @@ def read_history(
     return History(rows, events, collected, size)
 
 
-def opened(spark: SparkSession, paths: Sequence[Path], schema: Schema) -> DataFrame:
+def opened(spark: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:
     """The tables as one frame. Its schema is given, so that no job has to look for it."""
     return spark.read.schema(from_arrow_schema(schema)).parquet(*(literal(path.resolve()) for path in paths))
 
@@ -81,9 +82,9 @@ def collect_facts(history: History, spec: dict[str, Any], cpu: Mapping[str, tupl
     return Run(
         spec=spec,
         files={file.facts.name: file.facts for file in history.files},
-        processes=tuple(Process(r.get("name"), r.get("role"), r.get("file"), r["t_ns"]) for r in rare["process"]),
+        processes=tuple(Process(r.get("name", ""), r.get("role", ""), r.get("file", ""), r["t_ns"]) for r in rare["process"]),
         stages=tuple(sorted(map(stage, rare["fault"]), key=lambda s: s.t_ns)),
-        phases=tuple(sorted((Phase(r.get("name"), r["t_ns"]) for r in rare["phase"]), key=lambda p: p.t_ns)),
+        phases=tuple(sorted((Phase(r.get("name", ""), r["t_ns"]) for r in rare["phase"]), key=lambda p: p.t_ns)),
         snapshots=snapshots(rare["final"]),
         drops=tuple(Drop(r.get("intended_ns", r["t_ns"]), r.get("count", 0)) for r in rare["drop"]),
         boot_ids=frozenset(boot for file in history.files for boot in file.boot_ids),
@@ -97,17 +98,18 @@ def collect_facts(history: History, spec: dict[str, Any], cpu: Mapping[str, tupl
 def stage(row: Line) -> Stage:
     """A fault row as a `Stage`. A result other than `ok` means not seen; stages without a result, such as an inject, count as
     done."""
-    result, name = row.get("result"), row.get("stage")
+    result, name = row.get("result"), row.get("stage", "")
     ok = result == "ok" or (result is None and name in ("inject", "heal"))
     leases = tuple(f"{item['job']} {item['fence']}/{item['nonce']}" for item in row.get("items") or () if item is not None)
-    return Stage(row.get("fault"), row.get("name"), name, row.get("target"), ok, row.get("detail", ""), row["t_ns"], leases)
+    texts = (row.get("fault", ""), row.get("name", ""), name, row.get("target", ""))
+    return Stage(*texts, ok, row.get("detail", ""), row["t_ns"], leases)
 
 
 def snapshots(rows: Iterable[Line]) -> dict[str, Snapshot]:
     """Final rows merged by snapshot. A state may span several rows, each of which repeats the state's total."""
     found: dict[str, Snapshot] = {}
     for row in rows:
-        name, state, srv_us = row.get("name"), row.get("state", row.get("channel")), row.get("srv_us", 0)
+        name, state, srv_us = row.get("name", ""), row.get("state", row.get("channel", "")), row.get("srv_us", 0)
         before = found.get(name) or Snapshot(row["t_ns"], srv_us, {})
         total, listed = before.states.get(state, (0, 0))
         states = {**before.states, state: (max(total, row.get("count", 0)), listed + row["item_count"])}

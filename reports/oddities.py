@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from reports.arrow import compute as pc
 from reports.meaning import ENDS
 
 #: Kinds of row, and operations, that `engine.history` documents.

@@ -7,7 +7,7 @@ hundred times as much each. Of a plain job one row is left, with what the checks
 A job is eventful as soon as anything about it is not known here: another operation, another answer, a value in a column that no
 condition is about. Jobs whose only row is a refusal by a unique key are left out: no flag is about them either.
 
-This is one pass over Arrow batches that hold all rows of a job, and it needs only numpy and pyarrow, also on a cluster's executors.
+This is one pass over Arrow batches that hold all rows of a job. It needs only numpy and pyarrow, also on executors of a cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from reports.arrow import compute as pc
 
 #: Nanoseconds in a millisecond.
 MS = 1_000_000

@@ -1,4 +1,4 @@
-"""The rows of plain jobs (see `reports.plain`) in the frames `jobs` and `tokens`: the columns that compare jobs with each other."""
+"""The rows of plain jobs (see `reports.plain`) in the frames `jobs` and `tokens`: the columns that checks compare jobs by."""
 
 from __future__ import annotations
 

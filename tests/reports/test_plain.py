@@ -1,11 +1,11 @@
-"""Plain jobs are set apart only where no flag can be about them: judged with and without it, any history has the same violations."""
+"""Plain jobs are set apart only where no flag is about them: with and without it, any history has the same violations."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ def test_no_violation_is_lost_with_the_plain_jobs(
 
 
 @pytest.fixture
-def events() -> Iterator[Callable[..., pa.Table]]:
+def events() -> Callable[..., pa.Table]:
     """Makes the events of one plain job; the columns that are given replace those of the row with that label."""
     columns = [*dict.fromkeys((*ROW_COLUMNS, *ITEM_COLUMNS, "position", "state", "answer", "snapshot", "era"))]
     token = {
@@ -191,7 +191,7 @@ def events() -> Iterator[Callable[..., pa.Table]]:
         found += [{**token, **row} for row in changed.values() if row]
         return pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in found], schema())
 
-    yield make
+    return make
 
 
 def test_a_job_without_a_fault_is_one_row(events: Callable[..., pa.Table]) -> None:
