@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from reports.compare import compare
 from reports.corrupt.command import corrupt
 from reports.corrupt.command import render as seen
 from reports.errors import JudgeError, one_line
 from reports.interrupts import INTERRUPTS
 from reports.judge import judge, withdraw
+from reports.models_table import side_by_side
 from reports.session import spark_session
 from reports.table import render
 from reports.verdict import EXIT_CODES
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
     command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
-    command = commands.add_parser("compare", help="the table of a comparison of models, printed and as a page")
+    command = commands.add_parser("models", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     return root
 
@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code."""
     options = parser().parse_args(arguments)
-    if options.command == "compare":
+    if options.command == "models":
         return compared(options.run)
     if options.command == "corrupt":
         return corrupted(options.run, options.seed, options.master)
@@ -66,12 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compared(folder: Path) -> int:
     """Print the table of a comparison, write its page, and return the exit code."""
     try:
-        tell(compare(folder))
+        tell(side_by_side(folder))
     except JudgeError as error:
-        print(f"compare: {error}", file=sys.stderr)
+        print(f"models: {error}", file=sys.stderr)
         return UNKNOWN
     except OSError as error:
-        print(f"compare: the table cannot be printed: {error.strerror or error}", file=sys.stderr)
+        print(f"models: the table cannot be printed: {error.strerror or error}", file=sys.stderr)
         return UNKNOWN
     return 0
 

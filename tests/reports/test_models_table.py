@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reports.command import main
-from reports.compare import FILE, PAGE_FILE, compare, render
 from reports.errors import JudgeError
+from reports.models_table import FILE, PAGE_FILE, render, side_by_side
 
 FAULT = {"fault": "1-worker-kill", "name": "worker-kill", "lost": 0, "doubled": 1, "stale": 2, "recovery_ms": 2_040.5}
 MEASURES: dict[str, Any] = {
@@ -92,7 +92,7 @@ def test_the_table_has_a_row_for_each_measure_and_a_column_for_each_model() -> N
 
 def test_the_page_has_the_same_table_and_no_markup_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / FILE).write_text(json.dumps(FOUND))
-    assert main(["compare", str(tmp_path)]) == 0
+    assert main(["models", str(tmp_path)]) == 0
     assert capsys.readouterr().out.rstrip("\n") == TABLE
     page = (tmp_path / PAGE_FILE).read_text()
     assert page.count("<tr>") == len(TABLE.split("\n\n")[0].splitlines()) - 1
@@ -104,15 +104,15 @@ def test_the_page_has_the_same_table_and_no_markup_of_others(tmp_path: Path, cap
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (None, "compare.json of .*: No such file or directory"),
-        ("{", "compare.json of .* is not JSON"),
-        ("[]", "compare.json of .* is not of schema 1"),
-        ('{"schema": 2}', "compare.json of .* is not of schema 1"),
+        (None, "models.json of .*: No such file or directory"),
+        ("{", "models.json of .* is not JSON"),
+        ("[]", "models.json of .* is not of schema 1"),
+        ('{"schema": 2}', "models.json of .* is not of schema 1"),
     ],
 )
 def test_a_folder_that_is_no_comparison_is_one_line(content: str | None, complaint: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / FILE).write_text(content)
     with pytest.raises(JudgeError, match=complaint):
-        compare(tmp_path)
-    assert main(["compare", str(tmp_path)]) == 2
+        side_by_side(tmp_path)
+    assert main(["models", str(tmp_path)]) == 2
