@@ -11,8 +11,8 @@ import pytest
 
 from reports.command import main
 from reports.compare.command import FILE, PAGE_FILE
-from reports.compare.decide import NOT_INTERLEAVED, Comparison, decide
-from reports.compare.metrics import MAIN
+from reports.compare.decide import NOT_INTERLEAVED, Comparison, Line, decide, outcome
+from reports.compare.metrics import MAIN, Metric
 from reports.compare.sides import interleaved, obstacles, read_side
 from reports.compare.words import NO_DIFFERENCE, answer, render
 from tests.reports.repetitions import SPEC, TYPICAL, judged, sides
@@ -93,6 +93,29 @@ def test_a_difference_inside_of_what_halves_of_a_differ_by_is_no_difference(tmp_
 
 
 @pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((1.2, 1.1, 1.3, 1.1, 0.04), "slower"),
+        ((1.2, 1.1, 1.3, 1.1, 0.06), "cannot_show"),
+        ((1.2, 0.99, 1.3, 1.1, 0.04), "cannot_show"),
+        ((1.2, 1.1, 1.3, 1.25, 0.04), "cannot_show"),
+        ((0.8, 0.7, 0.9, 1.2, 0.04), "faster"),
+        ((0.8, 0.7, 0.9, 1.3, 0.04), "cannot_show"),
+        ((1.0, 0.96, 1.04, 1.1, 1.0), "same"),
+        ((1.0, 0.94, 1.04, 1.1, 1.0), "cannot_show"),
+        ((1.0, 0.96, 1.06, 1.1, 1.0), "cannot_show"),
+        ((1.02, 1.01, 1.04, 1.1, 0.01), "same"),
+    ],
+)
+def test_a_difference_needs_all_three(numbers: tuple[float, ...], expected: str) -> None:
+    """Ratio, its interval, noise floor and corrected p of a metric of which less is better."""
+    ratio, low, high, floor, corrected_p = numbers
+    line = Line(Metric("x", "x"), (), (), True, ratio, low, high, floor, corrected_p=corrected_p)
+    assert outcome(line, 0.05) == expected
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+@pytest.mark.parametrize(
     ("count", "names", "needed"),
     [
         (3, ["end_to_end.p99.all"], "the smallest p that they can give is 0.1; 4 of each are needed"),
@@ -101,9 +124,9 @@ def test_a_difference_inside_of_what_halves_of_a_differ_by_is_no_difference(tmp_
     ],
 )
 def test_too_few_repetitions_name_how_many_are_needed(
-    count: int, names: list[str], needed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    count: int, names: list[str], needed: str, factor: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a, b = sides(tmp_path / "runs", count, noise=0.01, factor=2.0)
+    a, b = sides(tmp_path / "runs", count, noise=0.001, factor=factor)
     assert call(a, b, tmp_path / "out", *(word for name in names for word in ("--metric", name))) == 2
     text = capsys.readouterr().out
     assert needed in text
@@ -197,12 +220,14 @@ def test_a_metric_that_one_run_lacks_is_not_compared(tmp_path: Path) -> None:
     a, b = sides(tmp_path, 6, noise=0.01, factor=1.3)
     decided = json.loads((b[3] / "verdict.json").read_text())
     decided["measures"]["recovery"][0]["recovery_ms"] = None
+    next(line for line in decided["measures"]["percentiles"] if line["series"] == "end_to_end")["p99_ms"] = None
     (b[3] / "verdict.json").write_text(json.dumps(decided))
     (a[0] / "samples/processes.jsonl").unlink()
     found = {line.metric.name: line for line in decide(read_side(a), read_side(b)).tested}
     assert found["recovery_ms"].lacks == f"not measured in {b[3].name}"
     assert found["cpu_ms_per_job"].lacks == f"not measured in {a[0].name}"
-    assert [name for name, line in found.items() if line.outcome == "cannot_show"] == ["recovery_ms", "cpu_ms_per_job"]
+    lacking = [name for name, line in found.items() if line.outcome == "cannot_show"]
+    assert lacking == ["end_to_end.p99.calm", "recovery_ms", "cpu_ms_per_job"]
 
 
 def test_values_are_those_of_the_run(tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ from reports.command import main
 from reports.listing.entries import Entry, entries, objectives
 from tests.reports.repetitions import TYPICAL, judged
 
-#: Jobs finished by each second: steady, none for a second, twice as many in the next.
-FINISHED = (0, 50, 100, 100, 200)
+#: Jobs finished by each second: steady, none for a second, a server that forgot some, twice as many in the next.
+FINISHED = (0, 50, 100, 100, 60, 160)
 
 
 def sampled(run: Path) -> Path:
     """The run with samples of its queue: one row that says that it failed, and the last one cut off."""
     rows = [f'{{"t_ns":{second}000000000,"wall_ns":1,"srv_us":2,"done":9,"finished":{n}}}' for second, n in enumerate(FINISHED)]
     rows.insert(2, '{"t_ns":1500000000,"wall_ns":1,"error":"timeout"}')
-    (run / "samples/queue.jsonl").write_text("\n".join(rows) + '\n{"t_ns":5000000000,"wall')
+    (run / "samples/queue.jsonl").write_text("\n".join(rows) + '\n{"t_ns":6000000000,"wall')
     return run
 
 
@@ -60,7 +60,7 @@ def test_each_run_is_listed_with_what_its_files_say(runs: Path) -> None:
     assert (first.state, first.scenario, first.model, first.seed, first.label) == ("valid", "bench", "lanes", 1, "")
     assert (first.date, first.commit, first.jobs, first.violations) == ("2026-01-01 00:00:00", "aaaaaaaa", 10_020, 0)
     assert (first.p99_ms, first.recovery_ms, first.page, first.slo) == (1_100.0, 9_200.0, "", "")
-    assert first.finished_per_s == [50.0, 50.0, 0.0, 100.0]
+    assert first.finished_per_s == [50.0, 50.0, 0.0, 0.0, 100.0]
     assert (worse.state, worse.model, worse.label, worse.violations) == ("violated", "bull", "no-reap", 1)
     assert worse.reason == "J4 violated: job-1 was lost" and worse.page == f"{worse.name}/report.html"
     assert unjudged.state == "not judged" and unjudged.reason.startswith("it goes on, or its harness was killed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import comb
+from statistics import median
 
 import pytest
 
@@ -78,5 +79,9 @@ def test_the_noise_floor_is_the_largest_split_of_few_and_shrinks_with_many() -> 
     assert noise_floor([10.0, 10.0, 10.0, 10.0], 1) == 1.0
     # The halves of 1, 2, 4, 8 that lie furthest apart: 1.5 and 6.
     assert noise_floor([4.0, 1.0, 8.0, 2.0], 1) == pytest.approx(4.0)
+    # Ten splits of five, of which 95 % are all but the half of one: the largest counts.
+    values = [1.0, 1.3, 1.5, 1.8, 2.2]
+    factors = [median(set(values) - set(half)) / median(half) for half in combinations(values, 2)]
+    assert noise_floor(values, 1) == pytest.approx(max(max(factor, 1 / factor) for factor in factors))
     few, many = [1.0, 1.1] * 2, [1.0, 1.1, 1.05, 1.02, 1.08] * 4
     assert 1 < noise_floor(many, 1) < noise_floor(few, 1)
