@@ -95,7 +95,7 @@ def row(line: Line, found: Comparison, most: float) -> list[str]:
     head = [safe(line.metric.title), safe(claim(line, found)), of_a, of_b]
     if line.ratio is None or line.low is None or line.high is None:
         return [*head, *[NO_VALUE] * 6]
-    change, spread = percent(line.ratio), f"{percent(line.low)} to {percent(line.high)}"
+    change, spread = percent(line.ratio), f"{percent(line.low)} .. {percent(line.high)}"
     floor = line.floor or 1.0
     drawing = span(line.ratio, line.low, line.high, floor, most, f"{line.metric.title}: {change}, {spread}")
     return [*head, change, drawing, spread, safe(noise(line)), chance(line.p), chance(line.corrected_p)]

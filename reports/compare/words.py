@@ -19,10 +19,10 @@ def answer(found: Comparison) -> str:
     if found.too_few:
         return "it cannot be decided"
     if counts[FASTER] and counts[SLOWER]:
-        text = f"B is faster than A by {counts[FASTER]} and slower by {counts[SLOWER]} of {len(found.tested)} metrics"
+        text = f"B is faster than A in {counts[FASTER]} and slower in {counts[SLOWER]} of {len(found.tested)} metrics"
     elif counts[FASTER] or counts[SLOWER]:
         word = FASTER if counts[FASTER] else SLOWER
-        text = f"B is {word} than A by {counts[word]} of {len(found.tested)} metrics"
+        text = f"B is {word} than A in {counts[word]} of {len(found.tested)} metrics"
     elif counts[SAME] == len(found.tested):
         return f"B is as fast as A: no metric differs by more than {found.margin:.0%}"
     else:

@@ -255,6 +255,6 @@ def test_folders_of_runs_the_page_and_the_json_file(tmp_path: Path, capsys: pyte
     assert p99["low"] < p99["ratio"] < p99["high"] and p99["ratio"] == pytest.approx(0.8, abs=0.02)
     assert len(p99["a"]["values"]) == len(p99["b"]["values"]) == 6
     page = (tmp_path / "out" / PAGE_FILE).read_text()
-    assert "B is faster than A by 5 and slower by 1 of 6 metrics" in page
+    assert "B is faster than A in 5 and slower in 1 of 6 metrics" in page
     assert f'href="../a/{a[0].name}/report.html"' in page and f'href="../b/{b[0].name}' not in page
     assert page.count('class="spark"') == len(found["metrics"])
