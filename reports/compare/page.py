@@ -39,7 +39,7 @@ def document(found: Comparison, folder: Path) -> str:
         reasons(found.warnings),
         "</header>",
         contents([section for section in sections if section.body]),
-        '<main class="wide">',
+        '<main class="wide wraps">',
         *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in sections if one.body),
         "</main>",
     ]

@@ -13,13 +13,14 @@ from typing import Any
 from reports import models_table
 from reports.page import FILE as REPORT
 from reports.page.spark import thinned
-from reports.verdict import EXIT_CODES
 from reports.verdict import FILE as VERDICT
+
+VERDICTS = ("valid", "violated", "unknown")
 
 #: Instead of a verdict: a run that nobody judged, one that is broken, and a folder of `chaos compare`, whose drills are runs.
 NOT_JUDGED, BROKEN, TABLE = "not judged", "broken", "table of models"
 
-STATES = (*EXIT_CODES, NOT_JUDGED, BROKEN, TABLE)
+STATES = (*VERDICTS, NOT_JUDGED, BROKEN, TABLE)
 
 #: Names of run folders: date and time in UTC, scenario, seed, and an optional label.
 RUN_NAME = re.compile(r"(?P<date>\d{8}-\d{6})-(?P<scenario>[a-z0-9]+)-seed(?P<seed>\d+)(-(?P<label>.+))?")
@@ -153,7 +154,7 @@ def judged(verdict: Mapping[str, Any]) -> dict[str, Any]:
         measures, state, checks = verdict["measures"], verdict["verdict"], verdict["checks"]
         slowest = [line["recovery_ms"] for line in measures["recovery"] if line["jobs"]]
         jobs = measures["enqueued"]
-        if state not in EXIT_CODES:
+        if state not in VERDICTS:
             raise Broken(f"{VERDICT} has the verdict {state!r}")
         return {
             "state": state,

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from statistics import median
 from urllib.parse import quote
 
-from reports.listing.entries import BROKEN, STATES, TABLE, Entry
+from reports.listing.entries import BROKEN, STATES, TABLE, VERDICTS, Entry
 from reports.page.colours import style_sheet
 from reports.page.document import PAGE, POLICY, Section, contents
 from reports.page.facts import laid
 from reports.page.spark import line, thinned
 from reports.page.tables import NO_VALUE, cell, marked_up, safe
 from reports.page.words import milliseconds
-from reports.verdict import EXIT_CODES
 
 TITLE = "All runs"
 
@@ -92,7 +91,7 @@ def known(text: str) -> str:
 
 def badge(state: str) -> str:
     """The state of a run; what is not a verdict is grey."""
-    tone = state if state in EXIT_CODES else "unknown" if state == BROKEN else "plain"
+    tone = state if state in VERDICTS else "unknown" if state == BROKEN else "plain"
     return safe(state) if state == TABLE else f'<span class="badge {tone}">{safe(state)}</span>'
 
 
