@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from reports.compare.decide import FASTER, SLOWER, Comparison, Line
 from reports.compare.sides import MACHINE, Repetition
-from reports.compare.words import answer, chance, claim, last_line, method, noise, percent, quantity
+from reports.compare.words import answer, chance, claim, last_line, method, noise, percent, quantity, spread
 from reports.page import FILE as REPORT
 from reports.page.colours import style_sheet
 from reports.page.document import PAGE, POLICY, Section, contents
@@ -55,7 +55,7 @@ def tone(found: Comparison) -> str:
 def claims(found: Comparison) -> str:
     """What differs, one line per metric."""
     shown = [line for line in found.tested if line.outcome in (FASTER, SLOWER)]
-    items = "".join(f"<li>{safe(line.metric.title)}: {safe(claim(line, found))}</li>" for line in shown)
+    items = "".join(f"<li>{safe(line.metric.title)}: {safe(claim(line, found))} ({spread(line)})</li>" for line in shown)
     return f'<ul class="story">{items}</ul>' if items else ""
 
 
@@ -95,10 +95,10 @@ def row(line: Line, found: Comparison, most: float) -> list[str]:
     head = [safe(line.metric.title), safe(claim(line, found)), of_a, of_b]
     if line.ratio is None or line.low is None or line.high is None:
         return [*head, *[NO_VALUE] * 6]
-    change, spread = percent(line.ratio), f"{percent(line.low)} .. {percent(line.high)}"
+    change = percent(line.ratio)
     floor = line.floor or 1.0
-    drawing = span(line.ratio, line.low, line.high, floor, most, f"{line.metric.title}: {change}, {spread}")
-    return [*head, change, drawing, spread, safe(noise(line)), chance(line.p), chance(line.corrected_p)]
+    drawing = span(line.ratio, line.low, line.high, floor, most, f"{line.metric.title}: {change}, {spread(line)}")
+    return [*head, change, drawing, spread(line), safe(noise(line)), chance(line.p), chance(line.corrected_p)]
 
 
 def repetitions(found: Comparison, folder: Path) -> str:
@@ -129,6 +129,6 @@ def link(run: Repetition, folder: Path) -> str:
 def cards(found: Comparison) -> str:
     """What makes B another variant, and the machine that both ran on."""
     pairs = [tuple(text.split(": ", 1)) for text in found.variant] or [("recorded differences", "none")]
-    card = found.a[0].spec.get("machine") or {}
+    card = found.a[0].card("machine")
     on = [(name, machine_fact(name, card[name])) for name in MACHINE if name in card]
     return f'<div class="cards">{fields("A / B", [(name, value) for name, value in pairs])}{fields("Machine", on)}</div>'

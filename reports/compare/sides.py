@@ -44,6 +44,11 @@ class Repetition:
         """Sorts runs by their start; those of the same second by their names."""
         return str(self.spec.get("started_utc", "")), self.name
 
+    def card(self, name: str) -> Mapping[str, Any]:
+        """An object of the spec, such as its machine; empty when there is none."""
+        found = self.spec.get(name)
+        return found if isinstance(found, dict) else {}
+
 
 def read_side(paths: Sequence[Path]) -> list[Repetition]:
     """The runs of a side, oldest first. A path is the folder of a run, or one that holds such folders.
@@ -78,8 +83,8 @@ def read_run(path: Path) -> Repetition:
     except (OSError, ValueError) as error:
         raise JudgeError(f"{FILE} of {path.name} cannot be read: {error}") from error
     try:
-        return Repetition(path, decided["verdict"], decided["spec"], values_of(path, decided))
-    except (KeyError, TypeError, AttributeError) as error:
+        return Repetition(path, str(decided["verdict"]), dict(decided["spec"]), values_of(path, decided))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise JudgeError(f"{FILE} of {path.name} has no usable measures: {error!r}") from error
 
 
@@ -99,7 +104,7 @@ def obstacles(a: Sequence[Repetition], b: Sequence[Repetition]) -> list[str]:
 def mixed(name: str, runs: Sequence[Repetition], card: str = "") -> str:
     """The first two values of a field that not all runs share, with a run of each; empty when they agree. `card`: the object of
     the spec that has the field."""
-    specs = [(run.spec.get(card) or {}) if card else run.spec for run in runs]
+    specs = [run.card(card) if card else run.spec for run in runs]
     values = [shown(spec.get(name)) for spec in specs]
     other = next((place for place, value in enumerate(values) if value != values[0]), None)
     if other is None:

@@ -24,7 +24,7 @@ def answer(found: Comparison) -> str:
         word = FASTER if counts[FASTER] else SLOWER
         text = f"B is {word} than A in {counts[word]} of {len(found.tested)} metrics"
     elif counts[SAME] == len(found.tested):
-        return f"B is as fast as A: no metric differs by more than {found.margin:.0%}"
+        return f"B is as fast as A: no metric differs by more than {found.margin * 100:g}%"
     else:
         return NO_DIFFERENCE
     return text if found.interleaved else f"{text} ({NOT_INTERLEAVED})"
@@ -37,7 +37,7 @@ def claim(line: Line, found: Comparison) -> str:
         text = f"{line.outcome}: {percent(line.ratio).lstrip('+-')} {direction}"
         return text if found.interleaved else f"{text}; {NOT_INTERLEAVED}"
     if line.outcome == SAME:
-        return f"same: at most {found.margin:.0%} apart"
+        return f"same: at most {found.margin * 100:g}% apart"
     if line.lacks:
         return line.lacks
     if line.outcome == NOT_TESTED:
@@ -70,14 +70,13 @@ def sides(found: Comparison) -> list[str]:
 
 def row(line: Line, found: Comparison) -> list[str]:
     """The cells of a metric."""
-    spread = "?" if line.low is None else f"{percent(line.low)} .. {percent(line.high)}"
     of_a, of_b = map(quantity, line.medians)
     return [
         line.metric.name,
         of_a,
         of_b,
         percent(line.ratio),
-        spread,
+        spread(line),
         noise(line),
         chance(line.p),
         chance(line.corrected_p),
@@ -90,6 +89,11 @@ def last_line(found: Comparison) -> str:
     counts = " ".join(f"{name}={found.counts[name]}" for name in OUTCOMES)
     turns = "" if found.interleaved else " interleaved=no"
     return f"compare: A={len(found.a)} B={len(found.b)} {counts}{turns}"
+
+
+def spread(line: Line) -> str:
+    """The interval of the ratio, as changes."""
+    return "?" if line.low is None else f"{percent(line.low)} .. {percent(line.high)}"
 
 
 def noise(line: Line) -> str:
@@ -121,6 +125,6 @@ def method(found: Comparison) -> Sequence[str]:
         "p is the exact Mann-Whitney test; corrected, by Holm's method for all tested metrics.",
         "The noise of A is how far apart two halves of A's own repetitions lie: of all ways to split them, 95% lie within.",
         f"Faster or slower needs a corrected p of at most {LEVEL:g}, an interval without 0%, and more than the noise of A.",
-        f"The same needs an interval within {found.margin:.0%}. All else is no difference that this can show.",
+        f"The same needs an interval within {found.margin * 100:g}%. All else is no difference that this can show.",
         "In calm phases no fault is in force or recovered from; there a percentile is the mean of the phases', by their jobs.",
     )

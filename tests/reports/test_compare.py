@@ -165,6 +165,7 @@ def test_turns_are_taken_when_no_side_is_ahead(order: str, in_turns: bool, tmp_p
         ({"rate_per_s": 60}, "rate_per_s differs: 120 in .*-a, 60 in .*-b"),
         ({"lease_ms": 2_000}, "lease_ms differs: 9000 in .*-a, 2000 in .*-b"),
         ({"limits": [{"name": "x"}]}, r"limits differs: null in .*-a, \[.*"),
+        ({"machine": ["none"]}, "machine cores differs: 2 in .*, null in .*"),
         ({"machine": {**SPEC["machine"], "cores": 4}}, "machine cores differs: 2 in .*, 4 in .*"),
         ({"seed": 2}, "seed differs: seed 1 is 4 of 4 runs of A and 3 of 4 of B"),
         ({"git_commit": "c" * 40}, 'B: git_commit differs: "bbb.* in .*, "ccc.* in .*'),
@@ -195,7 +196,12 @@ def test_a_run_that_is_not_valid_is_refused_by_its_name(tmp_path: Path, capsys: 
 
 @pytest.mark.parametrize(
     ("broken", "complaint"),
-    [("{", "cannot be read"), ("[]", "has no usable measures"), ('{"verdict": "valid", "spec": {}, "measures": {}}', "usable")],
+    [
+        ("{", "cannot be read"),
+        ("[]", "has no usable measures"),
+        ('{"verdict": "valid", "spec": {}, "measures": {}}', "usable"),
+        ('{"verdict": "valid", "spec": 7, "measures": {"percentiles": [], "rates": {}, "recovery": []}}', "usable"),
+    ],
 )
 def test_a_verdict_without_measures_is_one_line(
     broken: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
