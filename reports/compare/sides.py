@@ -143,14 +143,21 @@ def shown(value: object) -> str:
 
 
 def interleaved(a: Sequence[Repetition], b: Sequence[Repetition]) -> bool:
-    """True when the runs of A and B took turns, like ABAB or ABBA: at no time had one side done more than a run more than its
-    share. False also when a run does not say when it began."""
-    order = sorted([*((run.started, 1 / len(a)) for run in a), *((run.started, -1 / len(b)) for run in b)])
-    if not all(when for (when, _), _ in order):
-        return False
-    ahead, most = 0.0, 1 / min(len(a), len(b))
-    for _, step in order:
-        ahead += step
-        if abs(ahead) > most * 1.001:
+    """True when the runs of A and B took turns, like ABAB or ABBA. False also when a run does not say when it began.
+
+    A larger side may leave out its surplus: then no side was ever more than a run ahead. With the surplus, which may not lie
+    together, no side was ever more than two runs ahead of its share.
+    """
+    order = sorted([*((run.started, 1) for run in a), *((run.started, -1) for run in b)])
+    larger, surplus = (1 if len(a) > len(b) else -1), abs(len(a) - len(b))
+    done = {1: 0.0, -1: 0.0}
+    #: How many runs of the larger side were left out, and by how many A is ahead: all ways that are still possible.
+    ways = {(0, 0)}
+    for (when, _), side in order:
+        done[side] += 1
+        left_out = {(out + 1, ahead) for out, ahead in ways if side == larger and out < surplus}
+        ways = left_out | {(out, ahead + side) for out, ahead in ways if abs(ahead + side) <= 1}
+        off = abs(done[1] / len(a) - done[-1] / len(b)) * min(len(a), len(b))
+        if not when or not ways or off > 2:
             return False
-    return True
+    return (surplus, 0) in ways

@@ -147,7 +147,18 @@ def test_no_difference_is_claimed_of_runs_that_took_no_turns_without_that_warnin
 
 @pytest.mark.parametrize(
     ("order", "in_turns"),
-    [("ABAB", True), ("ABBA", True), ("BAABABBA", True), ("ABABA", True), ("AABB", False), ("ABBBAA", False), ("AAABB", False)],
+    [
+        ("ABAB", True),
+        ("ABBA", True),
+        ("BAABABBA", True),
+        ("ABABA", True),
+        ("AABB", False),
+        ("ABBBAA", False),
+        ("AAABB", False),
+        ("ABBAABABABB", True),
+        ("ABBBB", True),
+        ("AABBBBB", False),
+    ],
 )
 def test_turns_are_taken_when_no_side_is_ahead(order: str, in_turns: bool, tmp_path: Path) -> None:
     paths: dict[str, list[Path]] = {"A": [], "B": []}
