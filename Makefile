@@ -9,6 +9,10 @@ FROM ?=
 PROFILE ?=
 FLOOR ?=
 RUN ?= runs/latest
+RUNS ?= runs
+A ?=
+B ?=
+METRIC ?=
 SERVER ?= valkey
 JOBS ?= 4
 MINUTES ?=
@@ -27,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine bench-guard bench-scale peers interop mischief upgrade judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup bench bench-engine bench-guard bench-scale peers interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -41,6 +45,8 @@ help:
 	@echo 'make mischief [MODEL=bull] [SEED=1] [MUTANT=name]  a foreign client takes, ends and moves jobs of each old format (3 minutes)'
 	@echo 'make upgrade FROM=commit [SEED=1]   the engine of another commit beside that of HEAD on one queue, under kills (2 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
+	@echo 'make runs [RUNS=runs]               all runs with their verdicts, printed and as the page runs/index.html'
+	@echo 'make compare A="run run" B="run run" [METRIC=name]   is B faster or slower than A, from repetitions of both that took turns'
 	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (six minutes), in JOBS=4 processes'
 	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'
 	@echo 'make test-nightly                   long random walks that differ each night, each mutant in a real drill, runs beside Node'
@@ -105,6 +111,13 @@ upgrade: setup
 
 judge: setup
 	@$(BIN)/python -m reports judge $(RUN)
+
+runs: setup
+	@$(BIN)/python -m reports list $(RUNS)
+
+# Exit code 2 when it cannot be decided: too few repetitions, or runs that must not be compared (see its last lines).
+compare: setup
+	@$(BIN)/python -m reports compare --a $(A) --b $(B) $(foreach name,$(METRIC),--metric $(name)) $(ARGS)
 
 # The report of the last run of each tier stays in runs/tests; make test-times reads it.
 PYTEST = $(BESIDE)$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder --junitxml=runs/tests/$@.xml

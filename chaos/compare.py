@@ -28,7 +28,7 @@ from chaos.spec import RunSpec
 from engine.testing import start_guarded
 
 COMPARE_SCHEMA = 1
-FILE = "compare.json"
+FILE = "models.json"
 
 #: Everything together takes at most so long; a drill with its verdict begins only while this much of it is left.
 BUDGET_S = 30 * 60
@@ -47,7 +47,7 @@ LIVENESS_SLACK_MS = 9_000
 
 
 def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    """Measure each model, write compare.json, draw the table. Returns the worst exit code of the verdicts, unknown when something
+    """Measure each model, write models.json, draw the table. Returns the worst exit code of the verdicts, unknown when something
     is missing. Raises HarnessError, ServerMissing and ToxiproxyMissing when it cannot begin, or is interrupted."""
     if unknown := [name for name in arguments.models if name not in NAMES]:
         raise HarnessError(f"model {unknown[0]!r} does not exist; choose from {', '.join(NAMES)}")
@@ -149,7 +149,7 @@ def costs(model: str, quick: bool, logs: Path, interrupts: Interrupts, timeout_s
 
 def table(folder: Path, interrupts: Interrupts) -> None:
     """Print the table and draw its page. Raises HarnessError when that fails."""
-    process = start_guarded([sys.executable, "-m", "reports", "compare", str(folder)], cwd=ROOT, env=judge_environment())
+    process = start_guarded([sys.executable, "-m", "reports", "models", str(folder)], cwd=ROOT, env=judge_environment())
     try:
         code = exit_code(process, interrupts, TABLE_S)
     except subprocess.TimeoutExpired:

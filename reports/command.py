@@ -6,21 +6,32 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from reports.compare import compare
+from reports.compare.command import add_arguments as compare_arguments
+from reports.compare.command import compare
 from reports.corrupt.command import corrupt
 from reports.corrupt.command import render as seen
 from reports.errors import JudgeError, one_line
 from reports.interrupts import INTERRUPTS
 from reports.judge import judge, withdraw
+from reports.listing.command import add_arguments as list_arguments
+from reports.listing.command import list_runs
+from reports.models_table import side_by_side
 from reports.session import spark_session
 from reports.table import render
 from reports.verdict import EXIT_CODES
 
 UNKNOWN = EXIT_CODES["unknown"]
+
+#: Commands that need no Spark: each returns the text to print and the exit code.
+OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
+    "compare": compare,
+    "list": list_runs,
+    "models": lambda options: (side_by_side(options.run), 0),
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,7 +45,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
     command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
-    command = commands.add_parser("compare", help="the table of a comparison of models, printed and as a page")
+    compare_arguments(commands.add_parser("compare", help="is B faster or slower than A, from repetitions of both"))
+    list_arguments(commands.add_parser("list", help="all runs of a folder with their verdicts, printed and as a page"))
+    command = commands.add_parser("models", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     return root
 
@@ -42,8 +55,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code."""
     options = parser().parse_args(arguments)
-    if options.command == "compare":
-        return compared(options.run)
+    if options.command in OTHERS:
+        return without_spark(options)
     if options.command == "corrupt":
         return corrupted(options.run, options.seed, options.master)
     try:
@@ -63,17 +76,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_CODES[decided["verdict"]]
 
 
-def compared(folder: Path) -> int:
-    """Print the table of a comparison, write its page, and return the exit code."""
+def without_spark(options: argparse.Namespace) -> int:
+    """Run a command that prints one text and needs no Spark, and return its exit code."""
     try:
-        tell(compare(folder))
+        text, code = OTHERS[options.command](options)
+        tell(text)
     except JudgeError as error:
-        print(f"compare: {error}", file=sys.stderr)
+        print(f"{options.command}: {error}", file=sys.stderr)
         return UNKNOWN
     except OSError as error:
-        print(f"compare: the table cannot be printed: {error.strerror or error}", file=sys.stderr)
+        print(f"{options.command}: the table cannot be printed: {error.strerror or error}", file=sys.stderr)
         return UNKNOWN
-    return 0
+    return code
 
 
 def corrupted(run: Path, seed: int, master: str) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from reports import page
-from tests.reports.browser import Browser, BrowserMissing, browser
+from tests.reports.browser import Browser
 from tests.reports.page_runs import hostile_page
 
 #: For each figure of the page: its anchor, and how many cells of its table have something to read.
@@ -64,19 +61,6 @@ return Array.from(document.querySelectorAll(words), element => {
   return (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
 }).reduce((least, one) => Math.min(least, one), 100);
 """
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    """A browser. Who may not install one can still run the other tests; CI installs it, so there its absence is a failure."""
-    with ExitStack() as stack:
-        try:
-            opened = stack.enter_context(browser())
-        except BrowserMissing as missing:
-            if os.environ.get("CI"):
-                raise
-            pytest.skip(str(missing))
-        yield opened
 
 
 @pytest.fixture(scope="module")

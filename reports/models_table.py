@@ -1,4 +1,4 @@
-"""The models side by side: one table of what `python -m chaos compare` measured, for the terminal and as a page of its own."""
+"""`python -m reports models`: the models side by side, in one table of what `python -m chaos compare` measured."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from reports.page.tables import NO_VALUE, safe
 from reports.table import grid
 from reports.verdict import place
 
-FILE = "compare.json"
-PAGE_FILE = "compare.html"
+FILE = "models.json"
+PAGE_FILE = "models.html"
 
-#: The compare.json schema that this module reads.
-COMPARE_SCHEMA = 1
+#: The models.json schema that this module reads.
+SCHEMA = 1
 
 #: Placeholder for a value that could not be measured.
 UNKNOWN = "?"
@@ -40,8 +40,8 @@ class Line(NamedTuple):
     cells: tuple[str, ...]
 
 
-def compare(folder: Path) -> str:
-    """Write the page of a comparison and return its table as plain text. Raises JudgeError when compare.json cannot be
+def side_by_side(folder: Path) -> str:
+    """Write the page of a comparison and return its table as plain text. Raises JudgeError when models.json cannot be
     read."""
     found = read(folder)
     page = PAGE.format(title=safe(f"{TITLE}: {found['id']}"), policy=POLICY, style=style_sheet(), body=body(found))
@@ -50,15 +50,15 @@ def compare(folder: Path) -> str:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The content of compare.json. Raises JudgeError when it is missing, not JSON or of another schema."""
+    """The content of models.json. Raises JudgeError when it is missing, not JSON or of another schema."""
     try:
         found = json.loads((folder / FILE).read_text("utf-8"))
     except OSError as error:
         raise JudgeError(f"{FILE} of {folder.name}: {error.strerror or error}") from error
     except ValueError as error:
         raise JudgeError(f"{FILE} of {folder.name} is not JSON: {error}") from error
-    if not isinstance(found, dict) or found.get("schema") != COMPARE_SCHEMA:
-        raise JudgeError(f"{FILE} of {folder.name} is not of schema {COMPARE_SCHEMA}")
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise JudgeError(f"{FILE} of {folder.name} is not of schema {SCHEMA}")
     return found
 
 

@@ -1,0 +1,1 @@
+"""`python -m reports list`: all runs of a folder, as a table and as a page. No Spark."""

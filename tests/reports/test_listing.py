@@ -1,0 +1,171 @@
+"""The list of all runs: what it shows of each, what is wrong with a folder, and how fast it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reports.command import main
+from reports.listing.entries import Entry, entries, objectives
+from tests.reports.repetitions import TYPICAL, judged
+
+#: Jobs finished by each second: steady, none for a second, a server that forgot some, twice as many in the next.
+FINISHED = (0, 50, 100, 100, 60, 160)
+
+
+def sampled(run: Path) -> Path:
+    """The run with samples of its queue: one row that says that it failed, and the last one cut off."""
+    rows = [f'{{"t_ns":{second}000000000,"wall_ns":1,"srv_us":2,"done":9,"finished":{n}}}' for second, n in enumerate(FINISHED)]
+    rows.insert(2, '{"t_ns":1500000000,"wall_ns":1,"error":"timeout"}')
+    (run / "samples/queue.jsonl").write_text("\n".join(rows) + '\n{"t_ns":6000000000,"wall')
+    return run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A folder with a run of each kind, the newest being the last."""
+    folder = tmp_path / "runs"
+    sampled(judged(folder / "20260101-000000-bench-seed1", TYPICAL))
+    judged(folder / "20260101-000500-bench-seed1", {**TYPICAL, "end_to_end.p99.all": 1_200.0}, started_utc="2026-01-01T00:05:00Z")
+    worse = folder / "20260101-001000-bench-seed7-bull-no-reap"
+    judged(worse, TYPICAL, "violated", seed=7, model="bull", mutant="no-reap", started_utc="2026-01-01T00:10:00Z")
+    (worse / "report.html").write_text("")
+    unjudged = judged(folder / "20260101-001500-soak-seed2", TYPICAL, scenario="soak", seed=2, started_utc="2026-01-01T00:15:00Z")
+    (unjudged / "verdict.json").unlink()
+    spec = json.loads((unjudged / "spec.json").read_text())
+    (unjudged / "spec.json").write_text(json.dumps({key: value for key, value in spec.items() if key != "ended_utc"}))
+    for name in ("tests", "bench-engine", "comparison"):
+        (folder / name).mkdir()
+    (folder / "latest").symlink_to("20260101-000000-bench-seed1")
+    (folder / "index.html").write_text("old")
+    return folder
+
+
+def by_name(runs: Path) -> dict[str, Entry]:
+    """The entries by the end of their names."""
+    return {one.name[16:]: one for one in entries(runs)}
+
+
+def test_each_run_is_listed_with_what_its_files_say(runs: Path) -> None:
+    found = entries(runs)
+    assert [one.name[9:15] for one in found] == ["001500", "001000", "000500", "000000"]
+    unjudged, worse, _, first = found
+    assert (first.state, first.scenario, first.model, first.seed, first.label) == ("valid", "bench", "lanes", 1, "")
+    assert (first.date, first.commit, first.jobs, first.violations) == ("2026-01-01 00:00:00", "aaaaaaaa", 10_020, 0)
+    assert (first.p99_ms, first.recovery_ms, first.page, first.slo) == (1_100.0, 9_200.0, "", "")
+    assert first.finished_per_s == [50.0, 50.0, 0.0, 0.0, 100.0]
+    assert (worse.state, worse.model, worse.label, worse.violations) == ("violated", "bull", "no-reap", 1)
+    assert worse.reason == "J4 violated: job-1 was lost" and worse.page == f"{worse.name}/report.html"
+    assert unjudged.state == "not judged" and unjudged.reason.startswith("it goes on, or its harness was killed")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("spec.json", None, "spec.json is missing"),
+        ("spec.json", '{"schema": 1, "se', "spec.json is not JSON: .*"),
+        ("spec.json", "[]", "spec.json is not a JSON object"),
+        ("spec.json", "\x00\xff", "spec.json is not JSON: .*"),
+        ("verdict.json", "", "verdict.json is not JSON: .*"),
+        ("verdict.json", '{"verdict": "valid"}', r"verdict.json is not a verdict: KeyError\('measures'\)"),
+        (
+            "verdict.json",
+            '{"verdict": 7, "checks": [], "measures": {"recovery": [], "enqueued": 1}}',
+            "verdict.json has the verdict 7",
+        ),
+        ("verdict.json", '{"verdict": "valid", "checks": 1, "measures": {"recovery": [1]}}', "verdict.json is not a verdict: .*"),
+    ],
+)
+def test_a_broken_folder_is_listed_with_the_reason(
+    file: str, content: str | None, reason: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = runs / "20260101-000500-bench-seed1" / file
+    path.unlink()
+    if content is not None:
+        path.write_text(content, "latin-1")
+    one = next(one for one in entries(runs) if one.name == path.parent.name)
+    assert one.state == "broken" and re.fullmatch(reason, one.reason)
+    assert (one.scenario, one.seed, one.date) == ("bench", 1, "2026-01-01 00:05:00")
+    assert main(["list", str(runs)]) == 0
+    assert " broken=1 " in capsys.readouterr().out.splitlines()[-1]
+    assert '<span class="badge unknown">broken</span>' in (runs / "index.html").read_text()
+
+
+def test_folders_that_are_half_there_and_those_of_models(runs: Path) -> None:
+    (runs / "20260101-002000-bench-seed1").mkdir()
+    (runs / "mine/history").mkdir(parents=True)
+    models = runs / "20260101-002500-compare-seed1-all"
+    models.mkdir()
+    (models / "models.json").write_text("{}")
+    (models / "models.html").write_text("")
+    found = {one.name: one for one in entries(runs)}
+    assert found["20260101-002000-bench-seed1"].reason == found["mine"].reason == "spec.json is missing"
+    assert (found[models.name].state, found[models.name].page) == ("table of models", f"{models.name}/models.html")
+
+
+def test_the_table_and_the_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", str(runs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3].split() == [
+        *("2026-01-01", "00:10:00", "bench", "bull", "7", "no-reap", "aaaaaaaa", "violated", "1", "9.2", "s", "1100.0", "10020"),
+        "20260101-001000-bench-seed7-bull-no-reap",
+    ]
+    counts = "valid=2 violated=1 unknown=0 not_judged=1 broken=0 table_of_models=0"
+    assert lines[-1] == f"list: runs=4 {counts} page={runs / 'index.html'}"
+    page = (runs / "index.html").read_text()
+    assert page.count('<th scope="row">') == 4 + 1
+    assert 'href="20260101-001000-bench-seed7-bull-no-reap/report.html"' in page and page.count("<a href=") == 2 + 1
+    assert 'aria-label="p99 of 2 runs: median 1.15 s, newest 1.20 s"' in page
+    assert "at most 100, at the end 100" in page and page.count("<polyline") == 2
+    assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_objectives_are_shown_when_a_verdict_has_them(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [objectives([{"result": result} for result in results]) for results in ([], ["met"], ["met", "unknown"])] == [
+        "", "met", "1 of 2 unknown",
+    ]  # fmt: skip
+    path = runs / "20260101-000500-bench-seed1/verdict.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "slo": [{"result": "met"}, {"result": "missed"}]}))
+    assert main(["list", str(runs)]) == 0
+    assert "1 of 2 missed  20260101-000500" in capsys.readouterr().out
+    assert ">1 of 2 missed</td>" in (runs / "index.html").read_text()
+
+
+def test_no_name_of_a_run_is_markup(runs: Path) -> None:
+    script = "<script>alert(1)</script>"
+    judged(runs / "20260101-003000-bench-seed1-<b>x", TYPICAL, mutant="<i>", git_commit="<u>", scenario=script)
+    assert main(["list", str(runs)]) == 0
+    page = (runs / "index.html").read_text()
+    assert not re.search("<(b|i|u|script)>", page) and "&lt;script&gt;" in page
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err == f"list: folder {tmp_path / 'none'}: No such file or directory\n"
+    assert main(["list", str(tmp_path)]) == 0
+    assert "there is none yet" in (tmp_path / "index.html").read_text()
+
+
+def test_a_thousand_runs_take_less_than_two_seconds_and_no_spark(runs: Path) -> None:
+    """In seconds of processor, since other tests keep the machine busy."""
+    first = runs / "20260101-000000-bench-seed1"
+    steps = [f'{{"t_ns":{second}000000000,"wall_ns":1,"srv_us":2,"done":9,"finished":{100 * second}}}' for second in range(180)]
+    (first / "samples/queue.jsonl").write_text("\n".join(steps))
+    decided = json.loads((first / "verdict.json").read_text())
+    (first / "verdict.json").write_text(json.dumps({**decided, "reasons": ["x" * 100] * 300}))
+    for number in range(1_000):
+        shutil.copytree(first, runs / f"20260102-{number // 60:02d}{number % 60:02d}00-bench-seed1")
+    program = "import sys, time; from reports.command import main; code = main(['list', sys.argv[1]])\n"
+    program += "print(code, time.process_time(), 'pyspark' in sys.modules, 'matplotlib' in sys.modules)"
+    began_s = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program, str(runs)], capture_output=True, text=True, check=True)
+    code, used_s, *heavy = done.stdout.splitlines()[-1].split()
+    assert (code, heavy) == ("0", ["False", "False"])
+    assert float(used_s) < 2, f"{used_s} s of processor, {time.monotonic() - began_s:.1f} s by the clock"
