@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from reports import slo, slo_file
 from reports.compare import compare
 from reports.corrupt.command import corrupt
 from reports.corrupt.command import render as seen
@@ -18,7 +19,7 @@ from reports.interrupts import INTERRUPTS
 from reports.judge import judge, withdraw
 from reports.session import spark_session
 from reports.table import render
-from reports.verdict import EXIT_CODES
+from reports.verdict import EXIT_CODES, exit_code
 
 UNKNOWN = EXIT_CODES["unknown"]
 
@@ -30,6 +31,10 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    command.add_argument("--slo", type=Path, help="file of service level objectives (default: slo.toml of the run, if any)")
+    command = commands.add_parser("slo", help="validate a file of service level objectives, and print them")
+    command.add_argument("file", type=Path, help="the file, such as bench/slo.toml")
+    command.add_argument("--channels", action="store_true", help="the objectives are for runs of channels")
     command = commands.add_parser("corrupt", help="edit a valid run in every known way, and see whether the judge sees each")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
@@ -44,10 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.command == "compare":
         return compared(options.run)
+    if options.command == "slo":
+        return validated(options.file, channels=options.channels)
     if options.command == "corrupt":
         return corrupted(options.run, options.seed, options.master)
     try:
-        decided = judge(options.run, master=options.master)
+        decided = judge(options.run, master=options.master, objectives=options.slo)
         INTERRUPTS.check()
         tell(render(decided))
     except JudgeError as error:
@@ -60,7 +67,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(f"the table cannot be printed: {error.strerror or error}")
     except Exception as error:
         return complain(f"the judge failed: {one_line(error)}")
-    return EXIT_CODES[decided["verdict"]]
+    return exit_code(decided)
+
+
+def validated(file: Path, *, channels: bool) -> int:
+    """Print the objectives of a file, and return 0; or what is wrong with it, and return 2."""
+    try:
+        tell(
+            "\n".join(
+                f"{one.name}: {slo.limit(one.bound, one.unit, at_least=one.at_least)}"
+                for one in slo_file.read(file, channels=channels)
+            )
+        )
+    except (JudgeError, OSError) as error:
+        print(f"slo: {error}", file=sys.stderr)
+        return UNKNOWN
+    return 0
 
 
 def compared(folder: Path) -> int:

@@ -9,7 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from reports import slo
 from reports.facts import of_channels
+from reports.page import rows
 from reports.page.tables import NO_VALUE, cell, details, marked_up, safe
 from reports.page.words import milliseconds
 
@@ -57,17 +59,38 @@ def bad(count: int | None) -> str:
     return ' class="unsure"' if count is None else ' class="bad"' if count else ""
 
 
-def checks(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Every check with its verdict, and in full what it found or why it is unknown."""
+def objectives(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The service level objectives with bound, value and result."""
+    rows = [
+        [
+            f"<code>{safe(line['objective'])}</code>",
+            safe(slo.wanted(line)),
+            safe(slo.measured(line)),
+            badge(line["result"]),
+            safe(line["note"]),
+        ]
+        for line in lines
+    ]
+    heads = ("objective", "wanted", "measured", "result", "rests on")
+    return marked_up("Service level objectives", heads, rows, words=(3, 4)) if rows else ""
+
+
+def badge(result: str) -> str:
+    """A verdict or result in its colour."""
+    return f'<span class="badge {safe(result)}">{safe(result)}</span>'
+
+
+def checks(lines: Sequence[Mapping[str, Any]], evidence: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Every check with its verdict, and in full what it found or why it is unknown. `evidence`: the rows of the violations."""
     rows = [
         [
             safe(line["id"]),
             safe(line["name"]),
-            f'<span class="badge {safe(line["verdict"])}">{safe(line["verdict"])}</span>',
+            badge(line["verdict"]),
             cell(line["violations"]),
             cell(line["declared"]),
             cell(line["possible"]),
-            findings(line),
+            findings(line, evidence),
         ]
         for line in lines
     ]
@@ -97,11 +120,12 @@ def declared(lines: Sequence[Mapping[str, Any]]) -> str:
     return note + marked_up("Declared findings", ("finding", "what it is", "checks", "rows", "seen"), rows, words=(1, 2, 4))
 
 
-def findings(line: Mapping[str, Any]) -> str:
-    """Why a check is not valid, with its examples, and what of it the history cannot show."""
+def findings(line: Mapping[str, Any], evidence: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Why a check is not valid, with its examples and the rows that prove them, and what of it the history cannot show."""
     why = f"<p>{safe(line['why'])}</p>" if line["why"] else ""
     why += "".join(f"<p>not judged: {safe(part)}</p>" for part in line["not_judged"])
-    examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
+    proofs = {one["example"]: rows.proof(one) for one in evidence if one["check"] == line["id"]}
+    examples = "".join(f"<li>{safe(example)}{proofs.get(example, '')}</li>" for example in line["examples"])
     return why + (details(f"{len(line['examples'])} examples", f"<ul>{examples}</ul>") if examples else "") or "nothing"
 
 
