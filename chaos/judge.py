@@ -87,7 +87,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def written_code(path: Path) -> int | None:
-    """The exit code that belongs to verdict.json: to its verdict, and of a valid run to its objectives. None when there is none."""
+    """The exit code that belongs to verdict.json: to its verdict, and of a valid run to its objectives; None without one."""
     try:
         decided = json.loads(path.read_text())
         code = EXIT_CODES.get(decided["verdict"])

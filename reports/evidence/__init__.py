@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports.errors import one_line
 from reports.evidence.rows import Subject, chosen, line_of, lines_of, names_in, printed, words_of
-from reports.evidence.search import Found, last_rows, search
+from reports.evidence.scan import Found, last_rows, search
 from reports.folder import history_files
 from reports.verdict import EVIDENCE, place
 

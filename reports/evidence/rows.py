@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reports.evidence.search import Hit
+from reports.evidence.scan import Hit
 
 #: Evidence of one violation has at most this many rows.
 ROWS_MAX = 40

@@ -33,7 +33,7 @@ def judge_says(monkeypatch: pytest.MonkeyPatch, code: int, complaint: str = "") 
     monkeypatch.setattr(command, "judge", lambda run, interrupts: (code, complaint))
 
 
-@pytest.mark.parametrize("code", [0, 1, 2])
+@pytest.mark.parametrize("code", [0, 1, 2, 3])
 def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge_says(monkeypatch, code)
     exit_code, lines = conclude(tmp_path, errors=[])
@@ -41,8 +41,9 @@ def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, m
     assert not any("harness" in line for line in lines)
 
 
-def test_a_drill_that_failed_is_never_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge_says(monkeypatch, 0)
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_drill_that_failed_is_never_valid(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge_says(monkeypatch, code)
     exit_code, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
     assert exit_code == 2
     assert lines[0] == "harness: interrupted by SIGINT"
