@@ -238,6 +238,12 @@ def test_the_objectives_of_make_bench_are_of_recovery_and_errors_only() -> None:
     assert {line.section for line in read(ROOT / "bench" / "slo.toml", channels=False)} == {"recovery", "errors"}
 
 
+def test_the_file_that_the_guide_explains_is_one(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "objectives.md").read_text()
+    found = read(write(tmp_path, guide.split("```toml\n")[1].split("```")[0]), channels=False)
+    assert {line.section for line in found} == {"latency", "recovery", "errors", "rates"}
+
+
 def test_a_file_can_be_validated_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slo", str(write(tmp_path, WHOLE))]) == 0
     assert "latency.all.end_to_end.p99_ms: at most 1,000.5 ms" in capsys.readouterr().out.splitlines()
