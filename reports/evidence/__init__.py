@@ -1,8 +1,8 @@
 """The evidence of a verdict: for each violation the rows of the history that prove it, with file and line.
 
 A violation is found by Spark, in frames that do not know lines. So its rows are searched for afterwards: those that name its
-subject, and the jobs and messages of its sentence. The work is bounded: `SCAN_BYTES_MAX` limits how many names are searched for.
-Violations of the whole run name no row, and rest on rows that are missing; that is stated instead.
+subject, and the jobs and messages of its sentence. The history is read once for all of them. Violations of the whole run, and those that
+rest on rows that are missing, have no rows; that is stated instead.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 
-#: Bytes that the search may read, counted once for each name, and the least number of names: about five seconds for 1 GB.
-SCAN_BYTES_MAX = 8 * 10**9
-NAMES_MIN = 4
+#: This many names are searched for, which bounds what is kept.
+NAMES_MAX = 500
 
 #: Names in the sentence of one violation that are searched for beside its subject.
 OTHERS_MAX = 2
@@ -70,9 +69,7 @@ def gather(run: Path, decided: Mapping[str, Any], facts: Run, start_ns: int) -> 
     processes = frozenset(process.name for process in facts.processes)
     examples = list(examples_of(decided))
     plan = [needed(one, processes, channels=facts.of_channels) for one in examples]
-    names_max = max(NAMES_MIN, SCAN_BYTES_MAX // max(1, sum(file.stat().st_size for file in files)))
-    names = list(dict.fromkeys(name for needs in plan for name in needs))[:names_max]
-    found = search(files, names) if names else {}
+    found = search(files, list(dict.fromkeys(name for needs in plan for name in needs))[:NAMES_MAX])
     entries = [entry(one, needs, found, start_ns) for one, needs in zip(examples, plan, strict=True)]
     for one in entries:
         if one["subject"] in processes:
@@ -114,7 +111,7 @@ def entry(example: Mapping[str, str], needs: Sequence[str], found: Mapping[str, 
 def absence(needs: Sequence[str], found: Mapping[str, Found]) -> str:
     """Why a violation has no rows."""
     if any(name not in found for name in needs):
-        return "its rows were not searched for: the history is too large to do that for every violation"
+        return f"its rows were not searched for, because the other violations have {NAMES_MAX} names"
     if any(found[name].common for name in needs):
         return "too many rows name it to tell which of them prove it"
     return "no row names it: it is about the run as a whole, or about rows that are missing"

@@ -124,16 +124,22 @@ def chosen(lines: Sequence[dict[str, Any]], most: int = ROWS_MAX) -> list[dict[s
 
 
 def printed(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Lines of evidence as text: place, second, what, answer, and lease or message; columns padded."""
+    """Lines of evidence as text: place, second, what and answer, the job if there are several, and lease or message; columns
+    padded."""
+    jobs = {one["job"] for one in lines if one["job"]}
     cells = [
-        (f"{one['file']}:{one['line']}", f"{one['at_s']:.3f} s", f"{one['what']} {one['answer']}".strip(), str(one["about"]))
+        (
+            f"{one['file']}:{one['line']}",
+            f"{one['at_s']:.3f} s",
+            f"{one['what']} {one['answer']}".strip(),
+            *([one["job"]] if len(jobs) > 1 else []),
+            str(one["about"]),
+        )
         for one in lines
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        f"{place.ljust(widths[0])}  {at.rjust(widths[1])}  {said.ljust(widths[2])}  {about}".rstrip()
-        for place, at, said, about in cells
-    ]
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+    return ["  ".join([place, at.strip().rjust(widths[1]), *others]).rstrip() for place, at, *others in padded]
 
 
 #: Words that may be the name of a job or a message: letters with a digit or a hyphen, or with both.

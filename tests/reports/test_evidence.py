@@ -111,6 +111,7 @@ def test_other_jobs_of_the_sentence_are_shown_too(tmp_path: Path) -> None:
     (one,) = gathered(story.write(), ("J9", "new-1", "was claimed by worker-1 while old-1 waited"))
     assert {line["job"] for line in one["rows"]} == {"old-1", "new-1"}
     assert all(line["named"] == (line["job"] == "old-1") for line in one["rows"])
+    assert {line.split()[5] for line in printed(one["rows"]) if " claim " in line} == {"old-1", "new-1"}
 
 
 def test_a_name_with_characters_that_json_escapes_is_found(tmp_path: Path) -> None:
@@ -132,10 +133,9 @@ def test_evidence_of_a_common_name_is_refused(tmp_path: Path) -> None:
     assert [hit.line for hit in found["x"].hits] == [HITS_MAX + 2]
 
 
-def test_a_large_history_bounds_the_names_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_violations_bound_the_names_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first example of each check comes before the second of any."""
-    monkeypatch.setattr(evidence, "SCAN_BYTES_MAX", 1)
-    monkeypatch.setattr(evidence, "NAMES_MIN", 2)
+    monkeypatch.setattr(evidence, "NAMES_MAX", 2)
     run = healthy(tmp_path / "run").write()
     found = gathered(run, ("J1", "quiet-0", "x"), ("J1", "quiet-1", "x"), ("J4", "quiet-2", "x"))
     assert [(one["check"], one["subject"], bool(one["rows"])) for one in found] == [
