@@ -1,8 +1,8 @@
 """The evidence of a verdict: for each violation the rows of the history that prove it, with file and line.
 
 A violation is found by Spark, in frames that do not know lines. So its rows are searched for afterwards: those that name its
-subject, and the jobs and messages of its sentence. The history is read once for all of them. Violations of the whole run, and those that
-rest on rows that are missing, have no rows; that is stated instead.
+subject, and the jobs and messages of its sentence. The history is read once for all of them. Violations of the whole run, and
+those that rest on rows that are missing, have no rows; that is stated instead.
 """
 
 from __future__ import annotations
