@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 
+#: Keys of a row whose values are what violations are about.
+OF_JOBS = ("job", "fault")
+OF_CHANNELS = ("message", "channel", "subscriber", "fault")
+
 #: This many names are searched for, which bounds what is kept.
 NAMES_MAX = 500
 
@@ -69,7 +73,8 @@ def gather(run: Path, decided: Mapping[str, Any], facts: Run, start_ns: int) -> 
     processes = frozenset(process.name for process in facts.processes)
     examples = list(examples_of(decided))
     plan = [needed(one, processes, channels=facts.of_channels) for one in examples]
-    found = search(files, list(dict.fromkeys(name for needs in plan for name in needs))[:NAMES_MAX])
+    names = list(dict.fromkeys(name for needs in plan for name in needs))[:NAMES_MAX]
+    found = search(files, names, OF_CHANNELS if facts.of_channels else OF_JOBS)
     entries = [entry(one, needs, found, start_ns) for one, needs in zip(examples, plan, strict=True)]
     for one in entries:
         if one["subject"] in processes:
@@ -114,7 +119,7 @@ def absence(needs: Sequence[str], found: Mapping[str, Found]) -> str:
         return f"its rows were not searched for, because the other violations have {NAMES_MAX} names"
     if any(found[name].common for name in needs):
         return "too many rows name it to tell which of them prove it"
-    return "no row names it: it is about the run as a whole, or about rows that are missing"
+    return "no row is about it alone: it is about the run as a whole, or about rows that are missing"
 
 
 def last_words(run: Path, process: str, start_ns: int) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Search of history files for names, such as a job id: each file is read once, in blocks, and only lines with a hit are parsed.
 
-One regular expression looks for all names at once. That takes half a second for 1 GB, however many names there are.
+The values of a few keys are picked out by a regular expression and looked up among the names, so that one name or five hundred
+take the same time: about two seconds for 1 GB.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,15 +37,15 @@ class Found:
     common: bool = False
 
 
-def search(files: Sequence[Path], names: Iterable[str]) -> dict[str, Found]:
-    """Name -> the rows that contain it as a JSON text: as a value, or as part of a list. Raises OSError."""
+def search(files: Sequence[Path], names: Iterable[str], keys: Sequence[str]) -> dict[str, Found]:
+    """Name -> the rows in which it is the value of one of these keys, in the row itself or in an item. Raises OSError."""
     found = {name: Found() for name in names}
     wanted = texts_of(found)
     for file in files:
         for before, block in blocks(file):
             if not wanted:
                 return found
-            for line, text, named in lines_with(block, list(wanted), before + 1):
+            for line, text, named in lines_with(block, wanted, keys, before + 1):
                 row = parsed(text)
                 if row is not None:
                     enter(found, {wanted[one] for one in named}, Hit(file.name, line, row))
@@ -69,25 +70,31 @@ def texts_of(names: Iterable[str]) -> dict[bytes, str]:
 
 def blocks(file: Path) -> Iterator[tuple[int, bytes]]:
     """The file as blocks of complete lines, each with the number of lines before it. A torn last line is left out."""
-    before, rest = 0, b""
+    before = 0
     with file.open("rb") as opened:
-        while chunk := opened.read(BLOCK_BYTES):
-            end = chunk.rfind(b"\n") + 1
-            if not end:
-                rest += chunk
-                continue
-            block, rest = rest + chunk[:end], chunk[end:]
+        while block := opened.read(BLOCK_BYTES):
+            if not block.endswith(b"\n"):
+                block += opened.readline()
+                block = block[: block.rfind(b"\n") + 1] if not block.endswith(b"\n") else block
             yield before, block
             before += block.count(b"\n")
 
 
-def lines_with(block: bytes, texts: Sequence[bytes], first: int) -> Iterator[tuple[int, bytes, set[bytes]]]:
-    """The lines of a block that have a text in quotes: number, content and texts of each. `first`: number of the first line."""
+def lines_with(
+    block: bytes, texts: Collection[bytes], keys: Iterable[str], first: int
+) -> Iterator[tuple[int, bytes, set[bytes]]]:
+    """The lines of a block in which a key has one of the texts as its value: number, content and texts of each.
+
+    `first`: the number of the first line.
+    """
     starts: dict[int, set[bytes]] = {}
-    for match in re.finditer(b'"(' + b"|".join(map(re.escape, texts)) + b')"', block):
-        starts.setdefault(block.rfind(b"\n", 0, match.start()) + 1, set()).add(match[1])
+    # A pass for each key: a pattern that begins with a fixed text is searched for several times as fast as one with a choice.
+    for key in keys:
+        for match in re.finditer(b'"%b": ?"([^"\\\\]*(?:\\\\.[^"\\\\]*)*)"' % key.encode(), block):
+            if match[1] in texts:
+                starts.setdefault(block.rfind(b"\n", 0, match.start()) + 1, set()).add(match[1])
     counted = 0
-    for start, named in starts.items():
+    for start, named in sorted(starts.items()):
         first += block.count(b"\n", counted, start)
         counted = start
         yield first, block[start : block.index(b"\n", start)], named

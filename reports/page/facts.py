@@ -11,7 +11,7 @@ from typing import Any
 
 from reports import slo
 from reports.facts import of_channels
-from reports.page import rows
+from reports.page import rows as rows_of
 from reports.page.tables import NO_VALUE, cell, details, marked_up, safe
 from reports.page.words import milliseconds
 
@@ -19,6 +19,9 @@ from reports.page.words import milliseconds
 CARDS = ("machine", "calibration", "versions", "plan", "channels", "harness_errors", "findings")
 
 BYTES_PER_GIB = 2**30
+
+#: A note up to this length stays on one line.
+NOTE_MAX = 48
 
 
 def reasons(lines: Sequence[str]) -> str:
@@ -64,15 +67,15 @@ def objectives(lines: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         [
             f"<code>{safe(line['objective'])}</code>",
-            safe(slo.wanted(line)),
-            safe(slo.measured(line)),
             badge(line["result"]),
-            safe(line["note"]),
+            safe(slo.measured(line)),
+            safe(slo.wanted(line)),
+            f'<span class="short">{safe(line["note"])}</span>' if len(line["note"]) <= NOTE_MAX else safe(line["note"]),
         ]
         for line in lines
     ]
-    heads = ("objective", "wanted", "measured", "result", "rests on")
-    return marked_up("Service level objectives", heads, rows, words=(3, 4)) if rows else ""
+    heads = ("objective", "result", "measured", "wanted", "rests on")
+    return marked_up("Service level objectives", heads, rows, words=(1, 4)) if rows else ""
 
 
 def badge(result: str) -> str:
@@ -90,7 +93,7 @@ def checks(lines: Sequence[Mapping[str, Any]], evidence: Sequence[Mapping[str, A
             cell(line["violations"]),
             cell(line["declared"]),
             cell(line["possible"]),
-            findings(line, evidence),
+            findings(line),
         ]
         for line in lines
     ]
@@ -101,7 +104,11 @@ def checks(lines: Sequence[Mapping[str, Any]], evidence: Sequence[Mapping[str, A
         "<p>A check is violated only by what the history proves. What may be a violation, or rests on rows that are missing, is "
         "counted as possible. A check that lacks evidence is unknown, never a pass.</p>"
     )
-    return note + marked_up("Every check and what it came to", heads, rows, words=(1, 2, 6))
+    proofs = (
+        (number, rows_of.proof([one for one in evidence if one["check"] == line["id"]])) for number, line in enumerate(lines)
+    )
+    below = {number: proof for number, proof in proofs if proof}
+    return note + marked_up("Every check and what it came to", heads, rows, words=(1, 2, 6), below=below)
 
 
 def declared(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -120,12 +127,11 @@ def declared(lines: Sequence[Mapping[str, Any]]) -> str:
     return note + marked_up("Declared findings", ("finding", "what it is", "checks", "rows", "seen"), rows, words=(1, 2, 4))
 
 
-def findings(line: Mapping[str, Any], evidence: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Why a check is not valid, with its examples and the rows that prove them, and what of it the history cannot show."""
+def findings(line: Mapping[str, Any]) -> str:
+    """Why a check is not valid, with its examples, and what of it the history cannot show."""
     why = f"<p>{safe(line['why'])}</p>" if line["why"] else ""
     why += "".join(f"<p>not judged: {safe(part)}</p>" for part in line["not_judged"])
-    proofs = {one["example"]: rows.proof(one) for one in evidence if one["check"] == line["id"]}
-    examples = "".join(f"<li>{safe(example)}{proofs.get(example, '')}</li>" for example in line["examples"])
+    examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
     return why + (details(f"{len(line['examples'])} examples", f"<ul>{examples}</ul>") if examples else "") or "nothing"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.page.tables import details, marked_up, safe
@@ -10,10 +10,16 @@ from reports.page.tables import details, marked_up, safe
 HEADS = ("row", "place", "at s", "answered at s", "process", "what", "answer", "lease or message", "job")
 
 
-def proof(one: Mapping[str, Any]) -> str:
-    """The rows that prove one violation, to unfold; or why there are none."""
-    note = f"<p>{safe(one['note'])}</p>" if one["note"] else ""
-    return note + (details(f"{len(one['rows'])} rows", table(one)) if one["rows"] else "")
+def proof(violations: Sequence[Mapping[str, Any]]) -> str:
+    """The rows that prove the violations of a check, to unfold; empty without any."""
+    parts = [f"<h3>{safe(one['example'])}</h3>{note(one)}{table(one) if one['rows'] else ''}" for one in violations]
+    count = f"{len(parts)} of them" if len(parts) > 1 else "it"
+    return details(f"The rows of the history that show {count}", "".join(parts)) if parts else ""
+
+
+def note(one: Mapping[str, Any]) -> str:
+    """What is to be said about the rows of a violation, or why there are none."""
+    return f"<p>{safe(one['note'])}</p>" if one["note"] else ""
 
 
 def table(one: Mapping[str, Any]) -> str:
