@@ -61,8 +61,8 @@ OFFENDERS = Caption(
 EVIDENCE = Caption(
     "The first violation, row by row",
     "{check}: {example}. Each mark is a row of the history that is about it, in the lane of the process that wrote it, with its "
-    "number in the table below; a bar lasts from the first send of a call to its answer, a hollow mark had none, and what the "
-    "sentence names is red. The table says in which file and line each row stands.",
+    "number in the table below; a bar lasts from the first send of a call to its answer, and a hollow mark had none. What the "
+    "sentence names has a colour of its own, and is underlined in the table, which has file and line of each row.",
     "Lanes of processes with {rows} rows of the history that are about the first violation of {check}.",
 )
 MACHINE = Caption(

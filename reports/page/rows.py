@@ -13,8 +13,8 @@ HEADS = ("row", "place", "at s", "answered at s", "process", "what", "answer", "
 def proof(violations: Sequence[Mapping[str, Any]]) -> str:
     """The rows that prove the violations of a check, to unfold; empty without any."""
     parts = [f"<h3>{safe(one['example'])}</h3>{note(one)}{table(one) if one['rows'] else ''}" for one in violations]
-    count = f"{len(parts)} of them" if len(parts) > 1 else "it"
-    return details(f"The rows of the history that show {count}", "".join(parts)) if parts else ""
+    title = "Evidence: rows of the history" + (f" for {len(parts)} violations" if len(parts) > 1 else "")
+    return details(title, "".join(parts)) if parts else ""
 
 
 def note(one: Mapping[str, Any]) -> str:
@@ -33,7 +33,7 @@ def table(one: Mapping[str, Any]) -> str:
             safe(line["process"]),
             f"<mark>{safe(line['what'])}</mark>" if line["named"] else safe(line["what"]),
             safe(line["answer"]),
-            safe(line["about"]),
+            f"<code>{safe(line['about'])}</code>",
             safe(line["job"]),
         ]
         for number, line in enumerate(one["rows"], 1)

@@ -125,7 +125,7 @@ def test_a_violation_shows_the_rows_that_prove_it(hostile: Path) -> None:
     kinds = [re.sub("<[^>]+>", "", row[5]) for row in rows]
     assert kinds.count("finish") == 2 and kinds.count("claim") == 2 and kinds[0] == "enqueue"
     checks = text[text.index('<section id="checks">') : text.index('<section id="first-violation">')]
-    assert "<summary>The rows of the history that show it</summary>" in checks
+    assert "<summary>Evidence: rows of the history</summary>" in checks
     assert all(row[1] in checks for row in rows)
 
 
