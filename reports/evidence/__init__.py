@@ -29,7 +29,7 @@ OF_JOBS = ("job", "fault")
 OF_CHANNELS = ("message", "channel", "subscriber", "fault")
 
 #: This many names are searched for, which bounds what is kept.
-NAMES_MAX = 500
+NAMES_MAX = 200
 
 #: Names in the sentence of one violation that are searched for beside its subject.
 OTHERS_MAX = 2

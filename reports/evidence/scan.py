@@ -1,6 +1,6 @@
 """Search of history files for names, such as a job id: each file is read once, in blocks, and only lines with a hit are parsed.
 
-The values of a few keys are picked out by a regular expression and looked up among the names, so that one name or five hundred
+The values of a few keys are picked out by a regular expression and looked up among the names, so that one name or two hundred
 take the same time: about two seconds for 1 GB.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 BLOCK_BYTES = 4 * 2**20
 
 #: A name with more hits than this is common: it says nothing about a single violation, and is not searched for any further.
-HITS_MAX = 2_000
+HITS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
