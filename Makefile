@@ -22,6 +22,7 @@ BUSY ?=
 COUNT ?=
 FILES ?=
 SET ?=
+SLO ?=
 
 BIN := .venv/bin
 # Compiled modules are kept whatever the environment says: tests and drills start hundreds of interpreters, and pytest would
@@ -34,7 +35,7 @@ BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 .PHONY: help setup bench bench-engine bench-guard bench-scale peers interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
-	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
+	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (3 minutes)'
 	@echo 'make bench MODEL=all [SEED=1]       45 seconds and the costs of each model, and one table of all (up to 30 minutes)'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
@@ -44,7 +45,7 @@ help:
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
 	@echo 'make mischief [MODEL=bull] [SEED=1] [MUTANT=name]  a foreign client takes, ends and moves jobs of each old format (3 minutes)'
 	@echo 'make upgrade FROM=commit [SEED=1]   the engine of another commit beside that of HEAD on one queue, under kills (2 minutes)'
-	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
+	@echo 'make judge [RUN=runs/latest] [SLO=my.toml]   judge a recorded run again, by its own objectives or by others'
 	@echo 'make runs [RUNS=runs]               all runs with their verdicts, printed and as the page runs/index.html'
 	@echo 'make compare A="run run" B="run run" [METRIC=name]   is B faster or slower than A, from repetitions of both that took turns'
 	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (six minutes), in JOBS=4 processes'
@@ -82,7 +83,7 @@ interop: TOOLS += node
 check: TOOLS := luacheck
 
 bench: setup
-	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT)))
+	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))) $(if $(SLO),--slo $(SLO))
 
 # Its two servers are part of what it measures, so SERVER says nothing here.
 bench-engine: TOOLS += redis
@@ -110,7 +111,7 @@ upgrade: setup
 	@$(BIN)/python -m chaos upgrade --seed $(SEED) $(if $(FROM),--from $(FROM))
 
 judge: setup
-	@$(BIN)/python -m reports judge $(RUN)
+	@$(BIN)/python -m reports judge $(RUN) $(if $(SLO),--slo $(SLO))
 
 runs: setup
 	@$(BIN)/python -m reports list $(RUNS)

@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "bench",
         help="steady load with faults of workers and of the network, then the Spark verdict",
         description="Steady load with a killed worker, a frozen worker, and four faults of the network, then the Spark verdict. "
-        "Exits 0 when it is valid, 1 when violated, 2 when unknown.",
+        "Exits 0 when it is valid, 1 when violated, 2 when unknown, 3 when it is valid and missed a service level objective.",
     )
     bench.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
     bench.add_argument("--model", default="lanes", help="put the load on this model (default lanes; dsps: on channels)")
@@ -47,6 +47,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="offered jobs per second, whatever this machine carries (default: the calibration picks it, 120 at most)",
     )
     bench.add_argument("--lease-ms", type=int, help="lease of a claimed job in ms (default 9000)")
+    bench.add_argument(
+        "--slo", type=Path, help="file of service level objectives (default bench/slo.toml, with the default model and lease)"
+    )
     compare = commands.add_parser(
         "compare",
         help="a short drill and the costs of every model, and one table of them",

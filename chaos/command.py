@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +18,10 @@ from chaos.drill import Drill
 from chaos.errors import HarnessError, TooSlow
 from chaos.frame import Frame
 from chaos.interrupts import Interrupts
-from chaos.judge import UNKNOWN, VALID, judge
+from chaos.judge import MISSED, OBJECTIVES, UNKNOWN, VALID, judge, validate_objectives
 from chaos.mutants import Mutant
 from chaos.plan import FAULT_NAMES, Pace, Plan, consumer_names, draw, worker_names
-from chaos.processes import send
+from chaos.processes import ROOT, send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
 from chaos.spec import RunSpec, SpecFile
@@ -28,6 +29,9 @@ from chaos.trial import calibrated
 from engine.wire.scripts import scripts_folder
 
 LEASE_MS = 9_000
+
+#: The objectives of a drill for which the user names none: of the engine's own format at the default lease.
+DEFAULT_OBJECTIVES = ROOT / "bench" / "slo.toml"
 
 S = TypeVar("S", bound=SpecFile)
 
@@ -52,7 +56,8 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
     )
     kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
-    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, kinds)[0]
+    default = DEFAULT_OBJECTIVES if spec.model == LANES and spec.lease_ms == LEASE_MS else None
+    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, kinds, objectives=arguments.slo or default)[0]
 
 
 def drill_and_judge(
@@ -63,10 +68,11 @@ def drill_and_judge(
     mutant: Mutant | None = None,
     kinds: Sequence[str] = FAULT_NAMES,
     calibration: Calibration | None = None,
+    objectives: Path | None = None,
 ) -> tuple[int, Path]:
     """Draw the plan of a spec, carry it out and judge it: the exit code, and the folder of the run. Raises as `bench`.
 
-    `calibration`: one that was made before; None = make one.
+    `calibration`: one that was made before; None = make one. `objectives`: a file of service level objectives.
     """
     spec = replace(spec, **features(spec.model))
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
@@ -87,13 +93,13 @@ def drill_and_judge(
             drill.pretend = mutant.faults_do_nothing
         return drill
 
-    return carry_out(Order(spec, plan, make, about, rated, mutant), arguments, interrupts, calibration)
+    return carry_out(Order(spec, plan, make, about, rated, mutant, objectives), arguments, interrupts, calibration)
 
 
 @dataclass(frozen=True, slots=True)
 class Order(Generic[S]):
     """A drill to carry out: its spec without what is only known then, its plan, how to make it, and words about it. `rated`: the
-    spec with the rate that a calibration has picked."""
+    spec with the rate that a calibration has picked. `objectives`: a file that the run's folder gets a copy of."""
 
     spec: S
     plan: Plan
@@ -101,6 +107,7 @@ class Order(Generic[S]):
     about: Callable[[S], str]
     rated: Callable[[S, Calibration], S]
     mutant: Mutant | None = None
+    objectives: Path | None = None
 
 
 def carry_out(
@@ -109,6 +116,8 @@ def carry_out(
     """Carry out a drill and judge it: the exit code, and the folder of the run. Raises as `bench`, and TooSlow."""
     now_s = time.time()
     plan = order.plan
+    if order.objectives:
+        validate_objectives(order.objectives, channels=order.spec.model == DSPS)
     server = topology.binary()
     progress = Progress(sys.stdout)
     toxiproxy = toxiproxy_program(progress, interrupts) if plan.needs_network() else None
@@ -116,6 +125,8 @@ def carry_out(
     calibration = calibration or measure(progress, arguments, interrupts)
     spec: Any = order.rated(order.spec, calibration)
     folder = runs.create(arguments.runs.absolute(), spec.id)
+    if order.objectives:
+        keep_objectives(order.objectives, folder)
     spec = replace(
         spec,
         id=folder.path.name,
@@ -136,6 +147,14 @@ def carry_out(
     code = conclude(drill, progress)
     folder.release()
     return code, folder.path
+
+
+def keep_objectives(file: Path, folder: RunFolder) -> None:
+    """Copy a file of objectives into the folder of the run, by which the judge finds it, today and later. Raises HarnessError."""
+    try:
+        shutil.copyfile(file, folder.path / OBJECTIVES)
+    except OSError as error:
+        raise HarnessError(f"{file.name}: {error.strerror or error}") from error
 
 
 def measure(progress: Progress, arguments: argparse.Namespace, interrupts: Interrupts) -> Calibration:
@@ -199,7 +218,7 @@ def conclude(drill: Frame[Any], progress: Progress) -> int:
     what = "what there is of the drill " if drill.errors else ""
     progress.say(f"judging {what}with Spark, which takes about half a minute; Ctrl-C ends it at once")
     code, complaint = judge(drill.folder.path, drill.interrupts)
-    if code == VALID and drill.errors:
+    if code in (VALID, MISSED) and drill.errors:
         code, complaint = UNKNOWN, "the drill was not carried out to its end, so its history proves nothing"
     if complaint:
         progress.say(f"harness: {complaint}")

@@ -9,14 +9,22 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.processes import ROOT, child_environment
 from engine.testing import start_guarded
 
-#: Verdict -> exit code.
-EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}
+#: Verdict -> exit code. `missed`: a valid run that missed a service level objective.
+EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2, "missed": 3}
 VALID = EXIT_CODES["valid"]
 UNKNOWN = EXIT_CODES["unknown"]
+MISSED = EXIT_CODES["missed"]
+
+#: The service level objectives of a run, in its folder.
+OBJECTIVES = "slo.toml"
+
+#: Validating a file of objectives takes less than a second.
+OBJECTIVES_TIMEOUT_S = 60
 
 #: Spark needs about half a minute; a judge that takes this long is stuck.
 JUDGE_TIMEOUT_S = 900
@@ -38,7 +46,7 @@ def judge_environment() -> dict[str, str]:
 
 
 def judge(run: Path, interrupts: Interrupts, command: Sequence[str] | None = None) -> tuple[int, str]:
-    """Judge a run, its output passed through. Returns the exit code (0, 1 or 2) and a complaint, empty when all went well.
+    """Judge a run, its output passed through. Returns the exit code (0 to 3) and a complaint, empty when all went well.
 
     An exit code alone is not believed: an interpreter that crashes exits with 1 too. It must agree with verdict.json.
     Raises Interrupted soon after a signal; the judge is gone then.
@@ -79,8 +87,26 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def written_code(path: Path) -> int | None:
-    """The exit code that belongs to the verdict in verdict.json; None when there is none."""
+    """The exit code that belongs to verdict.json: to its verdict, and of a valid run to its objectives; None without one."""
     try:
-        return EXIT_CODES.get(json.loads(path.read_text())["verdict"])
+        decided = json.loads(path.read_text())
+        code = EXIT_CODES.get(decided["verdict"])
+        results = {one["result"] for one in decided.get("slo", ())}
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    if code == VALID:
+        return MISSED if "missed" in results else UNKNOWN if "unknown" in results else VALID
+    return code
+
+
+def validate_objectives(file: Path, *, channels: bool) -> None:
+    """Have `reports` validate a file of service level objectives, before a drill is begun with it. Raises HarnessError."""
+    command = [sys.executable, "-m", "reports", "slo", str(file.absolute()), *(["--channels"] if channels else [])]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=judge_environment(), capture_output=True, text=True, timeout=OBJECTIVES_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HarnessError(f"{file.name} was not validated within {OBJECTIVES_TIMEOUT_S} s") from error
+    if done.returncode:
+        raise HarnessError(done.stderr.strip().rpartition("\n")[2].removeprefix("slo: "))

@@ -1,4 +1,5 @@
-"""`python -m reports judge runs/<id>`: the verdict of a run, from its history alone. Exit code 0 valid, 1 violated, 2 unknown."""
+"""`python -m reports judge runs/<id>`: the verdict of a run, from its history alone. Exit code 0 valid, 1 violated, 2 unknown.
+3: valid, and an objective was missed."""
 
 from __future__ import annotations
 

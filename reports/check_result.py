@@ -26,6 +26,8 @@ class CheckResult:
     not_judged: list[str] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    #: The subject of each example.
+    subjects: dict[str, list[str]] = field(default_factory=dict)
     #: True when rows are missing that may hide a violation.
     hidden: bool = False
     #: Per declared finding, the number of rows that it covers, which then do not count as violations; and their first examples.

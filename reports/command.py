@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from reports import slo, slo_file
 from reports.compare.command import add_arguments as compare_arguments
 from reports.compare.command import compare
 from reports.corrupt.command import corrupt
@@ -22,7 +23,7 @@ from reports.listing.command import list_runs
 from reports.models_table import side_by_side
 from reports.session import spark_session
 from reports.table import render
-from reports.verdict import EXIT_CODES
+from reports.verdict import EXIT_CODES, exit_code
 
 UNKNOWN = EXIT_CODES["unknown"]
 
@@ -31,6 +32,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
     "compare": compare,
     "list": list_runs,
     "models": lambda options: (side_by_side(options.run), 0),
+    "slo": lambda options: (slo.listed(slo_file.read(options.file, channels=options.channels)), 0),
 }
 
 
@@ -41,6 +43,10 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    command.add_argument("--slo", type=Path, help="file of service level objectives (default: slo.toml of the run, if any)")
+    command = commands.add_parser("slo", help="validate a file of service level objectives, and print them")
+    command.add_argument("file", type=Path, help="the file, such as bench/slo.toml")
+    command.add_argument("--channels", action="store_true", help="the objectives are for runs of channels")
     command = commands.add_parser("corrupt", help="edit a valid run in every known way, and see whether the judge sees each")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
@@ -60,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "corrupt":
         return corrupted(options.run, options.seed, options.master)
     try:
-        decided = judge(options.run, master=options.master)
+        decided = judge(options.run, master=options.master, objectives=options.slo)
         INTERRUPTS.check()
         tell(render(decided))
     except JudgeError as error:
@@ -73,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(f"the table cannot be printed: {error.strerror or error}")
     except Exception as error:
         return complain(f"the judge failed: {one_line(error)}")
-    return EXIT_CODES[decided["verdict"]]
+    return exit_code(decided)
 
 
 def without_spark(options: argparse.Namespace) -> int:

@@ -145,6 +145,7 @@ def enter(found: Sequence[CheckResult], rows: Sequence[Row], *, whole: bool) -> 
         shown = one.declared_examples.setdefault(finding, []) if level == DECLARED else one.examples.setdefault(level, [])
         if len(shown) < EXAMPLES_MAX:
             shown.append(f"{row['subject']} {row['detail']}")
+            one.subjects.setdefault(level, []).append(row["subject"])
         if row["place"] == 1:
             place = (level, row["kind"])
             one.counts[place] = one.counts.get(place, 0) + row["n"]

@@ -9,8 +9,9 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports import junit, page, verdict
+from reports import evidence, junit, page, slo, slo_file, verdict
 from reports.errors import JudgeError, one_line
+from reports.facts import of_channels
 from reports.folder import history_files, read_spec
 from reports.interrupts import INTERRUPTS
 from reports.samples import cpu_usage
@@ -30,11 +31,19 @@ def to_stderr(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = None, say: Say = to_stderr) -> dict[str, Any]:
+def judge(
+    run: Path,
+    *,
+    master: str = "local[*]",
+    spark: SparkSession | None = None,
+    say: Say = to_stderr,
+    objectives: Path | None = None,
+) -> dict[str, Any]:
     """Judge the run in that folder. Returns the content of verdict.json, which is also written there.
 
-    `spark`: a session to use instead of starting one. A run that cannot be judged is unknown, with that one reason. Raises
-    JudgeError when the folder is not that of a run, or when the verdict cannot be written.
+    `spark`: a session to use instead of starting one. `objectives`: a file to use instead of the run's own slo.toml. A run that
+    cannot be judged is unknown, with that one reason. Raises JudgeError when the folder is not that of a run, or when the
+    verdict cannot be written.
     """
     if not run.is_dir():
         raise JudgeError(f"run folder {run} does not exist")
@@ -42,15 +51,17 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
         raise JudgeError(f"{run} is not the folder of a run: it has neither spec.json nor history")
     withdraw(run)
     spec: dict[str, Any] = {}
+    wanted: list[slo_file.Objective] = []
     try:
         spec = read_spec(run)
+        wanted = slo_file.objectives_of(run, objectives, channels=of_channels(spec))
         files = history_files(run)
         if spark is None:
             say("judge: starting Spark")
         with nullcontext(spark) if spark else spark_session(master) as session:
             try:
                 decided, frames = evaluate(session, run, files, spec, say)
-                publish(run, decided, frames, say)
+                publish(run, decided, frames, wanted, say)
             finally:
                 session.catalog.clearCache()
             return decided
@@ -58,7 +69,7 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
         decided = verdict.undecided(str(error), spec)
     except Exception as error:
         decided = verdict.undecided(f"the judge failed: {one_line(error)}", spec)
-    publish(run, decided, None, say)
+    publish(run, decided, None, wanted, say)
     return decided
 
 
@@ -71,9 +82,12 @@ def withdraw(run: Path) -> None:
         raise JudgeError(f"the older page of {run.name} cannot be removed: {error.strerror or error}") from error
 
 
-def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, say: Say) -> None:
-    """Write the verdict, then the page; a failure of the page does not change the verdict. Raises JudgeError when the verdict
-    cannot be written."""
+def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, wanted: Sequence[slo_file.Objective], say: Say) -> None:
+    """Write the verdict with its evidence and objectives, then the page; a failure of the page does not change the verdict.
+    Raises JudgeError when the verdict cannot be written."""
+    decided["slo"] = slo.judged(wanted, decided)
+    if frames is not None:
+        evidence.collect(run, decided, frames.run, say)
     INTERRUPTS.check()
     junit.write(run, decided)
     verdict.write(run, decided)

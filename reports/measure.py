@@ -14,6 +14,7 @@ from reports.checks.j19_delayed_on_time import allowed_ms, lateness
 from reports.facts import MS, Phase, Run
 from reports.frames import Frames
 from reports.percentiles import NEVER_MS, shown
+from reports.ranks import ALL
 from reports.verdict import NO_MEASURES
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 #: Percentile ranks of the send lag.
 LAG_RANKS = (0.5, 0.99)
-
-#: Name of the line for all phases together.
-ALL = "all"
 
 
 def measures(frames: Frames) -> dict[str, Any]:

@@ -19,20 +19,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from reports.facts import MS
+from reports.ranks import RANKS, SERIES, samples_min
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row
 
 #: Latency of a job that never got there. Interpolating between it and a finite latency gives infinity as well.
 NEVER_MS = inf
-
-#: Name -> rank in thousandths, as integers, so that the number of samples above it is exact.
-RANKS = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p99_9_ms": 999, "max_ms": 1_000}
-
-#: A percentile with fewer samples above it than this is not reported.
-TAIL_MIN = 10
-
-SERIES = ("service", "intended", "queue_delay", "end_to_end")
 
 
 def series() -> dict[str, Column]:
@@ -61,7 +54,7 @@ def lines(phase: str, row: Row) -> list[dict[str, Any]]:
 def stated(count: int, values_ms: Sequence[float] | None) -> dict[str, float | None]:
     """The percentiles that this number of samples supports, None for the others; the maximum is always included."""
     values = shown(values_ms or [NEVER_MS] * len(RANKS))
-    enough = [count * (1_000 - rank) >= TAIL_MIN * 1_000 or rank == 1_000 for rank in RANKS.values()]
+    enough = [count >= samples_min(name) for name in RANKS]
     return {name: value if ok else None for name, value, ok in zip(RANKS, values, enough, strict=True)}
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reports import slo
 from reports.facts import of_channels
-
-#: The phase that stands for all of them.
-ALL = "all"
+from reports.ranks import ALL
 
 #: Reasons and details are cut to this length, because longer ones wrap in most terminals; verdict.json has the full text.
 WORDS_MAX = 110
 
 
 def render(verdict: Mapping[str, Any]) -> str:
-    """The whole table; its last line is `verdict: valid|violated|unknown`."""
-    sections = [head(verdict["spec"])]
+    """The whole table; its last line is `verdict: valid|violated|unknown`, after the sum of the objectives, if there are any."""
+    sections, lines = [head(verdict["spec"])], verdict.get("slo", ())
     if verdict["checks"]:
         measures = verdict["measures"]
         if of_channels(verdict["spec"]):
@@ -25,9 +24,10 @@ def render(verdict: Mapping[str, Any]) -> str:
             sections += [counts(measures), latencies(measures["latency"]), recoveries(measures["recovery"])]
         sections += [faults(measures["faults"]), rates(measures), checks(verdict["checks"])]
         sections += [not_judged(verdict["checks"]), findings(verdict["findings"])]
+    sections.append(objectives(lines))
     if verdict["reasons"]:
         sections.append(["reasons", *(f"  {cut(reason, 4 * WORDS_MAX)}" for reason in verdict["reasons"])])
-    sections.append([f"verdict: {verdict['verdict']}"])
+    sections.append([*filter(None, [slo.summary(lines)]), f"verdict: {verdict['verdict']}"])
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
@@ -131,10 +131,23 @@ def delayed(late: Mapping[str, Any]) -> list[str]:
 
 
 def checks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Every check with its verdict."""
+    """Every check with its verdict; below a violated one the rows that prove its first violation."""
     names = ("violations", "declared", "possible")
     body = [[line["id"], line["name"], line["verdict"], *(number(line[name]) for name in names)] for line in lines]
-    return grid("checks", ("id", "check", "verdict", *names), body, right=(3, 4, 5))
+    title, heads, *rows = grid("checks", ("id", "check", "verdict", *names), body, right=(3, 4, 5))
+    return [title, heads, *(words for row, line in zip(rows, lines, strict=True) for words in (row, *proof(line)))]
+
+
+def proof(line: Mapping[str, Any]) -> list[str]:
+    """The first violation of a check and its rows."""
+    evidence = line.get("evidence")
+    return [f"      {cut(line['examples'][0], 2 * WORDS_MAX)}", *(f"        {row}" for row in evidence)] if evidence else []
+
+
+def objectives(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Every service level objective with its bound, the value of the run, and the result."""
+    body = [[line["objective"], slo.wanted(line), slo.measured(line), line["result"], cut(line["note"])] for line in lines]
+    return grid("service level objectives", ("objective", "wanted", "measured", "result", "rests on"), body)
 
 
 def not_judged(lines: Sequence[Mapping[str, Any]]) -> list[str]:

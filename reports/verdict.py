@@ -16,8 +16,11 @@ FILE = "verdict.json"
 #: Written from the verdict, and removed with it.
 JUNIT = "junit.xml"
 
-#: Verdict -> exit code.
-EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}
+#: The rows that prove the violations of the verdict.
+EVIDENCE = "evidence.json"
+
+#: Verdict -> exit code. `missed`: a valid run that missed an objective.
+EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2, "missed": 3}
 
 #: (check, kind): measures that are the count of a check's violations of that kind.
 COUNTED = (("J4", "lost"), ("J6", "doubled"), ("P1", "lost"))
@@ -38,6 +41,14 @@ def merge(verdicts: Iterable[str]) -> str:
     return max(verdicts, key=("valid", "unknown", "violated").index, default="unknown")
 
 
+def exit_code(decided: Mapping[str, Any]) -> int:
+    """The exit code: that of the verdict, and of a valid run 3 when it missed an objective, or 2 when it cannot be told whether
+    it met all of them."""
+    results = {line["result"] for line in decided.get("slo", ())}
+    worst = next((name for name in ("missed", "unknown") if name in results), "valid")
+    return EXIT_CODES[worst if decided["verdict"] == "valid" else decided["verdict"]]
+
+
 def decide(
     found: Sequence[CheckResult], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = ""
 ) -> dict[str, Any]:
@@ -52,6 +63,7 @@ def decide(
         "checks": [check_entry(one) for one in found],
         "findings": [finding_entry(finding, found) for finding in spec.get("findings") or ()],
         "measures": {**measures, **counted},
+        "slo": [],
         "spec": dict(spec),
     }
 
@@ -76,7 +88,8 @@ def ranked(found: Sequence[CheckResult]) -> list[CheckResult]:
 
 def check_entry(one: CheckResult) -> dict[str, Any]:
     """One check as written to verdict.json."""
-    examples = [example for level in ("violated", "unknown", "unproven", "possible") for example in one.examples.get(level, [])]
+    levels = ("violated", "unknown", "unproven", "possible")
+    examples, subjects = ([text for level in levels for text in found.get(level, [])] for found in (one.examples, one.subjects))
     return {
         "id": one.check.id,
         "name": one.check.name,
@@ -85,6 +98,8 @@ def check_entry(one: CheckResult) -> dict[str, Any]:
         "declared": one.total(DECLARED),
         "possible": sum(map(one.total, ("unknown", "unproven", "possible"))),
         "examples": examples[:EXAMPLES_MAX],
+        "subjects": subjects[:EXAMPLES_MAX],
+        "evidence": [],
         "why": one.why,
         "not_judged": list(one.not_judged),
     }
@@ -92,14 +107,14 @@ def check_entry(one: CheckResult) -> dict[str, Any]:
 
 def undecided(reason: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The verdict of a run that could not be judged."""
-    head = {"schema": SCHEMA, "verdict": "unknown", "reasons": [reason], "checks": [], "findings": []}
+    head = {"schema": SCHEMA, "verdict": "unknown", "reasons": [reason], "checks": [], "findings": [], "slo": []}
     return {**head, "measures": NO_MEASURES, "spec": dict(spec)}
 
 
 def withdraw(run: Path) -> None:
     """Remove an older verdict before judging, so that a judge that crashes leaves no stale one. Raises JudgeError when it
     cannot be removed."""
-    for name in (FILE, JUNIT):
+    for name in (FILE, JUNIT, EVIDENCE):
         try:
             (run / name).unlink(missing_ok=True)
         except OSError as error:

@@ -41,7 +41,8 @@ def bench_channels(arguments: argparse.Namespace, interrupts: Interrupts) -> int
     kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
     label = "-".join(filter(None, [DSPS, arguments.mutant]))
     spec = ChannelSpec(id=runs.run_id("bench", arguments.seed, label, time.time()), seed=arguments.seed, mutant=arguments.mutant)
-    return carry_out(order(spec, PACE, Crossings(), interrupts, mutant, kinds), arguments, interrupts)[0]
+    drill = replace(order(spec, PACE, Crossings(), interrupts, mutant, kinds), objectives=arguments.slo)
+    return carry_out(drill, arguments, interrupts)[0]
 
 
 def order(

@@ -15,7 +15,8 @@ from reports.channels.deliveries import OTHERS, meant, timed
 from reports.channels.plan import Planned, planned
 from reports.channels.turns import Era, eras
 from reports.facts import MS, Run
-from reports.percentiles import NEVER_MS, RANKS, shown, stated
+from reports.percentiles import NEVER_MS, shown, stated
+from reports.ranks import ALL, RANKS
 from reports.verdict import NO_MEASURES
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def percentiles(frames: ChannelFrames) -> list[dict[str, Any]]:
     names = [*measure.phase_names(phases), None]
     groups = in_order(frames.run, {group for _, group in rows})
     return [
-        {"phase": phase or measure.ALL, "series": group, "n": row["n"], **stated(row["n"], row["values_ms"])}
+        {"phase": phase or ALL, "series": group, "n": row["n"], **stated(row["n"], row["values_ms"])}
         for phase in names
         for group in groups
         if (row := rows.get((phase, group)))

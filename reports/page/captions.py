@@ -58,6 +58,13 @@ OFFENDERS = Caption(
     "end of the fence of each lease stands beside it.",
     LANES.alt,
 )
+EVIDENCE = Caption(
+    "The first violation, row by row",
+    "{check}: {example}. Each mark is a row of the history that is about it, in the lane of the process that wrote it, with its "
+    "number in the table below; a bar lasts from the first send of a call to its answer, and a hollow mark had none. What the "
+    "sentence names has a colour of its own, and is underlined in the table, which has file and line of each row.",
+    "Lanes of processes with {rows} rows of the history that are about the first violation of {check}.",
+)
 MACHINE = Caption(
     "What the machine had to do",
     "Load, server and workers share one machine. Where all of its cores are in use, latencies say as much about it as about "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reports.errors import one_line
-from reports.page import captions, draw_time, ink, numbers
+from reports.page import captions, draw_evidence, draw_time, ink, numbers, rows
 from reports.page.captions import Caption
 from reports.page.samples import Samples
 from reports.page.tables import details, safe
@@ -37,6 +37,8 @@ class Common:
     axis: Axis
     windows: list[Window]
     samples: Samples
+    #: The violations of evidence.json.
+    evidence: Sequence[Mapping[str, Any]]
 
 
 def guarded(maker: Callable[[Any], list[Chapter]], matter: Common) -> list[Chapter]:
@@ -61,6 +63,15 @@ def faults(matter: Common) -> list[Chapter]:
     lines = matter.decided["measures"]["faults"]
     title, lead, _ = captions.FAULTS
     return [Chapter("faults", title, f"<p>{safe(lead)}</p>", table=numbers.faults(lines, matter.windows))] if lines else []
+
+
+def first_violation(matter: Common) -> list[Chapter]:
+    """The rows of the first violation that has any, along time."""
+    first = next((one for one in matter.evidence if one["level"] == "violated" and one["rows"]), None)
+    if first is None:
+        return []
+    about = {"check": first["check"], "example": first["example"], "rows": len(first["rows"])}
+    return [drawn("first-violation", captions.EVIDENCE, draw_evidence.rows(first["rows"]), rows.table(first), **about)]
 
 
 def machine(matter: Common) -> list[Chapter]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reports import evidence
 from reports.frames import AnyFrames, Frames
 from reports.page import captions, draw_lanes, draw_phases, draw_time, ink, leases, numbers
 from reports.page.captions import Caption
 from reports.page.channels.chapters import channel_chapters
-from reports.page.chapter import Chapter, Common, drawn, faults, guarded, machine
+from reports.page.chapter import Chapter, Common, drawn, faults, first_violation, guarded, machine
 from reports.page.recoveries import Recovery, recoveries
 from reports.page.samples import samples
 from reports.page.series import Series, series
@@ -30,12 +31,12 @@ class Matter(Common):
 def chapters(run: Path, decided: Mapping[str, Any], frames: AnyFrames) -> list[Chapter]:
     """All chapters for which the run has data, in the order of the page."""
     along = axis(frames.run)
-    common = Common(decided, along, windows(frames.run, along), samples(run, frames.run, along))
+    common = Common(decided, along, windows(frames.run, along), samples(run, frames.run, along), evidence.read(run))
     with ink.drawing():
         if not isinstance(frames, Frames):
             return channel_chapters(run, common, frames)
         matter = Matter(**vars(common), frames=frames, series=series(frames, along), recoveries=recoveries(frames))
-        makers = (faults, phases, latency, load, recovery, timelines, offenders, machine)
+        makers = (first_violation, faults, phases, latency, load, recovery, timelines, offenders, machine)
         return [chapter for maker in makers for chapter in guarded(maker, matter)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from reports import evidence
 from reports.facts import of_channels
 from reports.page import facts, words
 from reports.page.channels import words as channels
@@ -51,7 +52,7 @@ def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) ->
     """The whole page. `drawn` is empty for a run that could not be judged."""
     spec = decided["spec"]
     sections = [
-        Section("checks", "The checks", facts.checks(decided["checks"])),
+        Section("checks", "The checks", facts.checks(decided["checks"], evidence.read(run))),
         Section("findings", "Declared findings", facts.declared(decided["findings"])),
         *(Section(one.name, one.title, one.lead + one.figure + one.table) for one in drawn),
         Section("run", "What the run was", facts.particulars(spec, decided["measures"])),
@@ -85,8 +86,10 @@ def head(name: str, decided: Mapping[str, Any]) -> str:
         f'<p class="run">{safe(name)}</p>',
         f'<h1><span class="sign" aria-hidden="true">{SIGNS.get(verdict, "?")}</span> {safe(verdict)}</h1>',
         f'<p class="headline">{safe(words.headline(decided))}</p>',
+        *(f'<p class="headline">{safe(told)}</p>' for told in words.objectives(decided.get("slo", ()))),
         facts.reasons(decided["reasons"]),
         tiles(decided["measures"]) if decided["checks"] else "",
+        facts.objectives(decided.get("slo", ())),
         f'<ul class="story">{"".join(f"<li>{safe(sentence)}</li>" for sentence in told)}</ul>' if told else "",
         "</header>",
     ]

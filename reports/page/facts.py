@@ -9,7 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from reports import slo
 from reports.facts import of_channels
+from reports.page import rows as rows_of
 from reports.page.tables import NO_VALUE, cell, details, marked_up, safe
 from reports.page.words import milliseconds
 
@@ -17,6 +19,9 @@ from reports.page.words import milliseconds
 CARDS = ("machine", "calibration", "versions", "plan", "channels", "harness_errors", "findings")
 
 BYTES_PER_GIB = 2**30
+
+#: A note up to this length stays on one line.
+NOTE_MAX = 48
 
 
 def reasons(lines: Sequence[str]) -> str:
@@ -57,13 +62,34 @@ def bad(count: int | None) -> str:
     return ' class="unsure"' if count is None else ' class="bad"' if count else ""
 
 
-def checks(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Every check with its verdict, and in full what it found or why it is unknown."""
+def objectives(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The service level objectives with bound, value and result."""
+    rows = [
+        [
+            f"<code>{safe(line['objective'])}</code>",
+            badge(line["result"]),
+            safe(slo.measured(line)),
+            safe(slo.wanted(line)),
+            f'<span class="short">{safe(line["note"])}</span>' if len(line["note"]) <= NOTE_MAX else safe(line["note"]),
+        ]
+        for line in lines
+    ]
+    heads = ("objective", "result", "measured", "wanted", "rests on")
+    return marked_up("Service level objectives", heads, rows, words=(1, 4)) if rows else ""
+
+
+def badge(result: str) -> str:
+    """A verdict or result in its colour."""
+    return f'<span class="badge {safe(result)}">{safe(result)}</span>'
+
+
+def checks(lines: Sequence[Mapping[str, Any]], evidence: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Every check with its verdict, and in full what it found or why it is unknown. `evidence`: the rows of the violations."""
     rows = [
         [
             safe(line["id"]),
             safe(line["name"]),
-            f'<span class="badge {safe(line["verdict"])}">{safe(line["verdict"])}</span>',
+            badge(line["verdict"]),
             cell(line["violations"]),
             cell(line["declared"]),
             cell(line["possible"]),
@@ -78,7 +104,11 @@ def checks(lines: Sequence[Mapping[str, Any]]) -> str:
         "<p>A check is violated only by what the history proves. What may be a violation, or rests on rows that are missing, is "
         "counted as possible. A check that lacks evidence is unknown, never a pass.</p>"
     )
-    return note + marked_up("Every check and what it came to", heads, rows, words=(1, 2, 6))
+    proofs = (
+        (number, rows_of.proof([one for one in evidence if one["check"] == line["id"]])) for number, line in enumerate(lines)
+    )
+    below = {number: proof for number, proof in proofs if proof}
+    return note + marked_up("Every check and what it came to", heads, rows, words=(1, 2, 6), below=below)
 
 
 def declared(lines: Sequence[Mapping[str, Any]]) -> str:

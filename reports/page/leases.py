@@ -181,9 +181,9 @@ def with_others(frames: Frames, lanes: Lanes, finished: Sequence[int], axis: Axi
 
 
 def first_subjects(checks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The subjects of the first examples of each violated check: an example is a sentence that begins with its subject."""
-    examples = [check["examples"][:OFFENDERS_OF_A_CHECK] for check in checks if check["verdict"] == "violated"]
-    return list(dict.fromkeys(str(example).split(" ", 1)[0] for few in examples for example in few))[:JOBS_MAX]
+    """The subjects of the first examples of each violated check."""
+    subjects = [check["subjects"][:OFFENDERS_OF_A_CHECK] for check in checks if check["verdict"] == "violated"]
+    return list(dict.fromkeys(subject for few in subjects for subject in few))[:JOBS_MAX]
 
 
 def whole_story(jobs: Sequence[str], leases: Mapping[str, Sequence[Lease]]) -> Lanes | None:

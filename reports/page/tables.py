@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 #: A cell shows at most this many characters of a text from the run.
@@ -31,12 +31,21 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], 
     return marked_up(caption, heads, ([cell(value) for value in row] for row in rows), words=words)
 
 
-def marked_up(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: Iterable[int] = ()) -> str:
-    """A table whose cells are already HTML; the first of each row is its header cell."""
+def marked_up(
+    caption: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    words: Iterable[int] = (),
+    below: Mapping[int, str] | None = None,
+) -> str:
+    """A table whose cells are already HTML; the first of each row is its header cell. `below`: number of a row, from 0 -> what
+    stands under it across all columns."""
     left = {0, *words}
     kinds = ["" if column in left else ' class="number"' for column in range(len(heads))]
     head = "".join(f'<th scope="col"{kind}>{safe(title)}</th>' for title, kind in zip(heads, kinds, strict=True))
-    body = "\n".join(line(row, kinds) for row in rows)
+    under = {number: f'<tr class="below"><td colspan="{len(heads)}">{html}</td></tr>' for number, html in (below or {}).items()}
+    body = "\n".join(line(row, kinds) + under.get(number, "") for number, row in enumerate(rows))
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{safe(caption)}"><table><caption>{safe(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"

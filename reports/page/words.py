@@ -30,6 +30,19 @@ def headline(decided: Mapping[str, Any]) -> str:
     return APART if verdict == "valid" and any(one["rows"] for one in decided["findings"]) else HEADLINES.get(verdict, "")
 
 
+def objectives(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many service level objectives were missed, met, and cannot be judged, in one sentence, if there are any."""
+    if not lines:
+        return []
+    counts = [(sum(line["result"] == result for line in lines), words) for result, words in OBJECTIVES.items()]
+    told = ", ".join(f"{count} {words}" for count, words in counts if count)
+    return [f"Service level objectives: {told}."]
+
+
+#: Result of an objective -> its words.
+OBJECTIVES = {"missed": "missed", "unknown": "cannot be judged", "met": "met"}
+
+
 def story(decided: Mapping[str, Any]) -> list[str]:
     """The run in a few sentences: jobs lost and doubled, faults, recovery and latency."""
     measures = decided["measures"]

@@ -13,6 +13,7 @@ from chaos.calibration import Calibration, Trial
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
 from chaos.plan import draw, worker_names
+from chaos.processes import ROOT
 from chaos.progress import Progress
 from chaos.spec import RunSpec
 
@@ -33,7 +34,7 @@ def judge_says(monkeypatch: pytest.MonkeyPatch, code: int, complaint: str = "") 
     monkeypatch.setattr(command, "judge", lambda run, interrupts: (code, complaint))
 
 
-@pytest.mark.parametrize("code", [0, 1, 2])
+@pytest.mark.parametrize("code", [0, 1, 2, 3])
 def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge_says(monkeypatch, code)
     exit_code, lines = conclude(tmp_path, errors=[])
@@ -41,8 +42,9 @@ def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, m
     assert not any("harness" in line for line in lines)
 
 
-def test_a_drill_that_failed_is_never_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge_says(monkeypatch, 0)
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_drill_that_failed_is_never_valid(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge_says(monkeypatch, code)
     exit_code, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
     assert exit_code == 2
     assert lines[0] == "harness: interrupted by SIGINT"
@@ -113,3 +115,28 @@ def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: pytest
     names = {"20260131-120000-bench-seed1", "20260131-120000-bench-seed1-2"}
     assert {path.parent.name for path in tmp_path.glob("2*/spec.json")} == names
     assert all(f'"id": "{name}"' in (tmp_path / name / "spec.json").read_text() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("options", "objectives"),
+    [
+        ((), "bench/slo.toml"),
+        (("--slo", "my.toml"), "my.toml"),
+        (("--lease-ms", "8000"), ""),
+        (("--lease-ms", "8000", "--slo", "my.toml"), "my.toml"),
+    ],
+)
+def test_a_run_gets_a_copy_of_its_objectives(
+    options: tuple[str, ...], objectives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the tree hold for the default lease."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.toml").write_text("[errors]\ndead = 0.1\n")
+    monkeypatch.setattr(Drill, "run", lambda drill: None)
+    carried = Calibration(120, (Trial(120, sent=360, lag_ms=5.0, waiting=0, ping_ms=0.4),))
+    monkeypatch.setattr(command, "calibrated", lambda *_: carried)
+    cli.main(["bench", "--runs", "runs", *options], Interrupts())
+    copy = tmp_path / "runs" / "latest" / "slo.toml"
+    assert copy.exists() == bool(objectives)
+    if objectives:
+        assert copy.read_text() == (ROOT / objectives if "/" in objectives else tmp_path / objectives).read_text()

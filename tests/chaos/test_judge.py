@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from chaos import judge as judge_module
-from chaos.errors import Interrupted
+from chaos.errors import HarnessError, Interrupted
 from chaos.interrupts import Interrupts
-from chaos.judge import judge
+from chaos.judge import judge, validate_objectives
 
 
 def command(code: int, run: Path, verdict: object) -> list[str]:
@@ -30,12 +30,33 @@ def test_a_verdict_is_an_exit_code(verdict: str, code: int, tmp_path: Path) -> N
     assert judge(tmp_path, Interrupts(), command(code, tmp_path, {"verdict": verdict})) == (code, "")
 
 
+@pytest.mark.parametrize(("results", "code"), [(["met"], 0), (["met", "unknown"], 2), (["unknown", "missed"], 3)])
+def test_objectives_of_a_valid_run_are_part_of_the_exit_code(results: list[str], code: int, tmp_path: Path) -> None:
+    verdict = {"verdict": "valid", "slo": [{"result": result} for result in results]}
+    assert judge(tmp_path, Interrupts(), command(code, tmp_path, verdict)) == (code, "")
+    assert judge(tmp_path, Interrupts(), command(0 if code else 3, tmp_path, verdict))[0] == 2
+    violated = {**verdict, "verdict": "violated"}
+    assert judge(tmp_path, Interrupts(), command(1, tmp_path, violated)) == (1, "")
+
+
+def test_objectives_are_validated_before_a_drill(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text("[latency.all.'fan-out 1']\np50_ms = 5")
+    validate_objectives(file, channels=True)
+    with pytest.raises(HarnessError, match=r"^my\.toml: latency\.all\.\"fan-out 1\" is not known, the series must be service, "):
+        validate_objectives(file, channels=False)
+    with pytest.raises(HarnessError, match=r"^none\.toml: No such file or directory$"):
+        validate_objectives(tmp_path / "none.toml", channels=False)
+
+
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
         (1, None),
         (0, None),
         (3, {"verdict": "valid"}),
+        (3, {"verdict": "valid", "slo": [{"result": "met"}]}),
+        (0, {"verdict": "valid", "slo": [1]}),
         (0, {"verdict": "violated"}),
         (1, {"verdict": "valid"}),
         (0, {"verdict": "splendid"}),

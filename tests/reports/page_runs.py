@@ -63,7 +63,17 @@ def hostile_run(folder: Path) -> Path:
         "versions": {"<s>": 1},
         "harness_errors": ["<script>alert(3)</script>"],
     }
-    return written(story)
+    run = written(story)
+    (run / "slo.toml").write_text(OBJECTIVES)
+    return run
+
+
+#: One objective that is missed, one that is met, and one that no history can show, because there is no such phase.
+OBJECTIVES = """
+errors.doubled = 0
+recovery.slowest_ms = 11_000
+latency."<script>alert(4)</script>".end_to_end.p50_ms = 1
+"""
 
 
 def hostile_page(spark: SparkSession, folders: pytest.TempPathFactory) -> Path:

@@ -21,7 +21,7 @@ from reports.command import main
 from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
 from reports.interrupts import Interrupts
-from reports.verdict import undecided
+from reports.verdict import NO_MEASURES, undecided
 from tests.reports.good_run import healthy
 from tests.reports.story import SPEC
 
@@ -39,8 +39,8 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     """`judge FOLDER` in this process and the shared session: (exit code, stdout, stderr)."""
     monkeypatch.setattr(reports.judge, "spark_session", lambda master: nullcontext(spark))
 
-    def run(folder: Path) -> tuple[int, str, str]:
-        code = main(["judge", str(folder)])
+    def run(folder: Path, *options: str) -> tuple[int, str, str]:
+        code = main(["judge", str(folder), *options])
         told = capsys.readouterr()
         return code, told.out, told.err
 
@@ -80,6 +80,38 @@ def test_the_exit_code_tells_the_verdict(
     code, out, _ = command(run)
     assert (code, out.splitlines()[-1]) == (exit_code, f"verdict: {verdict}")
     assert json.loads((run / "verdict.json").read_text())["verdict"] == verdict
+
+
+def test_objectives_of_the_run_and_of_another_file(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code is 3 for an objective that a valid run missed. A file that cannot be used is as bad as a broken spec."""
+    run = healthy(tmp_path / "run").write()
+    measures = {**NO_MEASURES, "enqueued": 100, "lost": 2}
+    check = {**check_of("J1"), "verdict": "valid"}
+    monkeypatch.setattr(
+        reports.judge,
+        "evaluate",
+        lambda *_: ({**undecided("", {}), "reasons": [], "verdict": "valid", "checks": [check], "measures": measures}, None),
+    )
+    assert command(run)[0] == 0
+    (run / "slo.toml").write_text("[errors]\nlost = 0.02")
+    code, out, _ = command(run)
+    assert (code, out.splitlines()[-2:]) == (0, ["slo: met 1 of 1", "verdict: valid"])
+    other = tmp_path / "other.toml"
+    other.write_text("[errors]\nlost = 0.01")
+    code, out, _ = command(run, "--slo", str(other))
+    assert (code, out.splitlines()[-2:]) == (3, ["slo: missed 1 of 1", "verdict: valid"])
+    assert [line["result"] for line in json.loads((run / "verdict.json").read_text())["slo"]] == ["missed"]
+    assert 'failures="1"' in (run / "junit.xml").read_text()
+    other.write_text("[errors]\nlost = 2")
+    code, out, _ = command(run, "--slo", str(other))
+    assert (code, out.splitlines()[-1]) == (2, "verdict: unknown")
+    assert "other.toml: errors.lost is 2, it must be a share from 0 to 1" in out
+
+
+def check_of(name: str) -> dict[str, object]:
+    """The entry of a check in a verdict."""
+    counts = dict.fromkeys(("violations", "declared", "possible"), 0)
+    return {"id": name, "name": name, **counts, "examples": [], "subjects": [], "evidence": [], "why": "", "not_judged": []}
 
 
 def no_spec(run: Path) -> None:
@@ -168,7 +200,7 @@ def test_a_page_that_cannot_be_drawn_is_one_line_and_changes_nothing(
 def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A judge that dies leaves nothing that looks new."""
     run = healthy(tmp_path / "run").write()
-    old = [run / name for name in ("verdict.json", "junit.xml", "report.html")]
+    old = [run / name for name in ("verdict.json", "junit.xml", "evidence.json", "report.html")]
     for path in old:
         path.write_text("valid")
 

@@ -37,6 +37,30 @@ def test_each_check_is_a_test_case() -> None:
     assert (error.tag, error.get("message"), error.text) == ("error", "no witness", "no witness")
 
 
+def objective(result: str, value: float | None, note: str = "") -> dict[str, Any]:
+    head = {"objective": "errors.lost", "bound": 0.01, "at_least": False, "unit": "share", "value": value}
+    return {**head, "result": result, "note": note}
+
+
+def test_each_objective_is_a_test_case() -> None:
+    """Missed is a failure and unknown an error, though the verdict is valid."""
+    slo = [objective("met", 0.0), objective("missed", 0.05, "5 of 100"), objective("unknown", None, "no jobs")]
+    suite = ElementTree.fromstring(render({**decided("valid", entry("J1", "valid")), "slo": slo}).encode())
+    assert suite.attrib == {"name": "run-1", "tests": "4", "failures": "1", "errors": "1"}
+    _, met, missed, unknown = suite
+    assert (met.get("name"), len(met)) == ("slo errors.lost", 0)
+    (failure,), (error,) = missed, unknown
+    assert (failure.tag, failure.get("type")) == ("failure", "missed")
+    assert failure.get("message") == "errors.lost must be at most 1 %, it is 5 % (5 of 100)"
+    assert (error.tag, error.get("message")) == ("error", "errors.lost must be at most 1 %, it is ? (no jobs)")
+
+
+def test_a_violation_comes_with_the_rows_that_prove_it() -> None:
+    check = {**entry("J4", "violated", "a is lost", ["a is lost"]), "evidence": ["worker-1.jsonl:7  1.000 s  claim leased"]}
+    ((failure,),) = ElementTree.fromstring(render(decided("violated", check)).encode())
+    assert failure.text == "a is lost\n  worker-1.jsonl:7  1.000 s  claim leased"
+
+
 def test_a_run_that_could_not_be_looked_at_is_one_error() -> None:
     suite = ElementTree.fromstring(render(undecided("the history of x is empty", {})).encode())
     ((error,),) = suite

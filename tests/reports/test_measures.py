@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from reports.percentiles import NEVER_MS, RANKS, stated
+from reports.percentiles import NEVER_MS, stated
+from reports.ranks import RANKS
 from tests.reports.conftest import Judge
 from tests.reports.good_run import GENERAL, healthy
 from tests.reports.story import ns, srv_ms

@@ -113,6 +113,32 @@ def test_a_violation_names_its_jobs_and_shows_their_leases(hostile: Path) -> Non
     assert len(leases) == 2 and [row[9] for row in leases] == ["accepted", "accepted"]
 
 
+def test_a_violation_shows_the_rows_that_prove_it(hostile: Path) -> None:
+    """Along time, and below its check; each row with its file and line."""
+    text = text_of(hostile)
+    rows = rows_of(text, "first-violation")
+    for number, (_, place, at_s, *_) in enumerate(rows, 1):
+        file, line = html.unescape(re.sub("<[^>]+>", "", place)).split(":")
+        row = json.loads((hostile / "history" / file).read_text().splitlines()[int(line) - 1])
+        assert row["items"][0]["job"] == HOSTILE and rows[number - 1][0] == str(number)
+        assert 38.9 < float(at_s) < 41
+    kinds = [re.sub("<[^>]+>", "", row[5]) for row in rows]
+    assert kinds.count("finish") == 2 and kinds.count("claim") == 2 and kinds[0] == "enqueue"
+    checks = text[text.index('<section id="checks">') : text.index('<section id="first-violation">')]
+    assert "<summary>Evidence: rows of the history</summary>" in checks
+    assert all(row[1] in checks for row in rows)
+
+
+def test_objectives_are_beside_the_key_numbers(hostile: Path) -> None:
+    head = text_of(hostile)
+    head = head[: head.index("<nav")]
+    assert "Service level objectives: 1 missed, 1 cannot be judged, 1 met." in head
+    rows = re.findall(r"<tr><th scope=\"row\"><code>(.*?)</code>.*?<span class=\"badge (\w+)\">", head, flags=re.S)
+    assert [(name.partition(".")[0], result) for name, result in rows] == [
+        ("errors", "missed"), ("recovery", "met"), ("latency", "unknown"),
+    ]  # fmt: skip
+
+
 def without_history(folder: Path) -> Path:
     """A run whose history is gone."""
     run = healthy(folder).write()

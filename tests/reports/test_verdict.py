@@ -201,3 +201,33 @@ def test_a_run_that_could_not_be_looked_at_shows_why_and_the_verdict() -> None:
     decided = undecided("the history of x is empty", {})
     assert render(decided).splitlines() == ["reasons", "  the history of x is empty", "", "verdict: unknown"]
     assert json.loads(json.dumps(decided))["measures"]["lost"] is None
+
+
+def test_a_violated_check_shows_the_rows_of_its_first_violation_below_it() -> None:
+    entries = [
+        {"id": id, "name": "x", "verdict": verdict, "violations": 1, "declared": 0, "possible": 0, "why": "", "not_judged": []}
+        for id, verdict in (("J1", "violated"), ("J2", "valid"))
+    ]
+    entries[0] |= {"examples": ["a broke", "b broke"], "evidence": ["worker-1.jsonl:7   1.000 s", "worker-1.jsonl:12  1.500 s"]}
+    head = {"verdict": "violated", "reasons": [], "findings": [], "measures": MEASURES, "spec": {}}
+    printed = render({**head, "checks": entries}).splitlines()
+    first = next(place for place, line in enumerate(printed) if line.startswith("  J1"))
+    assert printed[first + 1 : first + 5] == [
+        "      a broke",
+        "        worker-1.jsonl:7   1.000 s",
+        "        worker-1.jsonl:12  1.500 s",
+        "  J2  x      valid              1         0         0",
+    ]
+
+
+def test_objectives_are_a_table_and_a_line_before_the_verdict() -> None:
+    line = {"objective": "errors.lost", "bound": 0.01, "at_least": False, "unit": "share", "value": 0.05, "result": "missed"}
+    head = {"verdict": "valid", "reasons": [], "checks": [], "findings": [], "measures": MEASURES, "spec": {}}
+    assert render({**head, "slo": [{**line, "note": "5 of 100"}]}).splitlines() == [
+        "service level objectives",
+        "  objective    wanted       measured  result  rests on",
+        "  errors.lost  at most 1 %  5 %       missed  5 of 100",
+        "",
+        "slo: missed 1 of 1",
+        "verdict: valid",
+    ]

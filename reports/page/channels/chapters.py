@@ -11,7 +11,7 @@ from reports.page import numbers as common_numbers
 from reports.page.channels import captions, draw, numbers
 from reports.page.channels.falls import Fall, falls
 from reports.page.channels.series import ChannelSeries, channel_series
-from reports.page.chapter import Chapter, Common, drawn, faults, guarded, machine
+from reports.page.chapter import Chapter, Common, drawn, faults, first_violation, guarded, machine
 from reports.page.tables import safe
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def channel_chapters(run: Path, common: Common, frames: ChannelFrames) -> list[C
     """All chapters for which the run has data."""
     found = {"series": channel_series(frames, common.axis), "falls": falls(run, common.axis)}
     matter = ChannelMatter(**vars(common), **found)
-    makers = (faults, clocks, phases, latency, lag, rates, channels, machine)
+    makers = (first_violation, faults, clocks, phases, latency, lag, rates, channels, machine)
     return [chapter for maker in makers for chapter in guarded(maker, matter)]
 
 

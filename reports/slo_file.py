@@ -1,0 +1,162 @@
+"""`slo.toml`: the service level objectives of a run, read and validated.
+
+    [latency.all.end_to_end]    # a phase of the run, or `all`, and one of its latency series
+    p99_ms = 1_000
+
+    [recovery]
+    slowest_ms = 11_000         # from a kill until the last job that the worker held ran elsewhere
+
+    [errors]                    # the error budget: the largest share of the jobs, from 0 to 1
+    lost = 0
+    unfinished = 0.01
+
+    [rates]
+    finished_per_s = 100        # at least
+
+Every objective is optional, but a file must set one. `reports.slo` tells how each is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from reports.errors import JudgeError
+from reports.ranks import RANKS, SERIES
+
+#: The objectives of a run, in its folder.
+FILE = "slo.toml"
+
+#: Section -> names of its objectives.
+NAMES: dict[str, tuple[str, ...]] = {
+    "latency": tuple(RANKS),
+    "recovery": ("slowest_ms",),
+    "errors": ("lost", "doubled", "dead", "unfinished", "not_sent"),
+    "rates": ("offered_per_s", "finished_per_s", "published_per_s", "delivered_per_s"),
+}
+
+#: Section -> the tables that lead to an objective, as messages write them.
+PLACES = {name: "latency.PHASE.SERIES.PERCENTILE" if name == "latency" else f"{name}.NAME" for name in NAMES}
+
+#: Section -> unit of its bounds.
+UNITS = {"latency": "ms", "recovery": "ms", "errors": "share", "rates": "per_s"}
+
+#: A wrong value is cut to this many characters in messages.
+VALUE_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One objective. `path`: its place in the file; `bound`: the largest value allowed, of rates the smallest."""
+
+    path: tuple[str, ...]
+    bound: float
+
+    @property
+    def name(self) -> str:
+        """The place as TOML writes it, such as `latency.all.end_to_end.p99_ms`."""
+        return dotted(self.path)
+
+    @property
+    def section(self) -> str:
+        return self.path[0]
+
+    @property
+    def unit(self) -> str:
+        """The unit of the bound: ms, share or per_s."""
+        return UNITS[self.section]
+
+    @property
+    def at_least(self) -> bool:
+        """True for a lower bound."""
+        return self.section == "rates"
+
+
+def objectives_of(run: Path, file: Path | None, *, channels: bool) -> list[Objective]:
+    """The objectives in `file`, or else in the folder of the run; none when it has no such file. Raises as `read`."""
+    own = run / FILE
+    return read(file or own, channels=channels) if file or own.exists() else []
+
+
+def read(file: Path, *, channels: bool) -> list[Objective]:
+    """The objectives of a file. `channels`: for a channel run, whose latency series are the groups of its channels.
+
+    Raises JudgeError when it cannot be read, is not TOML, or says what it must not: the message names every wrong value.
+    """
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise JudgeError(f"{file.name}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise JudgeError(f"{file.name} is not TOML: {error}") from error
+    found, wrong = parsed(content, channels=channels)
+    if wrong:
+        raise JudgeError(f"{file.name}: {'; '.join(wrong)}")
+    return found
+
+
+def parsed(content: Mapping[str, Any], *, channels: bool) -> tuple[list[Objective], list[str]]:
+    """The objectives of the content of a file, and what is wrong with it: each wrong field with its value and bound."""
+    found: list[Objective] = []
+    wrong: list[str] = []
+    for path, value in leaves((), content):
+        fault = misplaced(path, value, channels=channels) or out_of_bounds(path, value)
+        if fault:
+            wrong.append(fault)
+        else:
+            found.append(Objective(path, value))
+    return found, wrong or ([] if found else [f"no objective is set, one must be, in {listed(NAMES)}"])
+
+
+def leaves(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of nested tables, with its place. An empty table is a value, because it sets nothing."""
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from leaves((*path, name), value)
+        else:
+            yield (*path, name), value
+
+
+def misplaced(path: tuple[str, ...], value: object, *, channels: bool) -> str:
+    """Why there is no such objective; empty when there is."""
+    section = path[0]
+    if section not in NAMES:
+        return f"{section} is not known, it must be {listed(NAMES)}"
+    depth = PLACES[section].count(".") + 1
+    if len(path) >= 3 and section == "latency" and not channels and path[2] not in SERIES:
+        return f"{dotted(path[:3])} is not known, the series must be {listed(SERIES)}"
+    if len(path) >= depth and path[depth - 1] not in NAMES[section]:
+        return f"{dotted(path[:depth])} is not known, the last part must be {listed(NAMES[section])}"
+    if len(path) != depth or isinstance(value, dict):
+        return f"{dotted(path)} is {shown(value)}, an objective of this section must be at {PLACES[section]}"
+    return ""
+
+
+def out_of_bounds(path: tuple[str, ...], value: object) -> str:
+    """What is wrong with the bound of an objective; empty when nothing is."""
+    share = UNITS[path[0]] == "share"
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else -1
+    if 0 <= number <= 1 if share else number > 0:
+        return ""
+    return f"{dotted(path)} is {shown(value)}, it must be a {'share from 0 to 1' if share else 'number above 0'}"
+
+
+def dotted(path: Sequence[str]) -> str:
+    """A place as TOML writes it: names that are not bare keys are quoted."""
+    return ".".join(part if part.replace("-", "_").isidentifier() or part.isdigit() else json.dumps(part) for part in path)
+
+
+def listed(names: Iterator[str] | Sequence[str] | Mapping[str, Any]) -> str:
+    """Names as an alternative: a, b or c."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def shown(value: object) -> str:
+    """A value of the file, cut to a readable length."""
+    return json.dumps(value, default=str)[:VALUE_MAX]
