@@ -17,6 +17,7 @@ from reports.errors import JudgeError, one_line
 from reports.interrupts import INTERRUPTS
 from reports.judge import judge, withdraw
 from reports.session import spark_session
+from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
 from reports.table import render
 from reports.verdict import EXIT_CODES
 
@@ -29,14 +30,26 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(dest="command", required=True)
     command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
-    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    spark_options(command)
     command = commands.add_parser("corrupt", help="edit a valid run in every known way, and see whether the judge sees each")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
-    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    spark_options(command)
     command = commands.add_parser("compare", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     return root
+
+
+def spark_options(command: argparse.ArgumentParser) -> None:
+    """The options of a command that starts Spark."""
+    command.add_argument("--master", help=f"Spark master (default: ${MASTER_VARIABLE}, else {LOCAL})")
+    command.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"a Spark setting, such as spark.executor.memory=4g; may be repeated (default: ${CONF_VARIABLE})",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,9 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "compare":
         return compared(options.run)
     if options.command == "corrupt":
-        return corrupted(options.run, options.seed, options.master)
+        return corrupted(options)
     try:
-        decided = judge(options.run, master=options.master)
+        decided = judge(options.run, master=chosen_master(options.master), conf=chosen_conf(options.conf))
         INTERRUPTS.check()
         tell(render(decided))
     except JudgeError as error:
@@ -76,11 +89,11 @@ def compared(folder: Path) -> int:
     return 0
 
 
-def corrupted(run: Path, seed: int, master: str) -> int:
+def corrupted(options: argparse.Namespace) -> int:
     """Print what the judge sees of each corruption. 0 when it sees all of them, 1 when not, 2 when that could not be tried."""
     try:
-        with spark_session(master) as spark:
-            found = corrupt(run, seed, spark)
+        with spark_session(chosen_master(options.master), chosen_conf(options.conf)) as spark:
+            found = corrupt(options.run, options.seed, spark)
         tell(seen(found))
     except (JudgeError, OSError) as error:
         print(f"corrupt: {error}", file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from reports.folder import history_files, read_spec
 from reports.interrupts import INTERRUPTS
 from reports.samples import cpu_usage
 from reports.session import spark_session
+from reports.spark_settings import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,11 +31,18 @@ def to_stderr(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = None, say: Say = to_stderr) -> dict[str, Any]:
+def judge(
+    run: Path,
+    *,
+    master: str = LOCAL,
+    conf: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    say: Say = to_stderr,
+) -> dict[str, Any]:
     """Judge the run in that folder. Returns the content of verdict.json, which is also written there.
 
-    `spark`: a session to use instead of starting one. A run that cannot be judged is unknown, with that one reason. Raises
-    JudgeError when the folder is not that of a run, or when the verdict cannot be written.
+    `conf`: further Spark settings. `spark`: a session to use instead of starting one. A run that cannot be judged is unknown,
+    with that one reason. Raises JudgeError when the folder is not that of a run, or when the verdict cannot be written.
     """
     if not run.is_dir():
         raise JudgeError(f"run folder {run} does not exist")
@@ -47,7 +55,7 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
         files = history_files(run)
         if spark is None:
             say("judge: starting Spark")
-        with nullcontext(spark) if spark else spark_session(master) as session:
+        with nullcontext(spark) if spark else spark_session(master, conf) as session:
             try:
                 decided, frames = evaluate(session, run, files, spec, say)
                 publish(run, decided, frames, say)
