@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from reports.cluster import cluster
 from reports.compare import compare
 from reports.corrupt.command import corrupt
 from reports.corrupt.command import render as seen
@@ -35,6 +37,10 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
     spark_options(command)
+    command = commands.add_parser("cluster", help="a standalone Spark cluster on this machine, until a signal ends it")
+    command.add_argument("--workers", type=int, default=2, help="how many workers (default: %(default)s)")
+    command.add_argument("--cores", type=int, default=1, help="cores that each offers (default: %(default)s)")
+    command.add_argument("--memory", default="2g", help="memory that each offers (default: %(default)s)")
     command = commands.add_parser("compare", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     return root
@@ -57,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.command == "compare":
         return compared(options.run)
+    if options.command == "cluster":
+        return held(options)
     if options.command == "corrupt":
         return corrupted(options)
     try:
@@ -85,6 +93,21 @@ def compared(folder: Path) -> int:
         return UNKNOWN
     except OSError as error:
         print(f"compare: the table cannot be printed: {error.strerror or error}", file=sys.stderr)
+        return UNKNOWN
+    return 0
+
+
+def held(options: argparse.Namespace) -> int:
+    """Keep a cluster until a signal ends it. 0 after a signal, 2 when it did not come up."""
+    try:
+        with cluster(options.workers, cores=options.cores, memory=options.memory) as address:
+            tell(address)
+            while not INTERRUPTS.asked:
+                signal.pause()
+    except KeyboardInterrupt:
+        return 0
+    except (JudgeError, OSError) as error:
+        print(f"cluster: {error}", file=sys.stderr)
         return UNKNOWN
     return 0
 

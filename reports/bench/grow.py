@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
