@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from reports.bench.grow import grow
+from reports.bench.grow import SHAPES, grow
 from reports.errors import JudgeError
 
 
@@ -19,10 +19,11 @@ def main() -> int:
     command.add_argument("run", type=Path)
     command.add_argument("--rows", type=float, required=True)
     command.add_argument("--out", type=Path, required=True)
+    command.add_argument("--shape", choices=SHAPES, default=SHAPES[0])
     options = parser.parse_args()
     try:
         began_s = time.monotonic()
-        rows = grow(options.run, int(options.rows), options.out)
+        rows = grow(options.run, int(options.rows), options.out, shape=options.shape)
     except JudgeError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2

@@ -6,7 +6,7 @@ A copy of a million rows is then one `%` of a bytes object, which takes about 2 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -100,7 +100,20 @@ def compiled(lines: Iterable[bytes], *, copies: bool) -> Pattern:
             text.append(replaced(match))
             at = match.end()
         text.append(escaped(line[at:]))
-    return Pattern(b"".join(text), np.array(base, dtype=np.int64), np.array(moves, dtype=np.int64), rows)
+    return numbered(Pattern(b"".join(text), np.array(base, dtype=np.int64), np.array(moves, dtype=np.int64), rows))
+
+
+def numbered(pattern: Pattern) -> Pattern:
+    """The template with its rows numbered from 0."""
+    base = pattern.base.copy()
+    base[pattern.moves == Moves.SEQ] = np.arange(pattern.rows)
+    return Pattern(pattern.text, base, pattern.moves, pattern.rows)
+
+
+def joined(patterns: Sequence[Pattern]) -> Pattern:
+    """One template of several, in their order."""
+    base, moves = (np.concatenate([getattr(one, name) for one in patterns]) for name in ("base", "moves"))
+    return numbered(Pattern(b"".join(one.text for one in patterns), base, moves, sum(one.rows for one in patterns)))
 
 
 def escaped(text: bytes) -> bytes:

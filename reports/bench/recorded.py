@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,11 @@ class Line:
     row: Row
 
     @property
+    def times(self) -> list[int]:
+        """When the row was written, and what it says was sent before."""
+        return [self.row[name] for name in ("t_ns", *SENT) if name in self.row]
+
+    @property
     def jobs(self) -> Iterator[str]:
         """The jobs that the row names."""
         return (item["job"] for item in self.row.get("items") or () if "job" in item)
@@ -45,6 +50,11 @@ class Window:
     begin_ns: int
     end_ns: int
     jobs: frozenset[str]
+
+    def holds(self, line: Line) -> bool:
+        """True when all instants of the row are inside the span."""
+        times = line.times
+        return self.begin_ns <= min(times) and max(times) < self.end_ns
 
     @property
     def length_ms(self) -> int:
@@ -69,6 +79,11 @@ class Recorded:
         except (OSError, ValueError) as error:
             raise JudgeError(f"{self.folder.name} is not a whole recorded run: {error}") from error
 
+    @property
+    def rows(self) -> int:
+        """Lines of all files."""
+        return sum(map(len, self.files.values()))
+
     def job_lines(self) -> Iterator[tuple[str, Line]]:
         """Every line of an operation or effect with its file name."""
         for name, lines in self.files.items():
@@ -76,11 +91,11 @@ class Recorded:
 
     def window(self) -> Window:
         """The calm span before the first fault. Raises JudgeError when there is none that can be repeated."""
-        enqueues = [line.row for _, line in self.job_lines() if line.row.get("f") == "enqueue"]
+        enqueues = [line for _, line in self.job_lines() if line.row.get("f") == "enqueue"]
         loads = [line.row["t_ns"] for line in self.files["harness.jsonl"] if line.row["kind"] in ("fault", "phase")]
         if not enqueues:
             raise JudgeError(f"{self.folder.name} has no load")
-        first_ns = min(min(row[name] for name in ("t_ns", *SENT) if name in row) for row in enqueues)
+        first_ns = min(min(line.times) for line in enqueues)
         calm_end_ns = min(at for at in loads if at > first_ns)
         spans = self.spans()
         step_ms = 1
@@ -100,8 +115,7 @@ class Recorded:
         """Job -> the first and the last instant of its rows."""
         found: dict[str, tuple[int, int]] = {}
         for _, line in self.job_lines():
-            times = [line.row[name] for name in ("t_ns", *SENT) if name in line.row]
-            first_ns, last_ns = min(times), line.row["t_ns"]
+            first_ns, last_ns = min(line.times), line.row["t_ns"]
             for job in line.jobs:
                 before = found.get(job, (first_ns, last_ns))
                 found[job] = (min(before[0], first_ns), max(before[1], last_ns))
@@ -110,15 +124,44 @@ class Recorded:
     def inside(self, begin_ns: int, end_ns: int, spans: dict[str, tuple[int, int]]) -> frozenset[str]:
         """The jobs that lie inside the span with all other jobs that they depend on."""
         jobs = {job for job, (first, last) in spans.items() if begin_ns <= first and last < end_ns}
-        related: dict[str, set[str]] = {}
+        return frozenset(closed(jobs, self.related()))
+
+    def related(self) -> dict[str, set[str]]:
+        """Job -> the jobs that it needs, or that held its unique key."""
+        found: dict[str, set[str]] = {}
         for _, line in self.job_lines():
             for item in line.row.get("items") or ():
                 others = [*(item.get("needs") or ()), item.get("holder")]
-                related.setdefault(item["job"], set()).update(filter(None, others))
-        while left_out := {job for job in jobs if not related.get(job, set()) <= jobs}:
-            jobs -= left_out
-        return frozenset(jobs)
+                found.setdefault(item["job"], set()).update(filter(None, others))
+        return found
 
-    def listed_dead(self, jobs: frozenset[str]) -> Callable[[Row], list[Row]]:
-        """For a row of a snapshot: its items that are dead jobs of the span."""
-        return lambda row: [item for item in row.get("items") or () if row.get("state") == "dead" and item["job"] in jobs]
+    def busiest_lane(self, window: Window) -> frozenset[str]:
+        """The jobs of the span that stand in the lane with most of them, with all that they depend on. Lanes with a limit are
+        left out: what it allows in one second would not become more."""
+        lanes: dict[str, set[str]] = {}
+        for item in self.enqueued(window.jobs):
+            if self.unlimited(item):
+                lanes.setdefault(item["lane"], set()).add(item["job"])
+        if not lanes:
+            raise JudgeError(f"{self.folder.name} has no lane without a limit")
+        jobs = max(lanes.values(), key=len)
+        return frozenset(closed(jobs, self.related()))
+
+    def enqueued(self, jobs: frozenset[str]) -> Iterator[Row]:
+        """The items of answered enqueues of these jobs."""
+        for _, line in self.job_lines():
+            if line.row.get("f") == "enqueue" and line.row["type"] == "ok":
+                yield from (item for item in line.row["items"] if item["job"] in jobs)
+
+    def unlimited(self, item: Row) -> bool:
+        """True when no limit of the spec concerns the lane of a job."""
+        limits = self.spec.get("limits") or ()
+        named = {limit.get("name") for limit in limits}
+        return item.get("lane") == item.get("class") and item.get("name") not in named and "lane" in item
+
+
+def closed(jobs: set[str], related: dict[str, set[str]]) -> set[str]:
+    """Those of the jobs whose related jobs are all among them."""
+    while left_out := {job for job in jobs if not related.get(job, set()) <= jobs}:
+        jobs = jobs - left_out
+    return jobs
