@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from reports.errors import JudgeError
+from reports.guard import dying_with_parent
 from reports.interrupts import INTERRUPTS
 from reports.session import FOREIGN, last_line, require_java
 from reports.spark_settings import SIZE
@@ -40,9 +40,6 @@ DAEMON_MEMORY = "256m"
 
 WORKERS_MAX = 64
 CORES_MAX = 1_024
-
-#: From prctl.h: the signal that a process gets when its parent is gone.
-PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
@@ -105,22 +102,8 @@ def start(scratch: Path, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
             cwd=scratch,
             env=environment,
             start_new_session=True,
-            preexec_fn=dying_with_parent(os.getpid()),
+            preexec_fn=dying_with_parent(),
         )
-
-
-def dying_with_parent(parent_pid: int) -> Callable[[], None] | None:
-    """What a child runs before its program, so that the kernel kills it when its parent is gone; None where there is no prctl."""
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def arm() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent_pid:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return arm
 
 
 def wait_for(log: Path, started: list[subprocess.Popen[bytes]], found: Callable[[str], T | None]) -> T:
