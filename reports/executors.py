@@ -18,9 +18,11 @@ LOOK_S = 0.1
 
 def require_executor(context: SparkContext, timeout_s: float = START_TIMEOUT_S) -> None:
     """Return when an executor is there, or when the master is local and needs none. Raises JudgeError when none comes in time."""
-    if context.master.startswith("local"):
+    # PySpark declares parts of a context as optional; a started one has them.
+    started: Any = context
+    if started.master.startswith("local"):
         return
-    scala: Any = context._jsc.sc()
+    scala = started._jsc.sc()
     deadline_s = time.monotonic() + timeout_s
     # The driver is counted as well.
     while scala.getExecutorMemoryStatus().size() <= 1:

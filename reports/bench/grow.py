@@ -24,6 +24,9 @@ from reports.errors import JudgeError
 #: Files that are written at the same time.
 WRITERS = 2
 
+#: Below so many rows, to start writers takes longer than to write.
+ALONE_ROWS = 200_000
+
 #: A file is written in pieces of about this size.
 CHUNK_BYTES = 8_000_000
 
@@ -70,13 +73,11 @@ def grow(run: Path, rows: int, out: Path, *, shape: str = "real", ending: Path |
     plan = Plan(clean, window, rows - last.rows, shape)
     parts = [plan.parts(name, last) for name in last.files]
     (out / "history").mkdir(parents=True)
-    with multiprocessing.get_context("fork").Pool(WRITERS) as pool:
-        largest_first = sorted(parts, key=lambda part: -part.rows)
-        written = pool.starmap(write, [(part, out / "history" / part.name, plan.step) for part in largest_first], chunksize=1)
+    written = write_all(parts, out / "history", plan.step)
     finish_snapshots(out / "history" / "harness.jsonl", window, [plan.selected[turn] for turn in plan.turns])
     write_samples(last.folder / "samples", out / "samples", window, len(plan.turns))
     (out / "spec.json").write_text(json.dumps({**last.spec, "id": out.name}, indent=2) + "\n")
-    return sum(written)
+    return written
 
 
 class Plan:
@@ -170,6 +171,16 @@ def answered(lines: Sequence[tuple[Row, bytes] | None]) -> list[bytes]:
     kept = [line for line in lines if line is not None]
     ops = {row["op"] for row, _ in kept if row["kind"] == "operation" and row["type"] != "invoke"}
     return [raw for row, raw in kept if row.get("type") != "invoke" or row["op"] in ops]
+
+
+def write_all(parts: Sequence[Parts], folder: Path, step: np.ndarray) -> int:
+    """Write all files, and return their number of rows."""
+    work = [(part, folder / part.name, step) for part in sorted(parts, key=lambda part: -part.rows)]
+    if sum(part.rows for part in parts) < ALONE_ROWS:
+        return sum(write(*one) for one in work)
+    # Not forked: who calls this may have threads.
+    with multiprocessing.get_context("spawn").Pool(WRITERS) as pool:
+        return sum(pool.starmap(write, work, chunksize=1))
 
 
 def write(part: Parts, path: Path, step: np.ndarray) -> int:

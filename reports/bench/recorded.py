@@ -141,7 +141,7 @@ class Recorded:
         lanes: dict[str, set[str]] = {}
         for item in self.enqueued(window.jobs):
             if self.unlimited(item):
-                lanes.setdefault(item["lane"], set()).add(item["job"])
+                lanes.setdefault(lane_of(item), set()).add(item["job"])
         if not lanes:
             raise JudgeError(f"{self.folder.name} has no lane without a limit")
         jobs = max(lanes.values(), key=len)
@@ -157,7 +157,12 @@ class Recorded:
         """True when no limit of the spec concerns the lane of a job."""
         limits = self.spec.get("limits") or ()
         named = {limit.get("name") for limit in limits}
-        return item.get("lane") == item.get("class") and item.get("name") not in named and "lane" in item
+        return lane_of(item) == item.get("class") and item.get("name") not in named
+
+
+def lane_of(item: Row) -> str:
+    """The lane of a job: that of its class where it says none."""
+    return str(item.get("lane", item.get("class")))
 
 
 def closed(jobs: set[str], related: dict[str, set[str]]) -> set[str]:
