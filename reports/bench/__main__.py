@@ -36,10 +36,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(prog="python -m reports.bench", description="How the judge scales.")
     commands = root.add_subparsers(dest="command", required=True)
-    grown = commands.add_parser("grow", help="grow a recorded run to so many rows")
-    grown.add_argument("run", type=Path, help="folder of a valid run of jobs")
-    grown.add_argument("--rows", type=rows, required=True, help="at least so many, such as 1e6")
-    grown.add_argument("--out", type=Path, required=True, help="the folder to make")
+    growing = commands.add_parser("grow", help="grow a recorded run to so many rows")
+    growing.add_argument("run", type=Path, help="folder of a valid run of jobs")
+    growing.add_argument("--rows", type=rows, required=True, help="at least so many, such as 1e6")
+    growing.add_argument("--out", type=Path, required=True, help="the folder to make")
     command = commands.add_parser("judge", help="judge histories of several sizes, with violations planted")
     command.add_argument("--rows", type=rows, nargs="+", default=[1_000_000], help="the sizes (default 1e6)")
     command.add_argument("--seed", type=int, default=1, help="of the recorded drill and the violations (default %(default)s)")
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--master", help="Spark master (default as of python -m reports judge)")
     command.add_argument("--workers", type=int, default=0, help="judge on a standalone cluster of so many workers here")
     command.add_argument("--memory", default="2g", help="memory of each of them (default %(default)s)")
-    for each in (grown, command):
+    for each in (growing, command):
         each.add_argument("--shape", choices=SHAPES, default=SHAPES[0], help="what most rows are about (default %(default)s)")
     return root
 
@@ -62,8 +62,8 @@ def main() -> int:
             order = Order(options.rows, options.seed, options.shape, options.run, master, options.workers, options.memory)
             return bench(order, lambda line: print(line, flush=True))
         began_s = time.monotonic()
-        count = grow(options.run, options.rows, options.out, shape=options.shape)
-        print(f"history: rows={count} seconds={time.monotonic() - began_s:.1f}")
+        grown = grow(options.run, options.rows, options.out, shape=options.shape)
+        print(f"history: rows={grown.rows} seconds={time.monotonic() - began_s:.1f}")
     except (JudgeError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return UNKNOWN

@@ -7,23 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.bench.recorded import MS, Row, Window
+from reports.bench.recorded import MS, Recorded, Row, Window
 
 #: Columns of samples that count from the start of a process.
 COUNTED = ("cpu_user_s", "cpu_system_s", "used_cpu_user", "used_cpu_sys", "total_commands_processed", "finished")
 
 
-def finish_snapshots(path: Path, window: Window, copies: Sequence[frozenset[str]]) -> None:
-    """Let the snapshots list the dead jobs of all copies. `copies`: the jobs of each."""
+def finish_snapshots(path: Path, clean: Recorded, window: Window, copies: Sequence[frozenset[str]]) -> None:
+    """Let the snapshots list the dead jobs of all copies. `clean`: the run that they were made of; `copies`: the jobs of each."""
+    dead = {row["name"]: row["items"] for row in clean.snapshots("dead")}
     lines: list[bytes] = []
     for line in path.read_bytes().splitlines(keepends=True):
         if b'"kind":"final"' in line and b'"state":"dead"' in line:
             row = json.loads(line)
+            listed = dead.get(row["name"], ())
             added = [
                 {**item, "job": f"copy{copy}.{item['job']}"}
                 | ({"due_ms": item["due_ms"] + copy * window.length_ms} if item.get("due_ms") else {})
                 for copy, jobs in enumerate(copies)
-                for item in row["items"]
+                for item in listed
                 if item["job"] in jobs
             ]
             row["count"] += len(added)

@@ -10,13 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from reports.bench.cost import ROOT, Cost, judged
-from reports.bench.grow import grow
-from reports.bench.planted import Compared, findings, plant, unseen
+from reports.bench.grow import Grown, grow
+from reports.bench.planted import Compared, findings, later, plant, unseen
 from reports.cluster import cluster
 from reports.errors import JudgeError
 from reports.guard import dying_with_parent
@@ -94,10 +94,10 @@ def bench(order: Order, say: Say) -> int:
 
 def one(order: Order, run: Path, small: Small, rows: int, master: str, expected: frozenset[Any], say: Say) -> Measured:
     """Grow one history and judge it."""
-    folder, count = history(order, run, small, rows, say)
+    folder, grown = history(order, run, small, rows, say)
     clean(folder)
     cost = judged(folder, master)
-    found = Measured(count, cost, Compared(expected, findings(folder)))
+    found = Measured(grown.rows, cost, Compared(later(expected, grown.later_ms), findings(folder)))
     say(f"judge: {found} {found.compared}")
     for what, some in (("not found", found.compared.missing), ("not planted", found.compared.extra)):
         for finding in some[:10]:
@@ -125,25 +125,31 @@ def planted(run: Path, seed: int, say: Say) -> Small:
 def recorded(seed: int, say: Say) -> Path:
     """The recorded run of a seed; recorded now where there is none. Raises JudgeError when the drill is not valid."""
     runs = FOLDER / f"recorded-seed{seed}"
-    known = [path.parent for path in runs.glob("*/verdict.json") if json.loads(path.read_text())["verdict"] == "valid"]
-    if known:
+    if known := valid_runs(runs):
         return max(known)
     say("judge: recording a drill, which takes four minutes")
     command = [sys.executable, "-m", "chaos", "bench", "--seed", str(seed), "--runs", str(runs)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, preexec_fn=dying_with_parent(), check=False)
     if done.returncode:
         raise JudgeError(f"the drill to grow was not valid (exit code {done.returncode}): record another, or name a run")
-    return max(path.parent for path in runs.glob("*/verdict.json"))
+    return max(valid_runs(runs))
 
 
-def history(order: Order, run: Path, small: Small, rows: int, say: Say) -> tuple[Path, int]:
-    """The grown history of that size and its rows, made unless it is there from before. Raises JudgeError."""
+def valid_runs(runs: Path) -> list[Path]:
+    """The folders of the valid runs in a folder of runs."""
+    # One of the entries is a link to the latest.
+    found = [path.resolve().parent for path in runs.glob("*/verdict.json")]
+    return [run for run in found if json.loads((run / "verdict.json").read_text())["verdict"] == "valid"]
+
+
+def history(order: Order, run: Path, small: Small, rows: int, say: Say) -> tuple[Path, Grown]:
+    """The folder of the grown history of that size, made unless it is there from before. Raises JudgeError."""
     folder = FOLDER / f"{order.shape}-{rows}-seed{order.seed}"
     digest = made_of(run, order)
     try:
         made = json.loads((folder / "grown.json").read_text())
         if made["digest"] == digest:
-            return folder, made["rows"]
+            return folder, Grown(made["rows"], made["later_ms"])
     except (OSError, ValueError, KeyError):
         pass
     shutil.rmtree(folder, ignore_errors=True)
@@ -151,9 +157,9 @@ def history(order: Order, run: Path, small: Small, rows: int, say: Say) -> tuple
     if (free := shutil.disk_usage(FOLDER).free) < rows * ROW_BYTES:
         raise JudgeError(f"{rows} rows need {rows * ROW_BYTES / 1e9:.1f} GB in {FOLDER}, which has {free / 1e9:.1f}")
     say(f"judge: growing a history of {rows} rows")
-    count = grow(run, rows, folder, shape=order.shape, ending=small.folder)
-    (folder / "grown.json").write_text(json.dumps({"digest": digest, "rows": count}))
-    return folder, count
+    grown = grow(run, rows, folder, shape=order.shape, ending=small.folder)
+    (folder / "grown.json").write_text(json.dumps({"digest": digest, **asdict(grown)}))
+    return folder, grown
 
 
 def made_of(run: Path, order: Order) -> str:

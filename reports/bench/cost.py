@@ -92,6 +92,7 @@ def judged(run: Path, master: str) -> Cost:
             time.sleep(LOOK_S)
     except BaseException:
         process.terminate()
+        process.wait()
         raise
     ended_s = time.monotonic()
     process.returncode = os.waitstatus_to_exitcode(waited[1])

@@ -59,8 +59,16 @@ class Parts:
         return fixed + sum(self.copies[turn].rows for turn in self.turns)
 
 
-def grow(run: Path, rows: int, out: Path, *, shape: str = "real", ending: Path | None = None) -> int:
-    """Write a run with at least that many rows to a new folder, and return how many it has.
+@dataclass(frozen=True)
+class Grown:
+    """A grown history: its rows, and by how much the recorded run, which comes last in it, is later than it was."""
+
+    rows: int
+    later_ms: int
+
+
+def grow(run: Path, rows: int, out: Path, *, shape: str = "real", ending: Path | None = None) -> Grown:
+    """Write a run with at least that many rows to a new folder.
 
     `ending`: the run that comes last, a copy of `run` with violations planted. Raises JudgeError when the run cannot be read or
     has no calm span.
@@ -74,10 +82,10 @@ def grow(run: Path, rows: int, out: Path, *, shape: str = "real", ending: Path |
     parts = [plan.parts(name, last) for name in last.files]
     (out / "history").mkdir(parents=True)
     written = write_all(parts, out / "history", plan.step)
-    finish_snapshots(out / "history" / "harness.jsonl", window, [plan.selected[turn] for turn in plan.turns])
+    finish_snapshots(out / "history" / "harness.jsonl", clean, window, [plan.selected[turn] for turn in plan.turns])
     write_samples(last.folder / "samples", out / "samples", window, len(plan.turns))
     (out / "spec.json").write_text(json.dumps({**last.spec, "id": out.name}, indent=2) + "\n")
-    return written
+    return Grown(written, window.length_ms * len(plan.turns))
 
 
 class Plan:

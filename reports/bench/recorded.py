@@ -135,6 +135,10 @@ class Recorded:
                 found.setdefault(item["job"], set()).update(filter(None, others))
         return found
 
+    def snapshots(self, state: str) -> list[Row]:
+        """The rows of the final snapshots that list jobs in a state."""
+        return [line.row for line in self.files["harness.jsonl"] if line.row["kind"] == "final" and line.row["state"] == state]
+
     def busiest_lane(self, window: Window) -> frozenset[str]:
         """The jobs of the span that stand in the lane with most of them, with all that they depend on. Lanes with a limit are
         left out: what it allows in one second would not become more."""

@@ -50,7 +50,7 @@ def rows(run: Path) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_grown_history_is_as_valid_as_its_run(tmp_path: Path, judged: Judge, shape: str) -> None:
     run, out = healthy(tmp_path / "run").write(), tmp_path / "grown"
-    count = grow(run, ROWS, out, shape=shape)
+    count = grow(run, ROWS, out, shape=shape).rows
     assert count == sum(map(len, rows(out).values())) >= ROWS
     verdict = judged(out)
     assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
