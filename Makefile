@@ -20,6 +20,10 @@ ARGS ?=
 MODEL ?=
 BUSY ?=
 COUNT ?=
+ROWS ?= 1e6 3e6 10e6
+SHAPE ?=
+WORKERS ?=
+MEMORY ?=
 FILES ?=
 SET ?=
 SLO ?=
@@ -32,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine bench-guard bench-scale peers interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup bench bench-engine bench-guard bench-judge bench-scale peers interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -41,6 +45,7 @@ help:
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make bench-guard [BASE=commit] [ONLY=claim]   enqueue, claim, finish and drain beside the commit before, as ratios (2 minutes)'
 	@echo 'make bench-scale [QUICK=1] [ONLY=lanes] [DOCS=1]   each script while a queue grows to ten million jobs (8 minutes, quick: 2)'
+	@echo 'make bench-judge [ROWS="1e6 3e6 10e6"] [SHAPE=hot] [WORKERS=2] [RUN=..]   histories of millions of rows, violations planted: what judging costs and finds'
 	@echo 'make peers [ONLY="ironclaim bullmq"] [REPEAT=3] [DOCS=1]  other job queues beside this one, in one table (25 minutes)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
 	@echo 'make mischief [MODEL=bull] [SEED=1] [MUTANT=name]  a foreign client takes, ends and moves jobs of each old format (3 minutes)'
@@ -97,6 +102,11 @@ bench-guard: setup
 # ONLY is the first word of what grows: waiting, delayed, active, lanes, parked, classes, workers, schedules, finished or dead.
 bench-scale: setup
 	@$(BIN)/python -m bench.micro.scale $(if $(QUICK),--quick) $(foreach name,$(ONLY),--only $(name)) $(if $(DOCS),--docs)
+
+# RUN has a default for make judge; here only one that was named counts.
+bench-judge: setup
+	@$(BIN)/python -m reports.bench judge --seed $(SEED) $(if $(ROWS),--rows $(ROWS)) $(if $(SHAPE),--shape $(SHAPE)) \
+		$(if $(filter file,$(origin RUN)),,--run $(RUN)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(MEMORY),--memory $(MEMORY))
 
 peers: setup
 	@$(BIN)/python -m bench.peers $(foreach name,$(ONLY),--only $(name)) $(if $(REPEAT),--repeat $(REPEAT)) $(if $(REDELIVERY_S),--redelivery-s $(REDELIVERY_S)) $(if $(DOCS),--docs)

@@ -5,25 +5,32 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from reports import slo, slo_file
+from reports.cluster import cluster
 from reports.compare.command import add_arguments as compare_arguments
 from reports.compare.command import compare
 from reports.corrupt.command import corrupt
 from reports.corrupt.command import render as seen
 from reports.errors import JudgeError, one_line
 from reports.interrupts import INTERRUPTS
-from reports.judge import judge, withdraw
+from reports.judge import judge, require_run, to_stderr, withdraw
 from reports.listing.command import add_arguments as list_arguments
 from reports.listing.command import list_runs
 from reports.models_table import side_by_side
 from reports.session import spark_session
+from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
 from reports.table import render
-from reports.verdict import EXIT_CODES, exit_code
+from reports.verdict import EXIT_CODES, exit_code, worst
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 UNKNOWN = EXIT_CODES["unknown"]
 
@@ -41,21 +48,40 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="python -m reports", description="Judge recorded runs.")
     commands = root.add_subparsers(dest="command", required=True)
     command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
-    command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
-    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    command.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run, such as runs/latest")
     command.add_argument("--slo", type=Path, help="file of service level objectives (default: slo.toml of the run, if any)")
+    command.add_argument(
+        "--begin-on-line", action="store_true", help="start Spark at once, and read the runs when a line comes on stdin"
+    )
+    spark_options(command)
     command = commands.add_parser("slo", help="validate a file of service level objectives, and print them")
     command.add_argument("file", type=Path, help="the file, such as bench/slo.toml")
     command.add_argument("--channels", action="store_true", help="the objectives are for runs of channels")
     command = commands.add_parser("corrupt", help="edit a valid run in every known way, and see whether the judge sees each")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
-    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    spark_options(command)
     compare_arguments(commands.add_parser("compare", help="is B faster or slower than A, from repetitions of both"))
     list_arguments(commands.add_parser("list", help="all runs of a folder with their verdicts, printed and as a page"))
     command = commands.add_parser("models", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
+    command = commands.add_parser("cluster", help="a standalone Spark cluster on this machine, until a signal ends it")
+    command.add_argument("--workers", type=int, default=2, help="how many workers (default: %(default)s)")
+    command.add_argument("--cores", type=int, default=1, help="cores that each offers (default: %(default)s)")
+    command.add_argument("--memory", default="2g", help="memory that each offers (default: %(default)s)")
     return root
+
+
+def spark_options(command: argparse.ArgumentParser) -> None:
+    """The options of a command that starts Spark."""
+    command.add_argument("--master", help=f"Spark master (default: ${MASTER_VARIABLE}, else {LOCAL})")
+    command.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"a Spark setting, such as spark.executor.memory=4g; may be repeated (default: ${CONF_VARIABLE})",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,23 +89,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.command in OTHERS:
         return without_spark(options)
+    if options.command == "cluster":
+        return held(options)
     if options.command == "corrupt":
-        return corrupted(options.run, options.seed, options.master)
+        return corrupted(options)
+    return judged(options)
+
+
+def judged(options: argparse.Namespace) -> int:
+    """Judge the runs in one Spark session and print their tables. Returns the exit code of the worst verdict."""
+    codes: list[int] = []
+    current: list[Path] = []
     try:
-        decided = judge(options.run, master=options.master, objectives=options.slo)
-        INTERRUPTS.check()
-        tell(render(decided))
+        where = {"master": chosen_master(options.master), "conf": chosen_conf(options.conf)}
+        if not options.begin_on_line:
+            for run in options.runs:
+                require_run(run)
+        with ExitStack() as stack:
+            spark = started(stack, where)
+            if options.begin_on_line and not sys.stdin.readline():
+                return complain("nothing was to be judged")
+            for run in options.runs:
+                current[:] = [run]
+                decided = judge(run, **where, spark=spark, objectives=options.slo)
+                INTERRUPTS.check()
+                tell(render(decided))
+                codes.append(exit_code(decided))
     except JudgeError as error:
         return complain(str(error))
     except KeyboardInterrupt:
         with suppress(JudgeError):
-            withdraw(options.run)
+            for run in current:
+                withdraw(run)
         return complain("interrupted")
     except OSError as error:
         return complain(f"the table cannot be printed: {error.strerror or error}")
     except Exception as error:
         return complain(f"the judge failed: {one_line(error)}")
-    return exit_code(decided)
+    return worst(codes)
+
+
+def started(stack: ExitStack, where: Mapping[str, Any]) -> SparkSession | None:
+    """A session for all runs. None when it does not start: the judge then tries itself, so that the verdict has the reason."""
+    to_stderr("judge: starting Spark")
+    try:
+        return stack.enter_context(spark_session(**where))
+    except JudgeError:
+        return None
 
 
 def without_spark(options: argparse.Namespace) -> int:
@@ -96,11 +152,26 @@ def without_spark(options: argparse.Namespace) -> int:
     return code
 
 
-def corrupted(run: Path, seed: int, master: str) -> int:
+def held(options: argparse.Namespace) -> int:
+    """Keep a cluster until a signal ends it. 0 after a signal, 2 when it did not come up."""
+    try:
+        with cluster(options.workers, cores=options.cores, memory=options.memory) as address:
+            tell(address)
+            while not INTERRUPTS.asked:
+                signal.pause()
+    except KeyboardInterrupt:
+        return 0
+    except (JudgeError, OSError) as error:
+        print(f"cluster: {error}", file=sys.stderr)
+        return UNKNOWN
+    return 0
+
+
+def corrupted(options: argparse.Namespace) -> int:
     """Print what the judge sees of each corruption. 0 when it sees all of them, 1 when not, 2 when that could not be tried."""
     try:
-        with spark_session(master) as spark:
-            found = corrupt(run, seed, spark)
+        with spark_session(chosen_master(options.master), chosen_conf(options.conf)) as spark:
+            found = corrupt(options.run, options.seed, spark)
         tell(seen(found))
     except (JudgeError, OSError) as error:
         print(f"corrupt: {error}", file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from reports.folder import history_files, read_spec
 from reports.interrupts import INTERRUPTS
 from reports.samples import cpu_usage
 from reports.session import spark_session
+from reports.spark_settings import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,21 +35,19 @@ def to_stderr(line: str) -> None:
 def judge(
     run: Path,
     *,
-    master: str = "local[*]",
+    master: str = LOCAL,
+    conf: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     say: Say = to_stderr,
     objectives: Path | None = None,
 ) -> dict[str, Any]:
     """Judge the run in that folder. Returns the content of verdict.json, which is also written there.
 
-    `spark`: a session to use instead of starting one. `objectives`: a file to use instead of the run's own slo.toml. A run that
-    cannot be judged is unknown, with that one reason. Raises JudgeError when the folder is not that of a run, or when the
-    verdict cannot be written.
+    `conf`: further Spark settings. `spark`: a session to use instead of starting one. `objectives`: a file to use instead of the
+    run's own slo.toml. A run that cannot be judged is unknown, with that one reason. Raises JudgeError when the folder is not that
+    of a run, or when the verdict cannot be written.
     """
-    if not run.is_dir():
-        raise JudgeError(f"run folder {run} does not exist")
-    if not (run / "spec.json").exists() and not (run / "history").exists():
-        raise JudgeError(f"{run} is not the folder of a run: it has neither spec.json nor history")
+    require_run(run)
     withdraw(run)
     spec: dict[str, Any] = {}
     wanted: list[slo_file.Objective] = []
@@ -58,7 +57,7 @@ def judge(
         files = history_files(run)
         if spark is None:
             say("judge: starting Spark")
-        with nullcontext(spark) if spark else spark_session(master) as session:
+        with nullcontext(spark) if spark else spark_session(master, conf) as session:
             try:
                 decided, frames = evaluate(session, run, files, spec, say)
                 publish(run, decided, frames, wanted, say)
@@ -71,6 +70,14 @@ def judge(
         decided = verdict.undecided(f"the judge failed: {one_line(error)}", spec)
     publish(run, decided, None, wanted, say)
     return decided
+
+
+def require_run(run: Path) -> None:
+    """Raise JudgeError when the folder is not that of a run."""
+    if not run.is_dir():
+        raise JudgeError(f"run folder {run} does not exist")
+    if not (run / "spec.json").exists() and not (run / "history").exists():
+        raise JudgeError(f"{run} is not the folder of a run: it has neither spec.json nor history")
 
 
 def withdraw(run: Path) -> None:

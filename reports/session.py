@@ -9,13 +9,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports.errors import JudgeError
+from reports.executors import require_executor
 from reports.interrupts import INTERRUPTS, blocked
+from reports.spark_settings import LOCAL, by_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +62,7 @@ LOG = "spark.log"
 
 
 @contextmanager
-def spark_session(master: str = "local[*]") -> Iterator[SparkSession]:
+def spark_session(master: str = LOCAL, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session that is stopped, with its JVM, when the block ends. The JVM's output goes to a scratch file, not to the
     terminal.
 
@@ -72,27 +74,26 @@ def spark_session(master: str = "local[*]") -> Iterator[SparkSession]:
         spark: SparkSession | None = None
         try:
             with INTERRUPTS.held():
-                gateway = launch(master, Path(scratch))
+                gateway = launch(master, Path(scratch), conf or {})
             INTERRUPTS.check()
             with blocked():
-                spark = connect(master, Path(scratch), gateway)
+                spark = connect(master, Path(scratch), gateway, conf or {})
             yield spark
         finally:
             with INTERRUPTS.held():
                 stop(spark, gateway)
 
 
-def configuration(master: str, scratch: Path) -> Any:
-    """The SparkConf of the judge."""
+def configuration(master: str, scratch: Path, conf: Mapping[str, str]) -> Any:
+    """The SparkConf of the judge, with further settings."""
     from pyspark import SparkConf
 
     settings = SETTINGS | {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
-    if master.startswith("local"):
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    settings |= {**by_place(master), **conf}
     return SparkConf().setMaster(master).setAll(list(settings.items()))
 
 
-def launch(master: str, scratch: Path) -> Any:
+def launch(master: str, scratch: Path, conf: Mapping[str, str]) -> Any:
     """Start the JVM with its output in `scratch/spark.log` and return the gateway to it. Raises JudgeError when PySpark is
     missing or the JVM does not start."""
     try:
@@ -104,22 +105,23 @@ def launch(master: str, scratch: Path) -> Any:
     log = scratch / LOG
     try:
         with log.open("wb") as noise, without_environment():
-            return launch_gateway(configuration(master, scratch), {"stdout": noise, "stderr": noise})
+            return launch_gateway(configuration(master, scratch, conf), {"stdout": noise, "stderr": noise})
     except Exception as error:
         raise JudgeError(f"Spark does not start on master {master}: {last_line(log) or error}") from error
 
 
-def connect(master: str, scratch: Path, gateway: Any) -> SparkSession:
+def connect(master: str, scratch: Path, gateway: Any, conf: Mapping[str, str]) -> SparkSession:
     """A session in the JVM. Raises JudgeError when it does not start."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     try:
-        context = SparkContext(conf=configuration(master, scratch), gateway=gateway)
+        context = SparkContext(conf=configuration(master, scratch, conf), gateway=gateway)
     except Exception as error:
         raise JudgeError(f"Spark does not start on master {master}: {last_line(scratch / LOG) or error}") from error
     context.setLogLevel("OFF")
     context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    require_executor(context)
     return SparkSession(context)
 
 

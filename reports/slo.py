@@ -158,6 +158,11 @@ def wanted(line: Mapping[str, Any]) -> str:
     return limit(line["bound"], line["unit"], at_least=line["at_least"])
 
 
+def listed(objectives: Iterable[Objective]) -> str:
+    """Objectives as lines: name and bound."""
+    return "\n".join(f"{one.name}: {limit(one.bound, one.unit, at_least=one.at_least)}" for one in objectives)
+
+
 def limit(bound: float, unit: str, *, at_least: bool) -> str:
     """A bound as text."""
     return f"at {'least' if at_least else 'most'} {quantity(bound, unit)}"

@@ -49,6 +49,12 @@ def exit_code(decided: Mapping[str, Any]) -> int:
     return EXIT_CODES[worst if decided["verdict"] == "valid" else decided["verdict"]]
 
 
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several verdicts: violated beats unknown, unknown beats missed, and missed beats valid."""
+    order = [EXIT_CODES[name] for name in ("valid", "missed", "unknown", "violated")]
+    return max(codes, key=order.index, default=EXIT_CODES["unknown"])
+
+
 def decide(
     found: Sequence[CheckResult], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = ""
 ) -> dict[str, Any]:

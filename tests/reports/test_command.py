@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(2 * JUDGE_S)
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """`judge FOLDER` in this process and the shared session: (exit code, stdout, stderr)."""
-    monkeypatch.setattr(reports.judge, "spark_session", lambda master: nullcontext(spark))
+    monkeypatch.setattr(reports.judge, "spark_session", lambda *_: nullcontext(spark))
 
     def run(folder: Path, *options: str) -> tuple[int, str, str]:
         code = main(["judge", str(folder), *options])

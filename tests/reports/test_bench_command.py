@@ -1,0 +1,83 @@
+"""`make bench-judge` judges histories of each size, prints what that cost and what was found, and fails when other things were
+planted."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reports.bench import command
+from reports.bench.command import Measured, Order, bench, slope
+from reports.bench.cost import Cost, conversion_s
+from reports.bench.planted import Compared, later, unseen
+from tests.reports.good_run import healthy
+
+LINE = re.compile(r"judge: rows=\d+ seconds=[\d.]+ cpu_s=[\d.]+ peak_mb=\d+ exponent=-?[\d.]+ planted=(\d+)/\1 extra=0")
+
+
+def measured(rows: int, cpu_s: float) -> Measured:
+    return Measured(rows, Cost(1.0, cpu_s, 1.0, None, 0), Compared(frozenset(), frozenset()))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_sizes_are_judged_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Violations are planted by hand: the story has not all that the corruptor needs."""
+    run = healthy(tmp_path / "run").write()
+
+    def plant(clean: Path, seed: int, out: Path) -> dict[str, str]:
+        broken = healthy(out)
+        broken.enqueue("gone", 40.0)
+        broken.write()
+        return {"lost-job": "gone"}
+
+    monkeypatch.setattr(command, "FOLDER", tmp_path / "build")
+    monkeypatch.setattr(command, "plant", plant)
+    monkeypatch.setattr(command, "unseen", lambda found, subjects: [])
+    lines: list[str] = []
+    order = Order([1_000, 2_000], run=run, master="local[2]")
+    assert bench(order, lines.append) == 0
+    assert LINE.fullmatch(lines[-1]), lines
+    grown = tmp_path / "build" / "real-1000-seed1"
+    assert (grown / "verdict.json").exists()
+    # What was made once is used again, unless something that it depends on has changed.
+    before = (grown / "history" / "worker-1.jsonl").stat().st_mtime_ns
+    command.history(order, run, command.Small(run, 0, {}), 1_000, lines.append)
+    assert (grown / "history" / "worker-1.jsonl").stat().st_mtime_ns == before
+    command.clean(grown)
+    assert sorted(path.name for path in grown.iterdir()) == ["grown.json", "history", "samples", "spec.json"]
+    shutil.rmtree(tmp_path / "build")
+
+
+def test_the_exponent_is_the_slope_of_the_logarithms() -> None:
+    assert slope([measured(1_000, 5.0), measured(4_000, 20.0), measured(16_000, 80.0)]) == 1.0
+    assert slope([measured(1_000, 5.0), measured(4_000, 80.0)]) == 2.0
+    assert slope([measured(1_000, 5.0)]) is None
+
+
+def test_the_time_of_the_conversion_is_what_its_line_says_or_lasts() -> None:
+    lines = [(1.0, "judge: starting Spark"), (2.0, "judge: converting 13 files"), (9.5, "judge: checking 5 rows"), (20.0, "")]
+    assert conversion_s(lines) == 7.5
+    assert conversion_s([(1.0, "judge: converted 13 files in 3.25 s"), (9.0, "")]) == 3.25
+    assert conversion_s([(1.0, "judge: starting Spark"), (9.0, "")]) is None
+
+
+def test_ticks_are_later_in_a_grown_history() -> None:
+    found = frozenset({("J15", "cron:beat:500", "tick early", "violated"), ("J4", "b1-500", "lost", "violated")})
+    assert later(found, 1_000) == {("J15", "cron:beat:1500", "tick early", "violated"), ("J4", "b1-500", "lost", "violated")}
+
+
+def test_a_planted_kind_that_its_check_does_not_see_is_named() -> None:
+    found = frozenset({("J1", "a", "overlap", "violated")})
+    assert unseen(found, {"claimed-by-two-workers": "a"}) == []
+    assert unseen(found, {"claimed-by-two-workers": "b"}) == ["claimed-by-two-workers"]
+
+
+def test_too_little_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = healthy(tmp_path / "run").write()
+    monkeypatch.setattr(command, "FOLDER", tmp_path / "build")
+    with pytest.raises(command.JudgeError, match=r"rows need .* GB in .*build, which has"):
+        command.history(Order([]), run, command.Small(run, 0, {}), 10**15, lambda line: None)

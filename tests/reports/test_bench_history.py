@@ -1,0 +1,127 @@
+"""Grown histories are as valid as the run that they are made of, and of the size and shape that was asked for. What is planted in
+the run is found in them, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reports.bench.grow import SHAPES, grow
+from reports.bench.one_job import JOB
+from reports.bench.pattern import Moves, compiled
+from reports.bench.planted import Compared, findings
+from reports.errors import JudgeError
+from tests.reports.conftest import Judge
+from tests.reports.good_run import healthy
+from tests.reports.story import Story
+
+#: The story has 300 rows, and thirty in its calm span.
+ROWS = 1_200
+
+
+def story(folder: Path) -> Story:
+    """A valid run with a schedule, and a unique key that keeps a job out, in its calm span."""
+    made = healthy(folder)
+    made.spec |= {"schedules": [{"name": "beat", "every_ms": 500}], "unique_keys": True}
+    made.enqueue("holder", 4.0, unique="only")
+    made.enqueue("kept-out", 4.005, unique="only", result="duplicate", holder="holder")
+    made.run("worker-1", "holder", 4.01)
+    made.enqueue("hopeless", 5.0, attempts=1, backoff="fixed", backoff_least_ms=0)
+    token = made.claim(
+        "worker-2", "hopeless", 5.01, told={"attempts": 1, "backoff": "fixed", "backoff_least_ms": 0, "failures": 0}
+    )
+    made.start(token, 5.02, took=0.01, end="fail")
+    made.end("bury", token, at=5.04)
+    for snapshot in (made.at_deadline, made.at_end):
+        snapshot["dead"].append(("hopeless", 0))
+    return made
+
+
+def rows(run: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a run by file."""
+    return {path.name: [json.loads(line) for line in path.read_bytes().splitlines()] for path in run.glob("history/*.jsonl")}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_grown_history_is_as_valid_as_its_run(tmp_path: Path, judged: Judge, shape: str) -> None:
+    run, out = healthy(tmp_path / "run").write(), tmp_path / "grown"
+    count = grow(run, ROWS, out, shape=shape).rows
+    assert count == sum(map(len, rows(out).values())) >= ROWS
+    verdict = judged(out)
+    assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
+
+
+def test_schedules_keys_and_dead_jobs_stay_consistent(tmp_path: Path, judged: Judge) -> None:
+    made = story(tmp_path / "run")
+    for number in range(120):
+        tick_ms = number * 500
+        item = {"job": f"cron:beat:{tick_ms}", "schedule": "beat", "tick_ms": tick_ms, "result": "created"}
+        made.operation("worker-1", "tick", 0.7 + number / 2, [item], srv_us=(tick_ms + 1) * 1_000)
+        made.run("worker-1", item["job"], 0.71 + number / 2)
+    run, out = made.write(), tmp_path / "grown"
+    assert judged(run)["reasons"] == []
+    grow(run, 5_000, out)
+    assert judged(out)["reasons"] == []
+    dead = [row for row in rows(out)["harness.jsonl"] if row["kind"] == "final" and row["state"] == "dead"]
+    assert all(row["count"] == len(row["items"]) > 10 for row in dead)
+
+
+def test_most_rows_are_about_what_the_shape_names(tmp_path: Path) -> None:
+    run = healthy(tmp_path / "run").write()
+    grow(run, ROWS, tmp_path / "grown", shape="one-job")
+    about = Counter(item["job"] for some in rows(tmp_path / "grown").values() for row in some for item in row.get("items") or ())
+    assert about[JOB] > ROWS / 2
+
+
+def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path, judged: Judge) -> None:
+    run = healthy(tmp_path / "run").write()
+    broken = healthy(tmp_path / "broken")
+    broken.enqueue("lost", 40.0)
+    token = broken.run("worker-1", "twice", 40.5)
+    broken.end("finish", token, at=41.0)
+    ending = broken.write()
+    judged(ending)
+    expected = findings(ending)
+    assert {("J4", "lost"), ("J5", "twice")} <= {(check, subject) for check, subject, *_ in expected}
+    grow(run, ROWS, tmp_path / "grown", ending=ending)
+    judged(tmp_path / "grown")
+    compared = Compared(expected, findings(tmp_path / "grown"))
+    assert (compared.missing, compared.extra) == ([], [])
+    # What nobody planted is seen, and so is what is missing.
+    other = Compared(expected - {next(iter(expected))}, expected)
+    assert len(other.extra) == 1 and str(other) == f"planted={len(expected) - 1}/{len(expected) - 1} extra=1"
+
+
+def test_numbers_move_and_texts_do_not() -> None:
+    line = (
+        b'{"v":7,"seq":9,"t_ns":100,"f":"claim","op":"w-1","counter":5,"srv_us":2000,"error":"100% of \\"t_ns\\":7",'
+        b'"items":[{"job":"a>b","fence":2,"nonce":"ab:5","due_ms":0,"needs":["c","d"],"holder":"cron:beat:500","delay_ms":3}]}\n'
+    )
+    offsets = np.zeros(len(Moves), dtype=np.int64)
+    for move, by in ((Moves.SEQ, 50), (Moves.NS, 10**9), (Moves.US, 10**6), (Moves.MS, 10**3), (Moves.CLAIM, 7), (Moves.COPY, 4)):
+        offsets[move] = by
+    row = json.loads(compiled([line, line], copies=True).render(offsets).splitlines()[1])
+    assert (row["seq"], row["t_ns"], row["op"], row["counter"], row["srv_us"]) == (51, 10**9 + 100, "copy4.w-1", 12, 1_002_000)
+    assert row["error"] == '100% of "t_ns":7'
+    assert row["items"] == [
+        {"job": "copy4.a>b", "fence": 1_002, "nonce": "ab:12", "due_ms": 0, "needs": ["copy4.c", "copy4.d"]}
+        | {"holder": "cron:beat:1500", "delay_ms": 3}
+    ]
+    same = compiled([line], copies=False).render(np.zeros(len(Moves), dtype=np.int64))
+    assert same == line.replace(b'"seq":9', b'"seq":0')
+
+
+def test_a_run_that_cannot_be_grown_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match="is not a whole recorded run"):
+        grow(tmp_path / "nothing", ROWS, tmp_path / "out")
+    with pytest.raises(JudgeError, match="shape 'round' does not exist; choose from real, one-job"):
+        grow(tmp_path, ROWS, tmp_path / "out", shape="round")
+    empty = Story(tmp_path / "empty")
+    empty.process("harness", "harness")
+    with pytest.raises(JudgeError, match="has no load"):
+        grow(empty.write(), ROWS, tmp_path / "out")
