@@ -41,6 +41,7 @@ OPERATIONS = (
     "promote",
     "reap",
     "handle",
+    "result",
     "publish",
     "subscribe",
     "unsubscribe",
