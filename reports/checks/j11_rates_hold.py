@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from reports.caching import cached
 from reports.checks.base import Check, Flag, milliseconds, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.checks.j12_limits_hold import limited
@@ -69,7 +70,8 @@ def windows(frames: Frames, limit: dict[str, Any]) -> DataFrame:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Limits that were exceeded; and, when no limit was ever reached, an unknown."""
-    found = reduce(DataFrame.unionByName, (windows(frames, limit) for limit in rates(frames.run)))
+    run = frames.run
+    found = cached(reduce(DataFrame.unionByName, (windows(frames, limit) for limit in rates(run))), run)
     words = (
         "had ",
         F.col("allowed") + 1,
