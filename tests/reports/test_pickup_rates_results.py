@@ -74,6 +74,7 @@ def test_every_check_has_cases_that_pass_and_that_fail() -> None:
 @pytest.mark.slow
 def test_a_run_in_which_nothing_of_it_happened_proves_nothing(tmp_path: Path, checked: Checked) -> None:
     story = featured(tmp_path / "run")
+    story.spec["pickup_bound_ms"] = 60_000
     assert checked(story.write(), *CHECKS) == {
         "J11": ("unknown", "every rate had room all the time"),
         "J22": ("unknown", "every worker was never idle for the length of the bound outside of faults"),
