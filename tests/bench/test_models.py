@@ -31,9 +31,9 @@ def test_what_a_model_lacks_is_not_in_its_load() -> None:
     assert Carried(options=(), lacks=("SetLimit",)).features()["limits"] == ()
 
 
-def test_a_rate_lets_twice_the_load_through_and_stands_beside_the_limit_of_concurrency() -> None:
+def test_a_rate_lets_more_than_the_load_through_and_stands_beside_the_limit_of_concurrency() -> None:
     report, keys = LIMITS
-    rated = ({**report, "rate": 16, "per_ms": 200}, keys)
+    rated = ({**report, "rate": 14, "per_ms": 200}, keys)
     assert Carried().with_rates(LIMITS, 120) == rated
     assert Carried().with_rates(LIMITS, 40)[0]["per_ms"] == 600
     assert Carried().with_rates((), 120) == () and Carried(own_rates=True).with_rates(LIMITS, 120) == LIMITS
