@@ -40,7 +40,9 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     """Finishes with another result than the handler's, and callers that were given another result, or none."""
     kept_ms = whole(run.spec, "retention_ms", 0) or KEPT_MS
     returned, sent, strange = F.col("returned_crc"), F.col("sent_crc"), F.array_except("read_crcs", "sent_crcs")
-    still_kept = F.col("read_nothing_ns") - F.col("accepted_done_ns") < kept_ms * MS
+    later_ns = F.col("read_nothing_ns") - F.col("accepted_done_ns")
+    # A failover may have lost a result together with the finish.
+    still_kept = (later_ns > 0) & (later_ns < kept_ms * MS) & F.lit(len(run.replids) <= 1)
     of_lease = ("under ", token())
 
     def flag(kind: str, condition: Column, *words: Column | str, absence: bool = False) -> Flag:
