@@ -59,6 +59,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
                 "result not sent",
                 F.col("accepted") & returned.isNotNull() & sent.isNull(),
                 *("was finished without the result that its handler returned ", *of_lease),
+                absence=True,
             ),
         ],
         "jobs": [
