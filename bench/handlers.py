@@ -13,14 +13,21 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import engine
 from bench.workload import NAMES, plan_of
+from engine.history import SCHEMA_VERSION
 from engine.recorder import Sink
 
 #: Environment variables for the sink's file and the name of the process that writes it. Without the first there is no sink.
 SINK_VARIABLE = "IRONCLAIM_SINK"
 PROC_VARIABLE = "IRONCLAIM_PROC"
+
+#: The version of the history from which on a sink takes results.
+RESULTS_SINCE = 8
+
+R = TypeVar("R")
 
 
 class PlannedFailure(Exception):
@@ -38,8 +45,9 @@ def open_sink(environment: Mapping[str, str]) -> Sink | None:
     return sink
 
 
-def run_planned(job: engine.Job, sink: Sink | None) -> None:
-    """Wait `work_ms`, then raise PlannedFailure in the first `fail_first` runs, else write the effect.
+def run_planned(job: engine.Job, sink: Sink | None, result: object) -> None:
+    """Wait `work_ms`, then raise PlannedFailure in the first `fail_first` runs, else write the effect, with the result that the
+    handler will return.
 
     A handler writes its effect even if its lease was lost meanwhile: it cannot know in time, and the checks need such late
     effects.
@@ -49,7 +57,10 @@ def run_planned(job: engine.Job, sink: Sink | None) -> None:
     time.sleep(plan["work_ms"] / 1000)
     if job.failures < plan["fail_first"]:
         raise PlannedFailure(f"planned failure {job.failures + 1} of {plan['fail_first']}")
-    if sink is not None:
+    if sink is not None and SCHEMA_VERSION >= RESULTS_SINCE:
+        sink.write(job, result)
+    elif sink is not None:
+        # A drill may run an older engine as well, whose sink takes no result.
         sink.write(job)
 
 
@@ -58,9 +69,16 @@ _sink = open_sink(os.environ)
 handlers = engine.Handlers()
 
 
-def run(job: engine.Job) -> None:
-    """The handler of every job name; its behaviour depends only on the payload."""
-    run_planned(job, _sink)
+def run(job: engine.Job) -> dict[str, Any]:
+    """The handler of every job name; its behaviour depends only on the payload, and each run of each job returns another result,
+    so that a result in the wrong place is seen."""
+    return returning(job, {"job": job.id, "fence": job.fence})
+
+
+def returning(job: engine.Job, result: R) -> R:
+    """Run the job as its payload says, and return this result."""
+    run_planned(job, _sink, result)
+    return result
 
 
 for _name in NAMES:

@@ -14,7 +14,8 @@ from typing import Any
 
 import engine
 import engine.models
-from bench.workload import CAPABILITY, LIMITS, PLAN_TEXT, SCHEDULES, PlannedJob
+from bench.workload import CAPABILITY, LIMITS, PLAN_TEXT, RATE_JOBS, RATE_ROOM, RATED, SCHEDULES, PlannedJob
+from bench.workload import NAMES as JOB_NAMES
 from engine.observer import Observer
 from engine.wire.operations import Options
 
@@ -23,6 +24,9 @@ NAMES = (LANES, "bridge", "bananas", "bull", "mosquito")
 
 #: The model of channels, which have no jobs; their load is in `bench.channels`.
 DSPS = "dsps"
+
+#: Models whose format counts rates itself.
+OWN_RATES = ("mosquito",)
 
 #: Name prefix of the processes that run an original client. The declared findings of a model apply only to jobs that such a
 #: process has leased, not to jobs that only the engine has leased.
@@ -65,6 +69,8 @@ class Carried:
     findings: tuple[dict[str, Any], ...] = ()
     #: True when a payload can only be a flat mapping of names to strings.
     texts_only: bool = False
+    #: True when the format counts rates itself: in windows that begin with a run, and jobs with a key apart from the others.
+    own_rates: bool = False
 
     def payload(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """The payload in a form that the model supports; `workload.plan_of` restores the original."""
@@ -95,6 +101,13 @@ class Carried:
         """True when the model has this operation."""
         return name not in self.lacks
 
+    def with_rates(self, limits: tuple[dict[str, Any], ...], rate_per_s: float) -> tuple[dict[str, Any], ...]:
+        """These limits, with a limit of the rate beside that of concurrency, for a load of `rate_per_s` jobs; unchanged where the
+        format counts rates in windows of its own."""
+        per_ms = round(RATE_JOBS * len(JOB_NAMES) * 1000 / (RATE_ROOM * rate_per_s))
+        rate = {} if self.own_rates else {"rate": RATE_JOBS, "per_ms": per_ms}
+        return tuple({**limit, **rate} if limit.get("name") == RATED else limit for limit in limits)
+
     def features(self) -> dict[str, Any]:
         """The features that the load uses, as fields of a run's spec."""
         # Only Lanes has limits of keys: in other models leases do not count against the key of a job.
@@ -107,6 +120,7 @@ class Carried:
             "dependencies": self.option("needs"),
             "routing": self.option("target"),
             "findings": self.findings,
+            "results": True,
         }
 
 
@@ -121,6 +135,7 @@ def carried(model: str) -> Carried:
         tuple(operation.__name__ for operation in bound.LACKS),
         tuple({**asdict(finding), "procs": [FOREIGN]} for finding in bound.FINDINGS),
         texts_only=not _holds(bound, _NESTED),
+        own_rates=model in OWN_RATES,
     )
 
 

@@ -36,6 +36,11 @@ UNIQUE_KEYS = tuple(f"only-{number}" for number in range(1, 5))
 #: Concurrency limits of the workload, as arguments of `Queue.set_limit`. They are reached in bursts and while a backlog is
 #: processed, but are far above what the load needs on average (a third of the jobs has the name, one in twenty a tenant).
 LIMITS: tuple[dict[str, Any], ...] = ({"name": "report", "concurrency": 6}, {"key": "*", "concurrency": 2})
+#: Rate limit of a name in a drill: so many jobs in a window, `RATE_ROOM` times what the load has of that name on average. Where
+#: the average is 8, bursts bring 14 or more in 1 window of 29: a short drill reaches the limit too, and little has to wait.
+RATED = "report"
+RATE_JOBS = 14
+RATE_ROOM = 1.75
 #: Schedules of the workload: they tick every `every_ms`, and each tick creates a short job.
 SCHEDULES: tuple[dict[str, Any], ...] = ({"name": "beat", "every_ms": 500},)
 SCHEDULED_PAYLOAD: dict[str, Any] = {"index": -1, "work_ms": 5, "fail_first": 0, "pad": ""}

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from bench import models
 from bench.workload import NAMES, SCHEDULED_PAYLOAD
-from chaos import snapshot, topology
+from chaos import results, snapshot, topology
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene
 from chaos.frame import Frame
@@ -95,7 +95,14 @@ class Drill(Frame[RunSpec]):
         if not self.wait(self._drained, timeout_s=left_s, poll_s=DRAIN_POLL_S) and not self._work_off():
             self._give_up()
         self._snapshot("end")
+        if self.spec.results and (complaint := results.read(self._queue, self._harness, self._finished())):
+            self.errors.append(complaint)
         self._begin_phase("end", time.monotonic_ns())
+
+    def _finished(self) -> set[str]:
+        """Jobs whose finish was accepted."""
+        ended = (pair for view in self._watch.views.values() for pair in view.ended.items())
+        return {token.job for token, (operation, result, _) in ended if (operation, result) == ("finish", "ok")}
 
     def _end_load(self) -> None:
         """Let no new job come."""

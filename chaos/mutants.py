@@ -67,6 +67,13 @@ MUTANTS: dict[str, Mutant] = {
             edits=(Edit("lease-holds-a-slot", "if false then"),),
         ),
         Mutant(
+            name="rate-not-counted",
+            defect="claims do not count against the limits of rates",
+            check="J11",
+            verdict="violated",
+            edits=(Edit("claims-count-in-the-rate", "if false then"),),
+        ),
+        Mutant(
             name="unique-not-kept",
             defect="a unique key keeps nobody out while its job has not ended",
             check="J14",

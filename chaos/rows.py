@@ -36,6 +36,15 @@ def fault(
     )
 
 
+def result(op: str, job: str, *, outcome: str | None, crc: int | None, times_ns: tuple[int, int]) -> str:
+    """A caller asked for the result of a job, from the first to the second time. `outcome`: how the job has ended, None = it has
+    not; `crc`: of the value that came, None = none came."""
+    item = {"job": job, "result": outcome, "result_crc": crc}
+    items = [{name: value for name, value in item.items() if value is not None}]
+    sent_ns, done_ns = times_ns
+    return body("operation", f="result", type="ok", op=op, first_send_ns=sent_ns, done_ns=done_ns, items=items)
+
+
 def clock(*, wall_ns: int, srv_us: int | None) -> str:
     """The machine's wall clock and the server's clock, to be compared with the row's monotonic t_ns."""
     return body("clock", wall_ns=wall_ns, srv_us=srv_us)

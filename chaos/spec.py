@@ -29,6 +29,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "liveness_slack_ms": (2_000, 60_000),
     "load_bound_s": (60, 100_000),
     "retention_ms": (0, 86_400_000),
+    "pickup_bound_ms": (0, 600_000),
 }
 
 
@@ -95,6 +96,10 @@ class RunSpec(SpecFile):
     routing: bool = True
     #: Handlers leave the wait after a failed run to the back-off of their jobs, so the judge may hold them to it.
     retries_by_policy: bool = True
+    #: Handlers return results, of which the harness reads some when the queue is drained.
+    results: bool = False
+    #: Outside of faults no job waits so long for its first claim while a worker is idle; 0 = the judge does not look.
+    pickup_bound_ms: int = 0
     #: What the wire format of the model cannot protect: each with `name`, `checks` and `text` (see reports/declared.py).
     findings: tuple[dict[str, Any], ...] = ()
     #: What was seen of the machine before the load (see chaos/calibration.py); empty = nothing.

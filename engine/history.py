@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -78,7 +78,7 @@ ROW_FIELDS: tuple[Field, ...] = (
         "operation",
         # A sweep is called a reap; of older versions a promotion was a call of its own.
         "enqueue | tick | claim | finish | retry | bury | release | drop | extend | mark | promote | reap | handle | "
-        "publish | subscribe | unsubscribe | fetch | acknowledge",
+        "result | publish | subscribe | unsubscribe | fetch | acknowledge",
     ),
     Field("type", "str", "operation", "invoke | ok | fail | info: ok happened, fail did not, info or no completion may have"),
     Field("op", "str", "operation", "operation id: the same in the invoke and the completion row"),
@@ -178,6 +178,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
         "tick: created | repeated | moved (another one fired it) | skipped | unknown; claim: leased | repeated; "
         "finish, retry, bury, release, drop, extend: ok | repeated | stale | void | unknown; mark: ok | repeated | stale; "
         "reap: reaped | buried (it had crashed too often); claim, promote, reap: corrupt (buried, nobody could read it); "
+        "result: finished | dead | discarded | expired; "
         "publish: created | duplicate | refused | unknown; fetch: corrupt (nobody could read it)",
     ),
     Field(
@@ -221,6 +222,14 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("failures", "int", "claim", "failed runs so far"),
     Field("crashes", "int", "claim reap", "leases that ran out and were charged so far: the first, and those marked (rule 12)"),
     Field("crc", "int", "enqueue claim effect publish fetch", "crc32 of the bytes of the payload, or of a message's content"),
+    Field(
+        "result_crc",
+        "int",
+        "finish effect result",
+        "crc32 of a result as compact JSON: effect: what the handler returned; finish: what its worker sent; result: what a "
+        "caller was given, none where there is no value",
+        since=8,
+    ),
     Field("error", "str", "retry bury handle", "what the handler raised"),
     Field("message", "str", "publish fetch", "message id", since=5),
     Field("clock", "int", "publish fetch", "the message's clock; none while nobody has told", since=5),

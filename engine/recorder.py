@@ -159,16 +159,20 @@ class Sink:
     def __init__(self, path: Path, *, proc: str) -> None:
         self._file = HistoryFile(path, proc=proc, role="sink", version=engine.__version__)
 
-    def write(self, job: Job) -> None:
-        """Record that the handler of this job took effect under this token."""
-        crc = zlib.crc32(job.payload_bytes)
-        self._file.append(
-            [f'"kind":"effect","items":[{{"job":"{job.id}","fence":{job.fence},"nonce":"{job.nonce}","crc":{crc}}}]']
-        )
+    def write(self, job: Job, result: object = None) -> None:
+        """Record that the handler of this job took effect under this token, and the result that it will return."""
+        item = f'"job":"{job.id}","fence":{job.fence},"nonce":"{job.nonce}","crc":{zlib.crc32(job.payload_bytes)}'
+        returned = "" if result is None else f',"result_crc":{result_crc(result)}'
+        self._file.append([f'"kind":"effect","items":[{{{item}{returned}}}]'])
 
     def close(self) -> None:
         """Write the closing row."""
         self._file.close()
+
+
+def result_crc(result: object) -> int:
+    """The crc32 of a result as compact JSON, which is how workers send it."""
+    return zlib.crc32(json.dumps(result, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def _parts(operation: Operation) -> list[tuple[str, Operation]]:
@@ -177,7 +181,7 @@ def _parts(operation: Operation) -> list[tuple[str, Operation]]:
         case Finish(claim=None):
             return [("finish", operation)]
         case Finish(leases=leases, claim=Claim() as claim):
-            return [("finish", Finish(leases)), ("claim", claim)]
+            return [("finish", Finish(leases, values=operation.values)), ("claim", claim)]
         case EnqueueMany():
             return [("enqueue", operation)]
         case Sweep():
@@ -247,7 +251,10 @@ def _bodies(operation: Operation) -> list[str]:
                 f'"job":"cron:{operation.schedule}:{tick_ms}","schedule":"{operation.schedule}","tick_ms":{tick_ms}'
                 for tick_ms in operation.ticks_ms
             ]
-        case Finish() | Release() | Drop() | Extend():
+        case Finish():
+            crcs = {value.item: f',"result_crc":{zlib.crc32(value.data)}' for value in operation.values}
+            return [f"{_token(lease)}{crcs.get(item, '')}" for item, lease in enumerate(operation.leases)]
+        case Release() | Drop() | Extend():
             return [_token(lease) for lease in operation.leases]
         case Mark():
             return [_token(operation.lease)]

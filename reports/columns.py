@@ -88,6 +88,8 @@ def token_columns() -> list[Column]:
         some((f == "handle") & (reply == "ok")).alias("returned"),
         F.min(F.when(accepted | ((f == "finish") & unanswered()), first_ns)).alias("finish_sent_ns"),
         F.count_if(F.col("kind") == "effect").alias("effects"),
+        F.max(F.when(F.col("kind") == "effect", F.col("result_crc"))).alias("returned_crc"),
+        F.max(F.when(f == "finish", F.col("result_crc"))).alias("sent_crc"),
     ]
 
 
@@ -197,6 +199,7 @@ def job_columns(run: Run) -> list[Column]:
         *open_columns(),
         *server_columns(),
         *payload_columns(),
+        *result_columns(),
         *listed_columns(),
     ]
 
@@ -268,6 +271,17 @@ def payload_columns() -> list[Column]:
     found = [F.collect_set(F.when(condition, F.col("crc"))).alias(f"{where}_crcs") for where, condition in seen.items()]
     unsummed = (seen["enqueue"] | seen["claim"] | seen["sink"]) & F.col("crc").isNull()
     return [*found, some(unsummed).alias("unsummed")]
+
+
+def result_columns() -> list[Column]:
+    """Every crc32 of a result that a finish sent and that may have been kept, or that a caller was given; and when a caller last
+    asked and was given none."""
+    read, crc = F.col("f") == "result", F.col("result_crc")
+    return [
+        F.collect_set(F.when((F.col("f") == "finish") & may_have_ended(), crc)).alias("sent_crcs"),
+        F.collect_set(F.when(read, crc)).alias("read_crcs"),
+        F.max(F.when(read & crc.isNull(), F.col("first_send_ns"))).alias("read_nothing_ns"),
+    ]
 
 
 def listed_columns() -> list[Column]:

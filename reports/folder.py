@@ -84,6 +84,10 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
     # An unreadable bound must not be ignored: the check that uses it would be skipped.
     if not is_whole(spec.get("delayed_p99_ms", 0)):
         found.append(f"delayed_p99_ms is {shown(spec, 'delayed_p99_ms')}, it must be a whole number, 0 = none")
+    if not is_whole(pickup_ms := spec.get("pickup_bound_ms", 0)):
+        found.append(f"pickup_bound_ms is {shown(spec, 'pickup_bound_ms')}, it must be a whole number, 0 = none")
+    elif pickup_ms and not (is_whole(places := spec.get("concurrency")) and places):
+        found.append(f"concurrency is {shown(spec, 'concurrency')}, with pickup_bound_ms it must be a whole number above 0")
     if not is_whole(early_ms := spec.get("early_ms", 0)) or early_ms > EARLY_MS_MAX:
         found.append(f"early_ms is {shown(spec, 'early_ms')}, it must be a whole number from 0 to {EARLY_MS_MAX}")
     if not is_calibration(spec.get("calibration", {})):

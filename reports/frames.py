@@ -70,6 +70,7 @@ ITEM_COLUMNS = (
     "tick_ms",
     "priority",
     "crc",
+    "result_crc",
     "crashes",
     "claims",
     "failures",

@@ -39,6 +39,7 @@ OPERATIONS = (
     "promote",
     "reap",
     "handle",
+    "result",
     "publish",
     "subscribe",
     "unsubscribe",

@@ -13,7 +13,7 @@ the load is not sound (H3), so that no value can be trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, NamedTuple
 

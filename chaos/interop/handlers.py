@@ -17,5 +17,4 @@ handlers = engine.Handlers()
 @handlers(UNNAMED)
 def run(job: engine.Job) -> Any:
     """Wait, fail as often as planned, else write the effect and return the value of the payload."""
-    drills.run(job)
-    return job.payload.get("value")
+    return drills.returning(job, job.payload.get("value"))

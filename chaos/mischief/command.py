@@ -70,7 +70,7 @@ def one(model: str, mutant: Mutant | None, arguments: argparse.Namespace, interr
         liveness_slack_ms=LIVENESS_SLACK_MS,
     )
     # A foreign client knows neither limits nor unique keys of the engine.
-    spec = replace(spec, **{**features(model), "limits": (), "unique_keys": False})
+    spec = replace(spec, **{**features(model), "limits": (), "unique_keys": False, "results": False})
 
     def about(spec: RunSpec) -> str:
         return f"a foreign client of {model} meddles with {spec.rate_per_s} jobs/s, seed {spec.seed}"

@@ -48,4 +48,9 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     }
 
 
-CHECK = Check("J16", "payloads stay with their jobs", doubts, flags)
+def not_judged(run: Run) -> list[str]:
+    """Results, where the spec says of none that it was read: J23 is for them."""
+    return [] if run.spec.get("results") is True else ["results: the spec does not say that handlers return any"]
+
+
+CHECK = Check("J16", "payloads stay with their jobs", doubts, flags, not_judged=not_judged)

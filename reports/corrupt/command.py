@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reports.corrupt import jobs, whole
+from reports.corrupt import features, jobs, whole
 from reports.corrupt.history import History
 from reports.corrupt.kinds import KINDS, Kind
 from reports.errors import JudgeError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: The modules that register kinds when they are imported.
-CATALOGUE = (jobs, whole)
+CATALOGUE = (jobs, features, whole)
 
 
 @dataclass(frozen=True)

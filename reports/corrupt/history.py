@@ -221,7 +221,8 @@ class History:
     def ended(self, life: Life, proc: str, token: Row, at_ns: int, f: str = "finish", **item: Any) -> None:
         """Let a call that ends a lease be accepted at this instant."""
         outcome = {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released"}.get(f)
-        made = {**{name: token[name] for name in ("job", "fence", "nonce")}, "result": "ok", "outcome": outcome, **item}
+        made = {**{name: token[name] for name in ("job", "fence", "nonce")}, "result": "ok", "outcome": outcome}
+        made |= {"result_crc": life.finish.item.get("result_crc") if f == "finish" else None, **item}
         made = {name: value for name, value in made.items() if value is not None}
         self.call(proc, {**life.finish.row, "f": f}, [made], at_ns)
 

@@ -37,6 +37,13 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     assert sink[0]["proc"] == "worker-1"
     assert (sink[-1]["kind"], sink[-1]["rows"]) == ("close", len(sink))
 
+    returned = {
+        (item["job"], item["fence"]): item["result_crc"] for row in sink if row["kind"] == "effect" for item in row["items"]
+    }
+    finishes = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "finish" and row["type"] == "ok"]
+    sent = {(item["job"], item["fence"]): item["result_crc"] for row in finishes for item in row["items"]}
+    assert sent == returned and len(set(sent.values())) == 4
+
     runs = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "handle" and row["type"] != "invoke"]
     count = Counter(item["job"] for row in runs for item in row["items"])
     assert count == Counter({"fine": 1, "fails-once": 2, "fails-twice": 3, "fails-always": 3, "slow": 1})

@@ -18,6 +18,7 @@ def test_lanes_carries_the_whole_workload() -> None:
         "dependencies": True,
         "routing": True,
         "findings": (),
+        "results": True,
     }
 
 
@@ -28,6 +29,15 @@ def test_what_a_model_lacks_is_not_in_its_load() -> None:
     assert features["unique_keys"] and not features["dependencies"] and not features["routing"]
     assert features["schedules"] == () and features["findings"] == (finding,)
     assert Carried(options=(), lacks=("SetLimit",)).features()["limits"] == ()
+
+
+def test_a_rate_lets_more_than_the_load_through_and_stands_beside_the_limit_of_concurrency() -> None:
+    report, keys = LIMITS
+    rated = ({**report, "rate": 14, "per_ms": 200}, keys)
+    assert Carried().with_rates(LIMITS, 120) == rated
+    assert Carried().with_rates(LIMITS, 40)[0]["per_ms"] == 600
+    assert Carried().with_rates((), 120) == () and Carried(own_rates=True).with_rates(LIMITS, 120) == LIMITS
+    assert [model for model in models.NAMES if models.carried(model).own_rates] == ["mosquito"]
 
 
 @pytest.mark.parametrize("model", [name for name in models.NAMES if name != models.LANES])

@@ -31,6 +31,7 @@ PROVOKED_BY = {
     "enqueue-not-idempotent": "net-reply-lost",
     "no-reap": "worker-kill",
     "limit-not-counted": "worker-kill",
+    "rate-not-counted": "worker-kill",
     "unique-not-kept": "worker-kill",
     "inject-nothing": "worker-kill",
 }
@@ -38,6 +39,7 @@ PROVOKED_BY = {
 #: What the scenario has beside the short one: limits that are reached in no time, unique keys.
 SCENARIOS: dict[str, dict[str, Any]] = {
     "limit-not-counted": {"limits": ({"key": "*", "concurrency": 1},)},
+    "rate-not-counted": {"limits": ({"name": "report", "rate": 3, "per_ms": 500},)},
     "unique-not-kept": {"unique_keys": True},
 }
 
@@ -51,6 +53,7 @@ CLOSURES = {
     "enqueue-not-idempotent": {"J6", "J3", "J4", "J5", "J8", "H2"},
     "no-reap": {"J13", "H0", "H1", "H2"},
     "limit-not-counted": {"J12"},
+    "rate-not-counted": {"J11"},
     "unique-not-kept": {"J14"},
     "inject-nothing": {"H1", "H2"},
 }

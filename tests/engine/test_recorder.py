@@ -14,7 +14,7 @@ import pytest
 from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
 from engine.history import HistoryFile
 from engine.observer import Outcome
-from engine.recorder import Recorder, Sink
+from engine.recorder import Recorder, Sink, result_crc
 from engine.wire.call import Call
 from engine.wire.drivers.merging import CallMaker, GatheredEnqueue, merged
 from engine.wire.operations import (
@@ -222,6 +222,30 @@ def test_a_fused_call_is_two_operations_with_one_call_id(queue: Queue, path: Pat
     assert len({row["call"] for row in rows}) == 1 and rows[0]["op"] == rows[2]["op"] != rows[1]["op"] == rows[3]["op"]
     assert "incarnation" in rows[1] and "incarnation" not in rows[0]
     assert rows[2]["items"][0]["outcome"] == "finished" and rows[3]["items"][0]["job"] == "b"
+
+
+def test_a_finish_says_which_result_it_sent_and_a_sink_which_one_was_returned(queue: Queue, path: Path, tmp_path: Path) -> None:
+    sink = Sink(tmp_path / "p.sink.jsonl", proc="p")
+    handlers = Handlers()
+
+    @handlers("work")
+    def work(job: Job) -> Any:
+        sink.write(job, job.payload)
+        return job.payload
+
+    results: dict[str, Any] = {"a": {"ä": [1, None]}, "b": "text", "c": None}
+    for job, payload in results.items():
+        queue.enqueue("work", payload, id=job)
+    Worker(queue, handlers, name="p", concurrency=1, sweep_ms=50).run(burst=True)
+    sink.close()
+    crcs = {"a": zlib.crc32('{"ä":[1,null]}'.encode()), "b": zlib.crc32(b'"text"'), "c": None}
+    for kind in ("invoke", "ok"):
+        sent = {item["job"]: item.get("result_crc") for row in operations(path, "finish", type=kind) for item in row["items"]}
+        assert sent == crcs
+    effects = raw_rows(tmp_path / "p.sink.jsonl")[1:-1]
+    assert {item["job"]: item.get("result_crc") for row in effects for item in row["items"]} == crcs
+    read = {job: queue.results.wait(job) for job in "ab"}
+    assert {job: result_crc(found.value) for job, found in read.items()} == {job: crcs[job] for job in "ab"}
 
 
 def test_questions_are_not_recorded(queue: Queue, path: Path) -> None:

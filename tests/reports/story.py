@@ -183,8 +183,15 @@ class Story:
     def mark(self, token: Token, at: float, *, result: str = "ok") -> None:
         self.operation(token.worker, "mark", at, [token.item(result=result)])
 
-    def effect(self, token: Token, at: float, *, crc: int | None = None) -> None:
-        self.row(f"{token.worker}.sink", "effect", at, items=[token.item(crc=crc_of(token.job) if crc is None else crc)])
+    def effect(self, token: Token, at: float, *, crc: int | None = None, **more: Any) -> None:
+        self.row(f"{token.worker}.sink", "effect", at, items=[token.item(crc=crc_of(token.job) if crc is None else crc, **more)])
+
+    def read(self, job: str, at: float, *, result: str | None = "finished", **more: Any) -> None:
+        """A caller asks for the result of a job. `result`: how it has ended, None = it has not."""
+        item = {"job": job, **({"result": result} if result else {}), **more}
+        self._numbers += 1
+        times = {"first_send_ns": ns(at), "done_ns": ns(at + 0.001)}
+        self.row("harness", "operation", at + 0.001, f="result", type="ok", op=f"read-{self._numbers}", **times, items=[item])
 
     def end(
         self, f: str, *tokens: Token, at: float, result: str = "ok", outcome: str = "", reply: str | None = "ok", **more: Any

@@ -227,6 +227,8 @@ def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, m
         ({"harness_errors": "none"}, 'harness_errors is "none", it must be a list'),
         ({"delayed_p99_ms": "100"}, 'delayed_p99_ms is "100", it must be a whole number, 0 = none'),
         ({"delayed_p99_ms": -1}, "delayed_p99_ms is -1, it must be a whole number, 0 = none"),
+        ({"pickup_bound_ms": 0.5}, "pickup_bound_ms is 0.5, it must be a whole number, 0 = none"),
+        ({"pickup_bound_ms": 2000, "concurrency": 0}, "concurrency is 0, with pickup_bound_ms it must be a whole number above 0"),
         ({"early_ms": 3}, "early_ms is 3, it must be a whole number from 0 to 2"),
         ({"ended_utc": None}, "ended_utc is null: the harness did not end the run"),
     ],

@@ -14,14 +14,19 @@ Tell = Callable[[Story, str], None]
 #: Job id -> what happened to it, and the (check, kind, level) of each violation that must be found.
 CASES: dict[str, tuple[Tell, set[tuple[str, ...]]]] = {}
 
+#: The same, of checks that only apply to some runs: judged in a run of their own.
+SCENARIO_CASES: dict[str, tuple[Tell, set[tuple[str, ...]]]] = {}
+
 W1, W2, W3, W4 = "worker-1", "worker-2", "worker-3", "worker-4"
 
 
-def case(*expected: tuple[str, str] | tuple[str, str, str]) -> Callable[[Tell], Tell]:
+def case(
+    *expected: tuple[str, str] | tuple[str, str, str], among: dict[str, tuple[Tell, set[tuple[str, ...]]]] = CASES
+) -> Callable[[Tell], Tell]:
     """A case and what must be found for its job: (check, kind), or (check, kind, level) where the level is not violated."""
 
     def keep(tell: Tell) -> Tell:
-        CASES[tell.__name__.replace("_", "-")] = (tell, {(*found, "violated")[:3] for found in expected})
+        among[tell.__name__.replace("_", "-")] = (tell, {(*found, "violated")[:3] for found in expected})
         return tell
 
     return keep

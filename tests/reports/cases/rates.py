@@ -1,0 +1,112 @@
+"""Cases of J11 (rates hold). Each has a limit of its own: of a name that is called as the case, 3 claims in 1,000 ms."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case
+from tests.reports.story import Story, Token, srv_ms
+
+rated = partial(case, among=SCENARIO_CASES)
+
+#: The limit of a case, and of those whose windows are fixed.
+RATE = {"rate": 3, "per_ms": 1_000}
+FIXED = {**RATE, "window": "fixed"}
+
+
+def claimed(story: Story, job: str, number: int, at: float, **more: Any) -> Token:
+    """A claim of a job of the name of the case."""
+    one = f"{job}-{number}"
+    story.enqueue(one, at - 0.3)
+    return story.claim(W1, one, at, told={"class": job, "lane": job, "claims": 1}, **more)
+
+
+def ran(story: Story, job: str, *times: float) -> None:
+    """Jobs that are claimed at these times, handled and finished."""
+    for number, at in enumerate(times):
+        finished(story, claimed(story, job, number, at), at)
+
+
+def finished(story: Story, token: Token, at: float) -> None:
+    """The rest of a job that went well."""
+    story.start(token, at + 0.002, took=0.01)
+    story.effect(token, at + 0.012, result_crc=7)
+    story.end("finish", token, at=at + 0.02, result_crc=7)
+
+
+@rated()
+def as_many_claims_as_the_rate_allows(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2, 45.4, 46.0, 46.2, 46.4)
+
+
+@rated(("J11", "rate exceeded"))
+def one_claim_too_many(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2, 45.4, 45.99)
+
+
+@rated(("J11", "rate exceeded"))
+def one_claim_too_many_in_a_window_that_slides(story: Story, job: str) -> None:
+    ran(story, job, 45.8, 45.9, 45.95, 46.5)
+
+
+@rated()
+def fixed_windows_that_are_both_full_at_their_border(story: Story, job: str) -> None:
+    ran(story, job, 45.8, 45.9, 45.95, 46.0, 46.05, 46.1)
+
+
+@rated(("J11", "rate exceeded"))
+def fixed_window_with_one_claim_too_many(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2, 45.4, 45.9)
+
+
+@rated()
+def a_claim_that_is_delivered_again_counts_once(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2)
+    token = claimed(story, job, 9, 45.4)
+    for at in (45.5, 45.6):
+        told = {"class": job, "lane": job, "claims": 1}
+        story.claim(W1, token.job, at, fence=token.fence, nonce=token.nonce, told=told, result="repeated")
+    finished(story, token, 45.7)
+
+
+@rated()
+def a_claim_whose_own_time_nobody_knows(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2, 45.4)
+    finished(story, claimed(story, job, 9, 45.9, result="repeated"), 45.91)
+
+
+@rated()
+def a_lease_that_is_given_back_unstarted(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2)
+    story.end("release", claimed(story, job, 8, 45.3), at=45.35)
+    finished(story, claimed(story, job, 9, 45.4), 45.4)
+
+
+@rated(("J11", "rate exceeded"))
+def a_lease_that_is_retried_keeps_its_place(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2)
+    token = claimed(story, job, 8, 45.3)
+    story.start(token, 45.31, took=0.01, end="fail")
+    story.end("retry", token, at=45.35, delay_ms=0)
+    again = story.claim(W3, token.job, 45.4, told={"class": job, "lane": job, "claims": 2})
+    finished(story, again, 45.4)
+
+
+@rated()
+def a_slow_answer_leaves_open_when_the_claim_was(story: Story, job: str) -> None:
+    finished(story, claimed(story, job, 9, 44.5, took=1.0), 45.6)
+    ran(story, job, 45.0, 45.2, 45.4)
+
+
+@rated()
+def the_clock_of_the_server_goes_back(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2, 45.4)
+    late = claimed(story, job, 9, 47.0, srv_us=srv_ms(45.6) * 1_000)
+    finished(story, late, 47.0)
+
+
+@rated()
+def jobs_of_another_name(story: Story, job: str) -> None:
+    ran(story, job, 45.0, 45.2, 45.4)
+    ran(story, f"{job}-other", 45.5, 45.6)

@@ -1,0 +1,95 @@
+"""Cases of J23 (results stay with their jobs)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case
+from tests.reports.story import Story, Token
+
+returning = partial(case, among=SCENARIO_CASES)
+
+
+def handled(story: Story, job: str, *, returned: int | None = 1, at: float = 46.0, worker: str = W1) -> Token:
+    """A job that was handled, and whose finish is still to come, at 46.1 s."""
+    story.enqueue(job, at - 0.1)
+    token = story.claim(worker, job, at)
+    story.start(token, at + 0.01, took=0.04)
+    story.effect(token, at + 0.05, **({} if returned is None else {"result_crc": returned}))
+    return token
+
+
+@returning()
+def result_that_a_caller_gets(story: Story, job: str) -> None:
+    story.end("finish", handled(story, job), at=46.1, result_crc=1)
+    story.read(job, 47.0, result_crc=1)
+
+
+@returning(("J23", "wrong result"))
+def result_of_another_job(story: Story, job: str) -> None:
+    story.end("finish", handled(story, job), at=46.1, result_crc=1)
+    story.read(job, 47.0, result_crc=2)
+
+
+@returning(("J23", "result changed"))
+def worker_that_sends_the_result_of_another_job(story: Story, job: str) -> None:
+    story.end("finish", handled(story, job), at=46.1, result_crc=2)
+    story.read(job, 47.0, result_crc=2)
+
+
+@returning(("J23", "result not sent"))
+def worker_that_sends_no_result(story: Story, job: str) -> None:
+    story.end("finish", handled(story, job), at=46.1)
+
+
+@returning(("J23", "result lost"))
+def caller_that_gets_no_value_of_a_finished_job(story: Story, job: str) -> None:
+    story.end("finish", handled(story, job), at=46.1, result_crc=1)
+    story.read(job, 47.0)
+
+
+@returning(("J23", "result lost"))
+def caller_that_hears_of_no_end(story: Story, job: str) -> None:
+    story.end("finish", handled(story, job), at=46.1, result_crc=1)
+    story.read(job, 47.0, result=None)
+
+
+@returning()
+def caller_that_asks_too_early(story: Story, job: str) -> None:
+    token = handled(story, job)
+    story.read(job, 46.06, result=None)
+    story.end("finish", token, at=46.1, result_crc=1)
+
+
+@returning()
+def handler_that_returned_nothing(story: Story, job: str) -> None:
+    story.end("finish", handled(story, job, returned=None), at=46.1)
+    story.read(job, 47.0)
+
+
+@returning()
+def result_of_a_finish_that_was_not_answered(story: Story, job: str) -> None:
+    story.end("finish", handled(story, job), at=46.1, reply=None, result_crc=1)
+    story.read(job, 47.0, result_crc=1)
+
+
+@returning(("J23", "wrong result"))
+def result_of_a_refused_finish(story: Story, job: str) -> None:
+    zombie = handled(story, job, at=42.0, worker=W3)
+    story.reap(W1, zombie, 51.1)
+    again = story.claim(W1, job, 51.2)
+    story.start(again, 51.21, took=0.04)
+    story.effect(again, 51.25, result_crc=2)
+    story.end("finish", again, at=51.3, result_crc=2)
+    story.end("finish", zombie, at=51.4, result="stale", result_crc=1)
+    story.read(job, 52.0, result_crc=1)
+
+
+@returning()
+def result_of_the_run_that_counts(story: Story, job: str) -> None:
+    token = handled(story, job)
+    story.end("retry", token, at=46.1, delay_ms=0)
+    again = story.claim(W3, job, 46.2)
+    story.effect(again, 46.3, result_crc=2)
+    story.end("finish", again, at=46.4, result_crc=2)
+    story.read(job, 47.0, result_crc=2)
