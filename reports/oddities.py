@@ -20,6 +20,7 @@ KINDS = (
     "configuration",
     "operation",
     "effect",
+    "handed",
     "misuse",
     "fault",
     "phase",
