@@ -12,9 +12,13 @@ from pyspark.sql import SparkSession
 
 from engine.history import SCHEMA_VERSION
 from tests.reports import good_channels
+from tests.reports.cases import handed
 from tests.reports.cases.channels import CASES
 from tests.reports.channel_story import ChannelStory
 from tests.reports.conftest import Checked, Judge
+
+#: The modules that add their cases to those of `channels` when they are imported.
+MORE_CASES = (handed,)
 
 CHECKS = {f"P{number}" for number in range(1, 9)}
 
