@@ -456,6 +456,17 @@ def acknowledged_what_nobody_gave_it(story: ChannelStory, one: Channel) -> None:
     read(story, one, 4)
 
 
+@everywhere(("P6", "no receipt"), LOST, GAP)
+def acknowledged_what_nobody_gave_it_and_found_there(story: ChannelStory, one: Channel) -> None:
+    """A fetch that finds nothing after the cursor gives no receipt for it."""
+    publish(story, one, "a", "b")
+    story.fetch(S2, one.name, R, 3, most=1)
+    story.acknowledge(S2, one.name, R, 3.1, one.kept[1].clock)
+    story.fetch(S2, one.name, R, 4)
+    publish(story, one, "c", at=5)
+    read(story, one, 6)
+
+
 @case()
 def an_old_receipt_that_a_restore_made_good_again(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", at=30)
