@@ -124,7 +124,7 @@ def carry_out(
     now_s = time.time()
     plan = order.plan
     if order.objectives:
-        validate_objectives(order.objectives, channels=order.spec.model == DSPS)
+        validate_objectives(order.objectives, channels=getattr(order.spec, "model", "") == DSPS)
     server = topology.binary()
     progress = Progress(sys.stdout)
     toxiproxy = toxiproxy_program(progress, interrupts) if plan.needs_network() else None

@@ -11,7 +11,8 @@ Files of a run (`runs/<id>/history/`):
 
 - `manifest.jsonl`: one `process` row for each process, written **before** it starts, naming its file(s).
 - `<proc>.jsonl`: the rows of one process. The first row is `open`; the last is `close`, unless the process was killed.
-- `<proc>.sink.jsonl`: the second witness, written inside the handlers (`effect` rows; also opened and closed).
+- `<proc>.sink.jsonl`: the second witness, also opened and closed: `effect` rows, written inside the handlers; of channels
+  `handed` rows (since version 8), written by the callers of `fetch`.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ ROW_FIELDS: tuple[Field, ...] = (
         "kind",
         "str",
         "*",
-        "process | open | close | connection | configuration | operation | effect | misuse | fault | phase | clock | final | "
-        "drop",
+        "process | open | close | connection | configuration | operation | effect | handed | misuse | fault | phase | clock | "
+        "final | drop",
     ),
     Field("proc", "str", "*", "process name, unique in the run; the file is <proc>.jsonl (or <proc>.sink.jsonl)"),
     Field("t_ns", "int", "*", "monotonic time of the write; for fault and phase rows the instant that the row is about"),
@@ -87,9 +88,9 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("sends", "int", "operation", "times the call was sent"),
     Field("errors", "list[str]", "operation", "the error of each send that got no usable reply, in order"),
     Field("intended_ns", "int", "operation drop", "when the caller meant to send (open-loop load)"),
-    Field("first_send_ns", "int", "operation misuse", "just before the first send; a handler's start"),
+    Field("first_send_ns", "int", "operation misuse handed", "just before the first send; a handler's start, or a caller's call"),
     Field("last_send_ns", "int", "operation", "just before the last send"),
-    Field("done_ns", "int", "operation misuse", "reply parsed or given up; a handler's end"),
+    Field("done_ns", "int", "operation misuse handed", "reply parsed or given up; a handler's end, or a caller's call"),
     Field("srv_us", "int", "operation clock final", "server time of the reply"),
     Field(
         "srv_from_us",
@@ -115,12 +116,12 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field(
         "items",
         "items",
-        "operation effect fault final",
+        "operation effect handed fault final",
         "the jobs or messages of the row (fetch: in order of delivery), final: subscribers; see ITEM_FIELDS",
     ),
     # channels (engine.channel.clock says how clocks compare)
-    Field("channel", "str", "operation misuse final", "name of the channel", since=5),
-    Field("subscriber", "str", "operation misuse", "name of the subscriber", since=5),
+    Field("channel", "str", "operation misuse handed final", "name of the channel", since=5),
+    Field("subscriber", "str", "operation misuse handed", "name of the subscriber", since=5),
     Field(
         "clock",
         "int",
@@ -132,7 +133,7 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("era", "int", "operation", "times the clock has gone back, as the reply says", since=5),
     Field("turned", "int", "operation", "1 = this very call found that the clock went back", since=5),
     Field("upto", "int", "operation", "fetch: the clock up to which it delivered all that lives: the receipt's", since=5),
-    Field("lost", "int", "operation", "fetch: clocks after the cursor up to `upto` that had no message any more", since=5),
+    Field("lost", "int", "operation handed", "fetch: clocks after the cursor up to `upto` that had no message any more", since=5),
     Field("more", "int", "operation", "fetch: 1 = there are, or may be, further messages", since=5),
     Field("most", "int", "operation", "fetch: messages asked for at most", since=5),
     Field(
@@ -221,7 +222,9 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("claims", "int", "claim", "claims of the job so far, this one included"),
     Field("failures", "int", "claim", "failed runs so far"),
     Field("crashes", "int", "claim reap", "leases that ran out and were charged so far: the first, and those marked (rule 12)"),
-    Field("crc", "int", "enqueue claim effect publish fetch", "crc32 of the bytes of the payload, or of a message's content"),
+    Field(
+        "crc", "int", "enqueue claim effect publish fetch handed", "crc32 of the bytes of the payload, or of a message's content"
+    ),
     Field(
         "result_crc",
         "int",
@@ -231,8 +234,8 @@ ITEM_FIELDS: tuple[Field, ...] = (
         since=8,
     ),
     Field("error", "str", "retry bury handle", "what the handler raised"),
-    Field("message", "str", "publish fetch", "message id", since=5),
-    Field("clock", "int", "publish fetch", "the message's clock; none while nobody has told", since=5),
+    Field("message", "str", "publish fetch handed", "message id", since=5),
+    Field("clock", "int", "publish fetch handed", "the message's clock; none while nobody has told", since=5),
     Field("subscriber", "str", "final", "name of the subscriber", since=5),
     Field("cursor", "int", "final", "the subscriber's at the end", since=5),
 )

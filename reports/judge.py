@@ -44,8 +44,8 @@ def judge(
     """Judge the run in that folder. Returns the content of verdict.json, which is also written there.
 
     `conf`: further Spark settings. `spark`: a session to use instead of starting one. `objectives`: a file to use instead of the
-    run's own slo.toml. A run that cannot be judged is unknown, with that one reason. Raises JudgeError when the folder is not that
-    of a run, or when the verdict cannot be written.
+    run's own slo.toml. A run that cannot be judged is unknown, with that one reason. Raises JudgeError when the folder is not
+    that of a run, or when the verdict cannot be written.
     """
     require_run(run)
     withdraw(run)

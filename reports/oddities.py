@@ -18,6 +18,7 @@ KINDS = (
     "configuration",
     "operation",
     "effect",
+    "handed",
     "misuse",
     "fault",
     "phase",

@@ -44,7 +44,7 @@ KNOWN = {
     *OF_ENQUEUE,
     *("kind", "f", "type", "op", "call", "sends", "srv_from_us", "lease_ms", "result", "outcome", "run_at_ms", "deadline_ms"),
     *("holder", "crc", "crashes", "failures", "attempts", "backoff", "backoff_least_ms", "dedup", "position", "state", "answer"),
-    "snapshot",
+    *("snapshot", "result_crc"),
 }
 
 #: Columns of a plain job beside those of its claim and its enqueue: instants, except for `plain`.
@@ -150,9 +150,11 @@ class Jobs:
             values = self.values(name)
             for places, there in of_lease:
                 agree &= (values[places] == values[claim]) | ~np.asarray(there)
-        proc, era, crc = self.values("proc"), self.values("era"), self.values("crc")
+        proc, era, crc, result_crc = (self.values(name) for name in ("proc", "era", "crc", "result_crc"))
         agree &= (proc[handle] == proc[claim]) & (proc[effect] == proc[claim]) & (proc[finish] == proc[claim])
         agree &= (era[enqueue] == era[claim]) & (era[finish] == era[claim]) & ((era[extend] == era[claim]) | ~extended)
+        # J23: the result of the handler was sent.
+        agree &= result_crc[effect] == result_crc[finish]
         # J16. Whoever ticks a schedule does not see the payload.
         scheduled = self.valid("schedule")[enqueue]
         agree &= (crc[effect] == crc[claim]) & (scheduled | (self.valid("crc")[enqueue] & (crc[enqueue] == crc[claim])))

@@ -23,7 +23,8 @@ JOB_COLUMNS = (
 #: Columns of `tokens` that are known of every lease.
 TOKEN_COLUMNS = (
     *("job", "fence", "nonce", "proc", "class", "lane", "claim_sent_ns", "claim_done_ns", "claim_srv_ms", "hold_end_ns"),
-    *("start_ns", "end_sent_ns", "reap_sent_ns"),
+    *("start_ns", "handlings", "handled_ns", "end_sent_ns", "ended", "given_up", "end_unanswered", "reap_sent_ns"),
+    *("deliveries", "claim_era"),
 )
 
 
@@ -62,7 +63,13 @@ def plain_tokens(plain: DataFrame) -> DataFrame:
         "claim_srv_ms": srv_ms(),
         "hold_end_ns": F.least("finish_sent_ns", "lease_end_ns"),
         "start_ns": F.col("started_ns"),
+        "handlings": F.lit(1).cast("bigint"),
         "end_sent_ns": F.col("finish_sent_ns"),
+        "ended": F.struct(F.col("accepted_done_ns").alias("done_ns"), "era", F.lit("finish").alias("f")),
+        "given_up": F.lit(None).cast("struct<done_ns:bigint,era:string,f:string>"),
+        "end_unanswered": F.lit(False),
+        "deliveries": F.lit(1),
+        "claim_era": F.col("era"),
         "reap_sent_ns": F.lit(None).cast("bigint"),
     }
     return plain.select(*(made[name].alias(name) if name in made else F.col(name) for name in TOKEN_COLUMNS))

@@ -2,6 +2,8 @@
 
     python -m bench.channels subscribe --host redis://127.0.0.1:6379 --seed 1 --share subscriber-1 --history subscriber-1.jsonl
 
+Beside the history, what each call of `fetch` handed its caller is written to subscriber-1.sink.jsonl, the second witness.
+
 SIGUSR1: catch up: read all available messages at once, without any pauses. SIGTERM, SIGINT: acknowledge what was fetched, and
 end.
 """

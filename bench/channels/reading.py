@@ -15,6 +15,7 @@ import engine
 from bench.channels import misuse
 from bench.channels.misuse import Accepted, Handed
 from bench.channels.opening import Place
+from bench.channels.witness import Witness
 from bench.channels.workload import Kind, PlannedChannel, PlannedSubscriber
 from engine.channel import clock
 from engine.channel.recorder import ChannelRecorder
@@ -92,12 +93,14 @@ class Reader:
         recorder: ChannelRecorder | None,
         planned: tuple[PlannedChannel, PlannedSubscriber],
         *,
+        witness: Witness | None,
         seed: int,
         wishes: Wishes,
         report: Report,
     ) -> None:
         self._channel = channel
         self._recorder = recorder
+        self._witness = witness
         self._at, one = planned
         self._name = one.name
         self._kind: Kind = one.kind
@@ -182,11 +185,14 @@ class Reader:
 
     def _fetch(self, *, wait_ms: int, most: int = 64) -> engine.Fetched:
         self.idle = wait_ms > 0
+        begun_ns = time.monotonic_ns()
         try:
             got = self._channel.fetch(self._name, max_messages=most, wait_ms=wait_ms)
         finally:
             self.idle = False
         now_ns = time.monotonic_ns()
+        if self._witness is not None:
+            self._witness.handed(self._at.name, self._name, got, begun_ns=begun_ns, done_ns=now_ns)
         for message in got.messages:
             if self._newest is None or clock.after(message.clock, self._newest):
                 self._newest = message.clock
@@ -220,9 +226,9 @@ class Reader:
 
 
 class Readers:
-    """Subscribers of one process: their channels, and one history.
+    """Subscribers of one process: their channels, one history, and the second witness beside it.
 
-    Raises FileExistsError when the history file already exists, another OSError when it cannot be written, and
+    Raises FileExistsError when one of these files already exists, another OSError when it cannot be written, and
     engine.EngineError for an invalid setting.
     """
 
@@ -232,6 +238,7 @@ class Readers:
         self._seed = seed
         self._report = report
         self._history: HistoryFile | None = place.record("subscriber")
+        self._witness = place.witness()
         self._channels: dict[str, tuple[engine.Channel, ChannelRecorder | None]] = {}
         self._readers: list[Reader] = []
         self._wishes = Wishes()
@@ -243,7 +250,7 @@ class Readers:
         if channel.name not in self._channels:
             self._channels[channel.name] = self._place.open(channel, self._history)
         opened, recorder = self._channels[channel.name]
-        made = Reader(opened, recorder, planned, seed=self._seed, wishes=self._wishes, report=self._report)
+        made = Reader(opened, recorder, planned, witness=self._witness, seed=self._seed, wishes=self._wishes, report=self._report)
         self._readers.append(made)
         return made
 
@@ -259,8 +266,10 @@ class Readers:
             time.sleep(0.02)
         if not all(reader.idle for reader in self._readers):
             logger.warning("subscribers had no answer %.0f s after the end", timeout_s)
-        if self._history is not None:
-            self._history.close()
+        # First the witness: of a fetch that is answered meanwhile, the judge then knows that its end was not awaited.
+        for file in (self._witness, self._history):
+            if file is not None:
+                file.close()
         for channel, _ in self._channels.values():
             channel.close()
 

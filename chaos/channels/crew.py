@@ -55,7 +55,7 @@ class ChannelCrew(Children[ChannelSpec]):
 
     def _announce(self, name: str, share: str) -> None:
         self.shares[name] = share
-        self.manifest.append([rows.process(SUBSCRIBER, name, f"{name}.jsonl")])
+        self.manifest.append([rows.process(SUBSCRIBER, name, f"{name}.jsonl"), rows.process("sink", name, f"{name}.sink.jsonl")])
 
     def _locust(self, name: str, *, users: int) -> list[str]:
         """What the command lines of Locust have in common. Failed requests are left to the judge, not to its exit code."""

@@ -47,6 +47,12 @@ _MUTANTS = (
         verdict="violated",
     ),
     Mutant(
+        name="message-kept-back",
+        defect="the caller of a fetch is not handed the last message of a batch, though its receipt covers it",
+        check="P8",
+        verdict="violated",
+    ),
+    Mutant(
         name="inject-nothing",
         defect="faults are announced and not injected",
         check="H1",

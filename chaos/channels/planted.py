@@ -38,9 +38,22 @@ def receipt_plain_less() -> None:
     replies.batch = batch
 
 
+def message_kept_back() -> None:
+    """The caller of a fetch is not handed the last message of a batch."""
+    replies: Any = importlib.import_module("engine.channel.replies")
+    clean = replies.batch
+
+    def batch(*arguments: Any) -> Any:
+        found = clean(*arguments)
+        return found._replace(messages=found.messages[:-1]) if found and len(found.messages) > 1 else found
+
+    replies.batch = batch
+
+
 #: Mutant -> what plants it.
 DEFECTS: dict[str, Callable[[], None]] = {
     "checksum-not-verified": checksum_not_verified,
+    "message-kept-back": message_kept_back,
     "receipt-plain-less": receipt_plain_less,
 }
 

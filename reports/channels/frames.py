@@ -65,6 +65,8 @@ class ChannelFrames:
     - `delivered`: one row per message of an answered fetch, with the same columns.
     - `messages`: one row per message (see `reports.channels.messages`); `firsts`: its first delivery to each subscriber.
     - `misuses`: deliberately bad receipts that were used.
+    - `handed`: one row per call of `fetch` that brought its caller something, as the caller saw it (the second witness): number
+      (unique in its file), proc, channel, subscriber, begun_ns, done_ns, lost, items. Empty for histories before version 8.
     """
 
     run: Run
@@ -74,6 +76,7 @@ class ChannelFrames:
     messages: DataFrame
     firsts: DataFrame
     misuses: DataFrame
+    handed: DataFrame
 
 
 def build(rows: DataFrame, run: Run) -> ChannelFrames:
@@ -86,7 +89,14 @@ def build(rows: DataFrame, run: Run) -> ChannelFrames:
     misused = rows.where("readable").where(F.col("kind") == "misuse")
     misuses = misused.select("proc", "channel", "subscriber", "name", "clock", "result", "first_send_ns", "done_ns")
     firsts = kept(first_deliveries(delivered))
-    return ChannelFrames(run, whole.drop("items"), published, delivered, known, firsts, misuses)
+    return ChannelFrames(run, whole.drop("items"), published, delivered, known, firsts, misuses, handed(rows))
+
+
+def handed(rows: DataFrame) -> DataFrame:
+    """What the second witness wrote."""
+    written = rows.where("readable").where((F.col("kind") == "handed") & F.col("done_ns").isNotNull())
+    place = F.col("seq").alias("number"), F.col("first_send_ns").alias("begun_ns")
+    return written.select(*place, "proc", "channel", "subscriber", "done_ns", "lost", "items")
 
 
 def whole_calls(rows: DataFrame, run: Run) -> DataFrame:

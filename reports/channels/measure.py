@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from reports.channels.frames import ChannelFrames
 
-#: Roles of the processes that put load on the channels.
-ROLES = ("publisher", "subscriber")
+#: Roles of the processes that put load on the channels, and of the second witness inside them.
+ROLES = ("publisher", "subscriber", "sink")
 
 RANK_SHARES = [rank / 1_000 for rank in RANKS.values()]
 

@@ -23,11 +23,13 @@ def messages(published: DataFrame, run: Run) -> DataFrame:
 
     intended_ns: when its publish was due; sent_ns and sent_again_ns: its first and last send; confirmed_ns: the first answer that
     confirms it (null without one), place_at: its place in that answer; kept_ns: as confirmed_ns, but only answers that no restore
-    may have undone; over_ns: it may have expired from then on; crcs: of its contents; gone: a restore may have undone it.
+    may have undone; over_ns: it may have expired from then on; dead_ns: it must have expired by then (null when a call of it had
+    no answer); crcs: of its contents; gone: a restore may have undone it.
     """
     happened = published.where((F.col("type") != "fail") & F.coalesce(F.col("item_result") != "refused", F.lit(True)))
     there = (F.col("type") == "ok") & F.col("item_result").isin("created", "duplicate")
     undone = may_be_undone(run, answered=there)
+    ends_ns = F.when(F.col("item_result") == "created", F.col("done_ns") + F.col("ttl_s") * S)
     return happened.groupBy("channel", "message").agg(
         F.min("intended_ns").alias("intended_ns"),
         F.min("first_send_ns").alias("sent_ns"),
@@ -36,6 +38,7 @@ def messages(published: DataFrame, run: Run) -> DataFrame:
         F.min_by(F.when(there, F.col("item_at")), F.when(there, F.col("done_ns"))).alias("place_at"),
         F.min(F.when(there & ~undone, F.col("done_ns"))).alias("kept_ns"),
         F.min(F.col("first_send_ns") + life_ns(run)).alias("over_ns"),
+        F.when(F.count_if(~there) == 0, F.max(ends_ns)).alias("dead_ns"),
         F.collect_set("crc").alias("crcs"),
         F.coalesce(F.max(undone | may_be_twice(run)), F.lit(False)).alias("gone"),
     )

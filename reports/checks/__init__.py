@@ -37,6 +37,7 @@ from reports.checks import (
     p5_ack_is_final,
     p6_receipts_safe,
     p7_one_order,
+    p8_handed_out,
 )
 from reports.checks.base import Check
 
@@ -77,5 +78,6 @@ CHECKS: tuple[Check, ...] = tuple(
         p5_ack_is_final,
         p6_receipts_safe,
         p7_one_order,
+        p8_handed_out,
     )
 )

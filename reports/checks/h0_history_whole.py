@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.channels.frames import ChannelFrames
 from reports.channels.plan import planned
+from reports.channels.witness import MESSAGE, SAID_SINCE, cut_off, paired
+from reports.channels.witness import sinks as sinks_of_channels
 from reports.checks.base import Check, Flag, sentence, token
 from reports.facts import MS, Run
 from reports.file_facts import FileFacts
@@ -244,4 +247,17 @@ def lost_effects(frames: Frames, killed: list[str]) -> tuple[DataFrame, Flag]:
     return runs, Flag("lost effect", hole, words, absence=False, level="unknown")
 
 
-CHECK = Check("H0", "the history is whole", doubts, more=more)
+def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
+    """Messages that a killed subscriber had acknowledged, though its second witness, which is written before that, lacks them."""
+    run = frames.run
+    if run.version < SAID_SINCE or not run.killed.intersection(sinks_of_channels(run)):
+        return []
+    last = paired(frames).where((F.col("turn") == MESSAGE) & cut_off(run) & F.col("proc").isin(sorted(run.killed)))
+    words = sentence(
+        "got ", F.col("message"), " and acknowledged it in ", F.col("proc"), ", which was killed later, and its sink lacks it"
+    )
+    lost = Flag("lost handing", F.col("acked_later"), words, absence=False, level="unknown", subject="who")
+    return [(last.withColumn("who", F.concat_ws("/", "channel", "subscriber")), lost)]
+
+
+CHECK = Check("H0", "the history is whole", doubts, more=more, channels=channels)

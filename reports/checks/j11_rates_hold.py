@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from reports.caching import cached
+from reports.caching import kept
 from reports.checks.base import Check, Flag, milliseconds, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.checks.j12_limits_hold import limited
@@ -70,8 +70,7 @@ def windows(frames: Frames, limit: dict[str, Any]) -> DataFrame:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Limits that were exceeded; and, when no limit was ever reached, an unknown."""
-    run = frames.run
-    found = cached(reduce(DataFrame.unionByName, (windows(frames, limit) for limit in rates(run))), run)
+    found = kept(reduce(DataFrame.unionByName, (windows(frames, limit) for limit in rates(frames.run))))
     words = (
         "had ",
         F.col("allowed") + 1,

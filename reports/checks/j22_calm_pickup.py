@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from reports.caching import cached
+from reports.caching import kept
 from reports.catch_up import spans
 from reports.checks.base import Check, Flag, milliseconds, sentence
 from reports.checks.j1_no_overlap import doubts
@@ -140,7 +140,7 @@ def idle(frames: Frames) -> DataFrame:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Jobs that waited while a worker was idle; and, when none ever was, an unknown."""
-    stretches, waited = cached(idle(frames), frames.run), waits(frames)
+    stretches, waited = kept(idle(frames)), waits(frames)
     begin_ns, end_ns = F.greatest("ready_ns", "from_ns"), F.least("claim_sent_ns", "to_ns")
     # Both sides are small: jobs over the bound, and stretches of at least that length.
     beside = waited.join(F.broadcast(stretches), on=end_ns - begin_ns >= bound_ns(frames.run))

@@ -80,7 +80,9 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Unknown when no caller was given a result."""
-    read = frames.jobs.agg(F.coalesce(F.max(F.size("read_crcs")), F.lit(0)).alias("most")).withColumn("who", F.lit("callers"))
+    read = frames.eventful.jobs.agg(F.coalesce(F.max(F.size("read_crcs")), F.lit(0)).alias("most")).withColumn(
+        "who", F.lit("callers")
+    )
     nothing = Flag("nothing read", F.col("most") == 0, sentence("read no result"), absence=False, level="unknown", subject="who")
     return [(read, nothing)]
 

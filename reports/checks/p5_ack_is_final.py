@@ -72,9 +72,10 @@ def cut_receipts(frames: ChannelFrames) -> DataFrame:
 
 
 def ends(frames: ChannelFrames) -> DataFrame:
-    """Clocks in the receipts of a subscriber: that of the last message of a fetch, or, without one, the clock read up to."""
+    """Clocks in the receipts of a subscriber: that of the last message of a fetch, or, without one, the clock read up to. A fetch
+    without a message that read no further than its cursor gives no receipt."""
     last = frames.delivered.groupBy("channel", "subscriber", "proc", "op").agg(F.max_by("item_clock", "position").alias("clock"))
-    fetched = frames.calls.where((F.col("f") == "fetch") & (F.col("type") == "ok") & F.col("upto").isNotNull())
+    fetched = frames.calls.where((F.col("f") == "fetch") & (F.col("type") == "ok") & (F.col("upto") != F.col("cursor")))
     names = ("channel", "subscriber", "clock")
     read = fetched.join(last.select("proc", "op"), ["proc", "op"], "left_anti").select(
         "channel", "subscriber", F.col("upto").alias("clock")

@@ -1,6 +1,7 @@
 """P6: only receipts move cursors, and only forward. A receipt that was tampered with, truncated, of another subscriber, already
-used or beyond the channel's end moves nothing. Only a restore moves a cursor back. A cursor is never beyond both its start and
-the acknowledgements that were sent for it, answered or not. And only delivered messages are acknowledged."""
+used or beyond the channel's end moves nothing. A new subscriber begins at the channel's clock. Only a restore moves a cursor
+back. A cursor is never beyond both its start and the acknowledgements that were sent for it, answered or not. And only delivered
+messages are acknowledged."""
 
 from __future__ import annotations
 
@@ -36,6 +37,7 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     accepted = sentence("was told OK for a receipt that was ", F.col("name"), ", of clock ", F.col("clock"))
     back = sentence("had its cursor at ", F.col("cursor"), " after it had been further")
     ahead = sentence("had its cursor at ", F.col("cursor"), ", and nobody had acknowledged that much")
+    elsewhere = sentence("was created at ", F.col("cursor"), ", and its channel was at ", F.col("clock"))
     unseen = sentence("acknowledged clock ", F.col("clock"), ", of which no fetch gave it a receipt")
     untried = sentence("moved no cursor, but nobody has handed one in and was refused")
     return [
@@ -47,6 +49,10 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
         (
             moved(frames).withColumn("who", to()),
             Flag("ahead", F.col("cursor_at") > F.col("allowed_at"), ahead, absence=True, subject="who"),
+        ),
+        (
+            created(frames).withColumn("who", to()),
+            Flag("begins elsewhere", F.col("cursor") != F.col("clock"), elsewhere, absence=False, subject="who"),
         ),
         (strange(frames).withColumn("who", to()), Flag("no receipt", F.lit(True), unseen, absence=True, subject="who")),
         (missing(frames), Flag("thin", F.lit(True), untried, absence=False, level="unknown", subject="who")),
@@ -96,6 +102,12 @@ def moved(frames: ChannelFrames) -> DataFrame:
     so_far = Window.partitionBy("channel", "subscriber").orderBy("order_ns")
     both = sends.unionByName(answers, allowMissingColumns=True).withColumn("allowed_at", F.max("may_be_at").over(so_far))
     return both.where(F.col("cursor").isNotNull())
+
+
+def created(frames: ChannelFrames) -> DataFrame:
+    """Answers that a subscriber was created. A copy of a call learns where the cursor has come to since the first one."""
+    made = (F.col("f") == "subscribe") & (F.col("type") == "ok") & (F.col("result") == "created")
+    return frames.calls.where(made & (F.coalesce("sends", F.lit(1)) == 1))
 
 
 def strange(frames: ChannelFrames) -> DataFrame:

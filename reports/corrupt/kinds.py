@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from reports.corrupt.channel_history import ChannelHistory
 from reports.corrupt.history import History
 
-#: Changes a history and returns the subject of the violation that must be found: a job, a limit, a worker. `None`: the check
-#: itself must not be valid any more, whatever it names.
+#: Changes a history and returns the subject of the violation that must be found: a job, a limit, a worker; of a channel run the
+#: channel, of which every subscriber counts. `None`: the check itself must not be valid any more, whatever it names.
 Edit = Callable[[History], str | None]
+ChannelEdit = Callable[[ChannelHistory], str | None]
 
 
 @dataclass(frozen=True)
@@ -18,13 +21,19 @@ class Kind:
 
     name: str
     check: str
-    edit: Edit
+    #: An `Edit` or a `ChannelEdit`.
+    edit: Callable[[Any], str | None]
     #: The edit concerns the whole run, so it is judged in a copy of its own.
     apart: bool = False
 
 
-#: Name -> kind, in the order of their definition.
+#: Name -> kind, in the order of their definition: of job runs, and of channel runs.
 KINDS: dict[str, Kind] = {}
+CHANNEL_KINDS: dict[str, Kind] = {}
+
+#: What a broken engine may do and no history shows -> why not: of job runs, and of channel runs.
+UNSEEABLE: dict[str, str] = {}
+CHANNEL_UNSEEABLE: dict[str, str] = {}
 
 
 def kind(check: str, *, apart: bool = False) -> Callable[[Edit], Edit]:
@@ -33,6 +42,17 @@ def kind(check: str, *, apart: bool = False) -> Callable[[Edit], Edit]:
     def register(edit: Edit) -> Edit:
         name = edit.__name__.replace("_", "-")
         KINDS[name] = Kind(name, check, edit, apart)
+        return edit
+
+    return register
+
+
+def channel_kind(check: str, *, apart: bool = False) -> Callable[[ChannelEdit], ChannelEdit]:
+    """As `kind`, for channel runs."""
+
+    def register(edit: ChannelEdit) -> ChannelEdit:
+        name = edit.__name__.replace("_", "-")
+        CHANNEL_KINDS[name] = Kind(name, check, edit, apart)
         return edit
 
     return register

@@ -12,9 +12,10 @@ import redis
 
 import engine
 from bench.channels import reading
-from bench.channels.opening import Place
+from bench.channels.opening import Place, sink_of
 from bench.channels.reading import Readers
 from bench.channels.workload import LONG_MS, SHORT_MS, Kind, PlannedChannel, PlannedSubscriber
+from engine.channel import replies
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import rows_of, wait_until
 
@@ -49,6 +50,10 @@ class Stage:
     def fetched(self) -> list[list[str]]:
         """The messages of each fetch that brought some."""
         return [[item["message"] for item in row["items"]] for row in self.rows("fetch") if row["items"]]
+
+    def handed(self) -> list[dict[str, Any]]:
+        """What the second witness wrote."""
+        return rows_of(sink_of(self._history), "handed")
 
     def acknowledged(self) -> list[int]:
         return [row["clock"] for row in self.rows("acknowledge") if row["result"] == "OK"]
@@ -87,6 +92,40 @@ def test_a_usual_one_acknowledges_each_batch(stage: Stage, quick: Callable[..., 
     assert [id for ids in stage.fetched() for id in ids] == ["a", "b", "c"]
     assert [told[0] for told in stage.reported].count("delivery") == 3
     assert all(told[3] is None for told in stage.reported)
+
+
+def test_what_a_caller_was_handed_is_written_down_before_it_is_acknowledged(stage: Stage, quick: Callable[..., None]) -> None:
+    quick()
+    stage.begin("usual")
+    stage.publish("a", "b")
+    wait_until(lambda: stage.acknowledged()[-1:] == [2], "the acknowledgement")
+    fetches = [row for row in stage.rows("fetch") if row["items"]]
+    assert [row["items"] for row in stage.handed()] == [row["items"] for row in fetches]
+    for handed, fetch, acknowledge in zip(stage.handed(), fetches, stage.rows("acknowledge"), strict=True):
+        assert handed["first_send_ns"] <= fetch["first_send_ns"] <= fetch["done_ns"] <= handed["done_ns"]
+        assert handed["t_ns"] <= acknowledge["first_send_ns"]
+        assert (handed["channel"], handed["subscriber"], handed["lost"]) == ("ch", "reader", 0)
+
+
+def test_a_client_that_changes_what_it_hands_out_is_written_down_as_it_is(
+    stage: Stage, quick: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick()
+    clean: Any = replies.batch
+
+    def batch(*arguments: Any) -> Any:
+        found = clean(*arguments)
+        changed = [engine.Message(one.id, {**one.content, "other": 1}, one.clock) for one in found.messages]
+        return found._replace(messages=(*changed, *changed))
+
+    monkeypatch.setattr(replies, "batch", batch)
+    stage.begin("usual")
+    stage.publish("a")
+    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
+    (fetch,) = (row for row in stage.rows("fetch") if row["items"])
+    (handed,) = stage.handed()
+    assert [item["message"] for item in handed["items"]] == ["a", "a"]
+    assert handed["items"][0]["crc"] != fetch["items"][0]["crc"]
 
 
 def test_a_lazy_one_is_given_everything_twice(stage: Stage, quick: Callable[..., None]) -> None:

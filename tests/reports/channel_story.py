@@ -70,6 +70,13 @@ class ChannelStory(Story):
         self.cpu = {"publisher-1": 0.07}
         self.channels: dict[str, Channel] = {}
 
+    def process(self, name: str, role: str, *, at: float = 0.0, sink: bool = True) -> None:
+        """Announce a process; a subscriber has a second witness."""
+        super().process(name, role, at=at, sink=sink)
+        if role == "subscriber" and sink:
+            self.row("manifest", "process", at, role="sink", name=name, file=f"{name}.sink.jsonl")
+            self._open(f"{name}.sink", "sink", name)
+
     def channel(self, name: str, *, fan_out: int = 1, preset: int = 0, expire_ms: int = EXPIRE_MS, **more: Any) -> Channel:
         """A channel whose clock stands at `preset`. `more` goes into the spec."""
         made = Channel(name, preset, fan_out, expire_ms, preset=preset, more=more)
@@ -168,11 +175,14 @@ class ChannelStory(Story):
         most: int = 64,
         items: Sequence[Sent] | None = None,
         waited_ms: int = 0,
+        handed: Sequence[dict[str, Any]] | None = None,
+        returned: bool = True,
         **more: Any,
     ) -> list[Sent]:
         """Fetch what lies after the cursor; what was delivered. `items`: what the reply holds instead.
 
-        Messages between the cursor and the last one that are gone are told as lost.
+        Messages between the cursor and the last one that are gone are told as lost. The caller is handed what the reply holds, or
+        `handed`; nothing where its call has not `returned`.
         """
         held = self.channels[channel]
         cursor = held.cursors[subscriber]
@@ -185,7 +195,19 @@ class ChannelStory(Story):
         told = state | {"items": [item_of(sent) for sent in given]} | more.pop("told", {})
         asked = {"subscriber": subscriber, "most": most, **({"waited_ms": waited_ms} if waited_ms else {})}
         self.call(proc, "fetch", channel, at, asked=asked, told=told, **more)
+        readable = [item for item in told["items"] if "message" in item] if handed is None else handed
+        if returned and more.get("reply", "ok") == "ok" and (readable or upto != cursor):
+            self.hand(proc, channel, subscriber, at - waited_ms / 1e3, at + more.get("took", 0.001), readable, lost=told["lost"])
         return given
+
+    def hand(
+        self, proc: str, channel: str, subscriber: str, begun: float, at: float, items: Iterable[dict[str, Any]], *, lost: int = 0
+    ) -> None:
+        """What a caller's call of fetch, which began at `begun`, returned."""
+        if f"{proc}.sink" in self.files:
+            times = {"first_send_ns": ns(begun), "done_ns": ns(at)}
+            place = {"channel": channel, "subscriber": subscriber}
+            self.row(f"{proc}.sink", "handed", at, **place, **times, lost=lost, items=list(items))
 
     def acknowledge(
         self, proc: str, channel: str, subscriber: str, at: float, clock: int | None = None, *, result: str = "", **more: Any

@@ -1,4 +1,4 @@
-"""P1 to P7 on small hand-written histories that must pass and that must fail, on both sides of the wrap: one channel each, all
+"""P1 to P8 on small hand-written histories that must pass and that must fail, on both sides of the wrap: one channel each, all
 judged in one run; a run that is valid; and one that proves nothing."""
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from engine.history import SCHEMA_VERSION
 from tests.reports import good_channels
+from tests.reports.cases import handed
 from tests.reports.cases.channels import CASES
 from tests.reports.channel_story import ChannelStory
 from tests.reports.conftest import Checked, Judge
 
-CHECKS = {f"P{number}" for number in range(1, 8)}
+#: The modules that add their cases to those of `channels` when they are imported.
+MORE_CASES = (handed,)
+
+CHECKS = {f"P{number}" for number in range(1, 9)}
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +70,38 @@ def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path, checked:
     assert {check: verdict for check, (verdict, _) in told.items()} == dict.fromkeys({"H2", *CHECKS}, "unknown")
     assert told["P1"][1] == "every subscriber had no message to wait for"
     assert "no channel was set to cross the wrap" in told["H2"][1]
+
+
+@pytest.mark.slow
+def test_a_witness_that_lacks_what_a_killed_process_acknowledged_is_a_hole(tmp_path: Path, checked: Checked) -> None:
+    story = good_channels.healthy(tmp_path / "run")
+    story.channel("cut")
+    story.subscribe(good_channels.S1, "cut", "reader", 1)
+    story.publish(good_channels.P1, "cut", "a", 2)
+    story.fetch(good_channels.S1, "cut", "reader", 3, returned=False)
+    story.acknowledge(good_channels.S1, "cut", "reader", 3.1)
+    told = checked(story.write(closed=good_channels.END_S), "H0", "P8")
+    assert told["H0"] == (
+        "unknown",
+        "cut/reader got a and acknowledged it in subscriber-1, which was killed later, and its sink lacks it",
+    )
+    assert told["P8"][0] == "valid"
+
+
+@pytest.mark.slow
+def test_fetches_without_a_witness_are_unknown(tmp_path: Path, checked: Checked) -> None:
+    story = good_channels.healthy(tmp_path / "run", witness=False)
+    told = checked(story.write(closed=good_channels.END_S), "P8")
+    assert told["P8"][0] == "unknown"
+    assert "the manifest declares no sink of subscriber-1: its fetches have no second witness" in told["P8"][1]
+
+
+@pytest.mark.slow
+def test_a_history_from_before_the_witness_is_judged_without_it(tmp_path: Path, judged: Judge) -> None:
+    run = good_channels.healthy(tmp_path / "run", witness=False).write(closed=good_channels.END_S)
+    for file in (run / "history").iterdir():
+        file.write_text(file.read_text().replace(f'{{"v":{SCHEMA_VERSION},', '{"v":7,'))
+    verdict = judged(run)
+    assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
+    not_judged = {check["id"]: check["not_judged"] for check in verdict["checks"] if check["not_judged"]}
+    assert not_judged == {"P8": ["what callers of fetch were handed: a history of version 7 has no second witness of it"]}

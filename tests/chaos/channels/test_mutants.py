@@ -46,6 +46,21 @@ def test_the_receipt_of_a_batch_across_the_wrap_covers_a_part_of_it(ironclaim_ur
         assert [message.clock for message in channel.fetch("reader").messages] == [CLOCK_MIN, CLOCK_MIN + 1]
 
 
+def test_the_last_message_of_a_batch_is_kept_back_and_its_receipt_covers_it(
+    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "batch", replies.batch)
+    planted.message_kept_back()
+    with Channel("orders", models.Dsps(), url=ironclaim_url) as channel:
+        channel.subscribe("reader")
+        channel.publish_many([("m1", 1), ("m2", 2)])
+        found = channel.fetch("reader")
+        assert [message.id for message in found.messages] == ["m1"]
+        assert found.receipt is not None
+        assert channel.acknowledge("reader", found.receipt).result == "OK"
+        assert channel.fetch("reader").messages == ()
+
+
 def test_a_fetch_that_moves_the_cursor_gives_nothing_twice(ironclaim_url: str, tmp_path: Path) -> None:
     with mutated("cursor-moved-by-fetch", ironclaim_url, tmp_path) as channel:
         channel.subscribe("reader")

@@ -23,6 +23,7 @@ PROVOKED_BY: dict[str, tuple[str, ...]] = {
     "cursor-moved-by-fetch": ("net-reply-lost",),
     "clock-through-tostring": (),
     "checksum-not-verified": (),
+    "message-kept-back": (),
     "inject-nothing": ("subscriber-kill",),
 }
 
@@ -30,9 +31,10 @@ PROVOKED_BY: dict[str, tuple[str, ...]] = {
 CLOSURES: dict[str, set[str]] = {
     "receipt-plain-less": {"P5", "H2"},
     "cursor-moved-by-fetch": {"P1", "P3", "P6", "H0", "H2"},
-    "clock-through-tostring": {"P1", "P2", "P3", "P4", "P5", "P7", "H0", "H2"},
+    "clock-through-tostring": {"P1", "P2", "P3", "P4", "P5", "P7", "P8", "H0", "H2"},
     # A receipt of another clock that is taken passes over what was not delivered yet.
     "checksum-not-verified": {"P1", "P3", "P5", "P6", "H2"},
+    "message-kept-back": {"P8", "H2"},
     "inject-nothing": {"H1", "H2"},
 }
 

@@ -257,6 +257,31 @@ def nobody_can_read_it(story: ChannelStory, one: Channel) -> None:
     story.fetch(S2, one.name, R, 3, told={"items": [{"clock": clock, "result": "corrupt"}]})
 
 
+@case(("P2", "after its life"))
+def it_came_after_its_life(story: ChannelStory, one: Channel) -> None:
+    story.subscribe(S2, one.name, R, 1)
+    story.publish(P1, one.name, "a", 2, told={"ttl_s": 20})
+    read(story, one, 24.1)
+
+
+@case()
+def it_came_at_the_end_of_its_life(story: ChannelStory, one: Channel) -> None:
+    """And once more: a second publish, whose answer says that it is there, does not prolong its life."""
+    story.subscribe(S2, one.name, R, 1)
+    story.publish(P1, one.name, "a", 2, told={"ttl_s": 20})
+    story.publish(P1, one.name, "a", 12, told={"ttl_s": 20})
+    read(story, one, 23.9)
+
+
+@case()
+def one_of_its_publishes_has_no_answer(story: ChannelStory, one: Channel) -> None:
+    """It may have been published anew when its first life had ended."""
+    story.subscribe(S2, one.name, R, 1)
+    story.publish(P1, one.name, "a", 2, told={"ttl_s": 20})
+    story.publish(P1, one.name, "a", 23, reply=None)
+    read(story, one, 26)
+
+
 @everywhere(BACK, GAP)
 def two_change_places(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", "b", "c")
@@ -298,6 +323,34 @@ def one_message_with_two_clocks(story: ChannelStory, one: Channel) -> None:
     one.kept.clear()
     publish(story, one, "a", at=4)
     read(story, one, 5)
+
+
+@everywhere(("P4", "behind"))
+def a_later_publish_has_an_earlier_clock(story: ChannelStory, one: Channel) -> None:
+    story.subscribe(S2, one.name, R, 1)
+    first, second = ahead(one.clock, 1), ahead(one.clock, 2)
+    story.publish(P1, one.name, "b", 2, clocks=[second])
+    story.publish(P1, one.name, "a", 3, clocks=[first])
+    one.kept = [Sent("a", first), Sent("b", second)]
+    read(story, one, 4)
+
+
+@everywhere()
+def two_publishes_at_the_same_time(story: ChannelStory, one: Channel) -> None:
+    """The one that was sent later comes first."""
+    story.subscribe(S2, one.name, R, 1)
+    first, second = ahead(one.clock, 1), ahead(one.clock, 2)
+    story.publish(P1, one.name, "b", 2, took=0.5, clocks=[second])
+    story.publish(P2, one.name, "a", 2.4, clocks=[first])
+    one.kept = [Sent("a", first), Sent("b", second)]
+    read(story, one, 4)
+
+
+@everywhere()
+def a_duplicate_has_its_first_clock(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b")
+    story.publish(P1, one.name, "a", 3)
+    read(story, one, 4)
 
 
 @case()
@@ -377,12 +430,41 @@ def a_cursor_goes_back(story: ChannelStory, one: Channel) -> None:
     story.fetch(S2, one.name, R, 4, told={"cursor": one.kept[0].clock})
 
 
+@everywhere(("P6", "begins elsewhere"))
+def a_new_subscriber_begins_behind_the_clock(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b")
+    read(story, one, 3)
+    one.cursors["second"] = one.kept[0].clock
+    story.subscribe(S2, one.name, "second", 4, told={"result": "created"})
+    read(story, one, 5, subscriber="second")
+
+
+@everywhere()
+def a_copy_of_a_subscribe_finds_the_cursor_further_on(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b")
+    read(story, one, 3)
+    one.cursors["second"] = one.kept[0].clock
+    story.subscribe(S2, one.name, "second", 4, sends=2, told={"result": "created"})
+    read(story, one, 5, subscriber="second")
+
+
 @everywhere(("P6", "no receipt"), LOST, GAP)
 def acknowledged_what_nobody_gave_it(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", "b", "c")
     story.fetch(S2, one.name, R, 3, most=1)
     story.acknowledge(S2, one.name, R, 3.1, one.kept[1].clock)
     read(story, one, 4)
+
+
+@everywhere(("P6", "no receipt"), LOST, GAP)
+def acknowledged_what_nobody_gave_it_and_found_there(story: ChannelStory, one: Channel) -> None:
+    """A fetch that finds nothing after the cursor gives no receipt for it."""
+    publish(story, one, "a", "b")
+    story.fetch(S2, one.name, R, 3, most=1)
+    story.acknowledge(S2, one.name, R, 3.1, one.kept[1].clock)
+    story.fetch(S2, one.name, R, 4)
+    publish(story, one, "c", at=5)
+    read(story, one, 6)
 
 
 @case()

@@ -1,0 +1,174 @@
+"""Corruptions of acknowledgements, cursors and subscribers: what comes again, receipts that are no good, orders that differ."""
+
+from __future__ import annotations
+
+from reports.corrupt.channel_history import ChannelHistory, Visit, ahead
+from reports.corrupt.channels import single
+from reports.corrupt.history import Row
+from reports.corrupt.kinds import channel_kind
+
+# --- P5: acknowledgements ----------------------------------------------------------------------------------------------------
+
+
+@channel_kind("P5")
+def acknowledged_and_delivered_again(history: ChannelHistory) -> str:
+    """A message comes again after its acknowledgement."""
+    one, other = history.stretch([single, single])
+    other.items.insert(0, dict(one.items[0]))
+    other.hands.insert(0, dict(one.hands[0]))
+    return one.channel
+
+
+@channel_kind("P5")
+def receipt_of_a_part_of_its_fetch(history: ChannelHistory) -> str:
+    """The receipt of a fetch leaves its last message out, which comes again."""
+    one, other = history.stretch([lambda visit: len(visit.items) >= 2, single])
+    before, last, hand = one.clock, dict(one.items[-1]), dict(one.hands[-1])
+    part = one.items[-2]["clock"]
+    for row in (one.acknowledge.sent, one.acknowledge.done):
+        row["clock"] = part
+    one.acknowledge.done["cursor"] = part
+    for call in history.of(one.channel, "fetch"):
+        if one.acknowledge.done["done_ns"] < call.done["done_ns"] <= other.fetch.done["done_ns"]:
+            assert call.done["cursor"] == before
+            call.done["cursor"] = part
+    other.items.insert(0, last)
+    other.hands.insert(0, hand)
+    return one.channel
+
+
+# --- P6: receipts and cursors ------------------------------------------------------------------------------------------------
+
+
+def accepted(history: ChannelHistory, name: str) -> str:
+    """Let a bad receipt of this kind be accepted."""
+    windows = history.windows()
+
+    def calm(row: Row) -> bool:
+        return row["kind"] == "misuse" and row["name"] == name and not any(b <= row["t_ns"] <= e for b, e in windows)
+
+    rows = [row for of in history.files.values() for row in of if calm(row)]
+    alone = [row for row in rows if len(history.subscribers(row["channel"])) == 1]
+    channel = history.channel_with(lambda wanted: any(row["channel"] == wanted for row in alone))
+    next(row for row in rows if row["channel"] == channel)["result"] = "OK"
+    return channel
+
+
+@channel_kind("P6")
+def tampered_receipt_accepted(history: ChannelHistory) -> str:
+    """A receipt is accepted whose clock was changed."""
+    return accepted(history, "tampered")
+
+
+@channel_kind("P6")
+def truncated_receipt_accepted(history: ChannelHistory) -> str:
+    """A receipt is accepted of which a half is missing."""
+    return accepted(history, "truncated")
+
+
+@channel_kind("P6")
+def receipt_of_another_subscriber_accepted(history: ChannelHistory) -> str:
+    """A subscriber acknowledges with the receipt of another one."""
+    return accepted(history, "foreign")
+
+
+@channel_kind("P6")
+def old_receipt_accepted(history: ChannelHistory) -> str:
+    """A receipt is accepted that was acknowledged before."""
+    return accepted(history, "old")
+
+
+@channel_kind("P6")
+def receipt_beyond_the_end_accepted(history: ChannelHistory) -> str:
+    """A receipt is accepted for a clock that the channel has not reached."""
+    return accepted(history, "beyond")
+
+
+@channel_kind("P6")
+def cursor_goes_back(history: ChannelHistory) -> str:
+    """After an acknowledgement the cursor is found where it was before."""
+    one, other = history.stretch([single, single])
+    other.fetch.done["cursor"] = one.fetch.done["cursor"]
+    return one.channel
+
+
+@channel_kind("P6")
+def cursor_moves_by_itself(history: ChannelHistory) -> str:
+    """The cursor moves on though nobody has acknowledged anything."""
+    visit, _ = history.stretch([single, single])
+    history.drop_call(visit.acknowledge)
+    return visit.channel
+
+
+@channel_kind("P6")
+def acknowledged_what_nobody_was_given(history: ChannelHistory) -> str:
+    """A receipt covers a message more than its fetch had brought, which never comes then."""
+    one, other = history.stretch([single, single])
+    clock = other.clock
+    for row in (one.acknowledge.sent, one.acknowledge.done):
+        row["clock"] = clock
+    one.acknowledge.done["cursor"] = clock
+    between = one.acknowledge.done["done_ns"], other.acknowledge.done["done_ns"]
+    for call in history.of(one.channel, "fetch"):
+        if between[0] < call.done["done_ns"] < between[1] and call is not other.fetch:
+            history.drop_call(call)
+    history.drop_call(other.fetch)
+    history.drop_call(other.acknowledge)
+    history.drop_handed(other)
+    return one.channel
+
+
+# --- P7: the order that subscribers see --------------------------------------------------------------------------------------
+
+
+@channel_kind("P7")
+def subscribers_get_other_orders(history: ChannelHistory) -> str:
+    """One of several subscribers gets two messages in another order than the others."""
+    visit = history.visit(lambda visit: len(visit.items) >= 3, shared=True)
+    for items in (visit.items, visit.hands):
+        items[0], items[1] = items[1], items[0]
+    return visit.channel
+
+
+@channel_kind("P7")
+def made_anew_and_given_older_ones_in_another_order(history: ChannelHistory) -> str:
+    """A subscriber is deleted and created three times around two messages, and gets the later one first."""
+
+    def fits(visit: Visit) -> bool:
+        sent_ns, done_ns = visit.acknowledge.sent["first_send_ns"], visit.handed["done_ns"]
+        return len(visit.items) == 2 and sent_ns - done_ns > 1_000 and not is_reference(history, visit)
+
+    visit = history.visit(fits, shared=True)
+    first, hand = visit.items.pop(0), visit.hands.pop(0)
+    begin_ns, end_ns = visit.handed["done_ns"], visit.acknowledge.sent["first_send_ns"]
+    step, sent_ns = (end_ns - begin_ns) // 4, visit.fetch.sent["first_send_ns"]
+    clock = visit.clock
+    history.made_anew(visit, sent_ns - 800, sent_ns - 400, clock)
+    visit.fetch.done["cursor"] = clock
+    history.made_anew(visit, begin_ns + 10, begin_ns + step, clock)
+    times = {"first_send_ns": begin_ns + step + 1, "done_ns": begin_ns + 2 * step, "t_ns": begin_ns + 2 * step}
+    told = {"cursor": clock, "upto": first["clock"], "items": [first], "lost": 0}
+    history.insert(visit.proc, visit.fetch.done, "fetch", begin_ns + step + 10, begin_ns + 2 * step - 10, **told)
+    history.add(visit.proc, {**visit.handed, **times, "items": [hand]}, sink=True)
+    history.made_anew(visit, begin_ns + 2 * step + 10, begin_ns + 3 * step, clock)
+    return visit.channel
+
+
+def is_reference(history: ChannelHistory, visit: Visit) -> bool:
+    """True for the subscriber of its channel that got most messages: the others are compared with it."""
+    got: dict[str, set[str]] = {}
+    for call in history.of(visit.channel, "fetch"):
+        got.setdefault(call.done["subscriber"], set()).update(item.get("message", "") for item in call.done["items"])
+    return visit.subscriber == max((len(names), one) for one, names in got.items())[1]
+
+
+@channel_kind("P6")
+def new_subscriber_begins_behind_the_clock(history: ChannelHistory) -> str:
+    """A subscriber that is created begins some messages before the channel's clock."""
+    visit, _ = history.stretch([single, single])
+    done_ns = visit.acknowledge.done["done_ns"]
+    like = visit.fetch.done
+    history.insert(visit.proc, like, "unsubscribe", done_ns + 100, done_ns + 200, result="deleted")
+    told = {"result": "created", "clock": visit.clock, "cursor": ahead(visit.clock, -3)}
+    history.insert(visit.proc, like, "subscribe", done_ns + 300, done_ns + 400, **told)
+    return visit.channel
