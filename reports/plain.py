@@ -27,9 +27,11 @@ MS = 1_000_000
 #: Rounding of the end of a lease, in ms (J21).
 ROUNDING_MS = 1
 
-#: The rows that a plain job has one of each; it may also have one extend, and be listed as done.
+#: The rows that a plain job has one of each; it may also have one extend, one caller who was given its result, and be listed as
+#: done.
 ONE_OF_EACH = ("enqueue", "claim", "handle", "effect", "finish")
-SOME = ("extend", "listed")
+AT_MOST_ONE = ("extend", "read")
+ANY = ("listed",)
 
 #: Columns of the claim, and columns of the enqueue, that are left of a plain job.
 OF_CLAIM = (
@@ -126,6 +128,7 @@ class Jobs:
             & done
             & (self.equal("outcome", "finished") | ~self.valid("outcome")),
             "extend": ok & self.equal("f", "extend") & token & done & timed & in_time & self.valid("deadline_ms", "lease_ms"),
+            "read": ok & self.equal("f", "result") & self.valid("result_crc"),
             "listed": self.equal("kind", "final") & self.equal("state", "done"),
             "refused": ok & self.equal("f", "enqueue") & self.equal("result", "duplicate") & self.valid("holder"),
         }
@@ -134,8 +137,9 @@ class Jobs:
     def plain(self) -> Any:
         """Codes of the plain jobs."""
         counts = self.counts
-        single = reduce(np.logical_and, (counts[name] == 1 for name in ONE_OF_EACH)) & (counts["extend"] <= 1)
-        nothing_else = self.totals == sum(counts[name] for name in (*ONE_OF_EACH, *SOME))
+        single = reduce(np.logical_and, (counts[name] == 1 for name in ONE_OF_EACH))
+        single &= reduce(np.logical_and, (counts[name] <= 1 for name in AT_MOST_ONE))
+        nothing_else = self.totals == sum(counts[name] for name in (*ONE_OF_EACH, *AT_MOST_ONE, *ANY))
         codes = np.flatnonzero(single & nothing_else)
         return codes[self._agree(codes)]
 
@@ -153,8 +157,10 @@ class Jobs:
         proc, era, crc, result_crc = (self.values(name) for name in ("proc", "era", "crc", "result_crc"))
         agree &= (proc[handle] == proc[claim]) & (proc[effect] == proc[claim]) & (proc[finish] == proc[claim])
         agree &= (era[enqueue] == era[claim]) & (era[finish] == era[claim]) & ((era[extend] == era[claim]) | ~extended)
-        # J23: the result of the handler was sent.
+        # J23: the result of the handler was sent, and given to the caller who asked for it.
+        given = self.places["read"][codes]
         agree &= result_crc[effect] == result_crc[finish]
+        agree &= (result_crc[given] == result_crc[finish]) | (self.counts["read"][codes] == 0)
         # J16. Whoever ticks a schedule does not see the payload.
         scheduled = self.valid("schedule")[enqueue]
         agree &= (crc[effect] == crc[claim]) & (scheduled | (self.valid("crc")[enqueue] & (crc[enqueue] == crc[claim])))

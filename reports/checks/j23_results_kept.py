@@ -80,10 +80,9 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Unknown when no caller was given a result."""
-    read = frames.eventful.jobs.agg(F.coalesce(F.max(F.size("read_crcs")), F.lit(0)).alias("most")).withColumn(
-        "who", F.lit("callers")
-    )
-    nothing = Flag("nothing read", F.col("most") == 0, sentence("read no result"), absence=False, level="unknown", subject="who")
+    given = frames.events.where((F.col("f") == "result") & F.col("result_crc").isNotNull())
+    read = given.agg(F.count(F.lit(1)).alias("n")).withColumn("who", F.lit("callers"))
+    nothing = Flag("nothing read", F.col("n") == 0, sentence("read no result"), absence=False, level="unknown", subject="who")
     return [(read, nothing)]
 
 

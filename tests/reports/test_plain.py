@@ -22,6 +22,9 @@ from tests.reports.good_run import healthy
 
 JOBS = 240
 
+#: Columns of the row of a caller who read a result.
+READ = {"first_send_ns": 9, "done_ns": 10, "proc": "harness", "fence": None, "nonce": None}
+
 #: Columns of items and of rows that an edit may change, and by how much.
 NUMBERS = ("fence", "delay_ms", "due_ms", "deadline_ms", "claims", "failures", "crashes", "crc", "attempts", "backoff_least_ms")
 INSTANTS = ("first_send_ns", "done_ns", "srv_us", "lease_ms")
@@ -210,6 +213,12 @@ def test_a_job_without_a_fault_is_one_row(events: Callable[..., pa.Table]) -> No
     assert [row[name] for name in told] == [True, "j", "w", 1_000, 1, 2, 5, 7, 8]
 
 
+def test_a_job_whose_result_was_read_is_still_plain(events: Callable[..., pa.Table]) -> None:
+    result = {"result_crc": 9}
+    made = events(effect=result, finish=result, more={"f": "result", **READ, **result})
+    assert [row["plain"] for row in pa.Table.from_batches(set_apart(made.to_batches())).to_pylist()] == [True]
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -232,6 +241,9 @@ def test_a_job_without_a_fault_is_one_row(events: Callable[..., pa.Table]) -> No
         {"finish": {"era": "f"}},
         {"more": {"f": "mark", "result": "ok", "first_send_ns": 5, "done_ns": 6}},
         {"more": {"f": "extend", "result": "ok", "first_send_ns": 9, "done_ns": 9, "srv_us": 1, "deadline_ms": 1, "lease_ms": 1}},
+        {"finish": {"result_crc": 9}, "effect": {"result_crc": 8}},
+        {"finish": {"result_crc": 9}, "effect": {"result_crc": 9}, "more": {"f": "result", "result_crc": 8, **READ}},
+        {"more": {"f": "result", **READ}},
         {"more": {"kind": "final", "type": None, "state": "dead", "snapshot": "end"}},
     ],
 )
