@@ -18,7 +18,7 @@ from chaos.drill import Drill
 from chaos.errors import HarnessError, TooSlow
 from chaos.frame import Frame
 from chaos.interrupts import Interrupts
-from chaos.judge import MISSED, OBJECTIVES, UNKNOWN, VALID, judge, validate_objectives
+from chaos.judge import MISSED, OBJECTIVES, UNKNOWN, VALID, EarlyJudge, judge, validate_objectives
 from chaos.mutants import Mutant
 from chaos.plan import FAULT_NAMES, Pace, Plan, consumer_names, draw, worker_names
 from chaos.processes import ROOT, send
@@ -149,9 +149,11 @@ def carry_out(
     prune(progress, arguments, now_s)
     drill = order.make(spec, folder, progress, toxiproxy)
     interrupts.check()
-    drill.run()
-    spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
-    code = conclude(drill, progress)
+    with EarlyJudge(folder.path) as early:
+        drill.load_ended = early.start
+        drill.run()
+        spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
+        code = conclude(drill, progress, early)
     folder.release()
     return code, folder.path
 
@@ -211,8 +213,8 @@ def prune(progress: Progress, arguments: argparse.Namespace, now_s: float) -> No
         progress.say(f"pruned {len(removed)} runs ({rule}): {', '.join(removed)}")
 
 
-def conclude(drill: Frame[Any], progress: Progress) -> int:
-    """Judge what there is. Raises Interrupted.
+def conclude(drill: Frame[Any], progress: Progress, early: EarlyJudge | None = None) -> int:
+    """Judge what there is, by a judge that may have been started before. Raises Interrupted.
 
     The judge itself calls a drill with errors unknown, or violated. One that calls it valid has not seen them, and is overruled.
     """
@@ -223,8 +225,8 @@ def conclude(drill: Frame[Any], progress: Progress) -> int:
         progress.say("verdict: unknown")
         return UNKNOWN
     what = "what there is of the drill " if drill.errors else ""
-    progress.say(f"judging {what}with Spark, which takes about half a minute; Ctrl-C ends it at once")
-    code, complaint = judge(drill.folder.path, drill.interrupts)
+    progress.say(f"judging {what}with Spark, which takes some twenty seconds; Ctrl-C ends it at once")
+    code, complaint = judge(drill.folder.path, drill.interrupts, started=early.begin() if early else None)
     if code in (VALID, MISSED) and drill.errors:
         code, complaint = UNKNOWN, "the drill was not carried out to its end, so its history proves nothing"
     if complaint:

@@ -88,6 +88,7 @@ class Drill(Frame[RunSpec]):
         """End the load, look at the queue when nothing may be stuck any more, and again when it is empty or time is up."""
         self._begin_phase("drain", time.monotonic_ns())
         self._end_load()
+        self.load_ended()
         liveness_ns = self.spec.liveness_ms * 1_000_000
         self._hold(healed_ns + liveness_ns)
         self._snapshot("deadline")

@@ -56,6 +56,8 @@ class Frame(Generic[S]):
     toxiproxy: Path | None = None
     #: The mutant whose faults of the network do nothing.
     pretend: bool = False
+    #: Called when the load has ended.
+    load_ended: Callable[[], None] = lambda: None
     errors: list[str] = field(default_factory=list)
     #: True from the first of the load on: before it there is nothing to judge.
     loaded: bool = False

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from chaos.errors import HarnessError
@@ -45,13 +46,51 @@ def judge_environment() -> dict[str, str]:
     return {name: value for name, value in child_environment({}).items() if name != "SPARK_HOME"}
 
 
-def judge(run: Path, interrupts: Interrupts, command: Sequence[str] | None = None) -> tuple[int, str]:
+class EarlyJudge:
+    """A judge that starts Spark while a drill still ends, and waits until there is a run to judge."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> EarlyJudge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            stop(self._process)
+
+    def start(self) -> None:
+        """Start it, unless it has been started."""
+        if self._process is None:
+            command = [*judge_command(self._run), "--begin-on-line"]
+            self._process = start_guarded(command, cwd=ROOT, env=judge_environment(), stdin=subprocess.PIPE)
+
+    def begin(self) -> subprocess.Popen[bytes] | None:
+        """Let it judge the run; the caller waits for it. None when it was not started."""
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            # One that is gone has said why, and its exit code is looked at.
+            with suppress(OSError), process.stdin as line:
+                line.write(b"\n")
+        return process
+
+
+def judge(
+    run: Path,
+    interrupts: Interrupts,
+    command: Sequence[str] | None = None,
+    *,
+    started: subprocess.Popen[bytes] | None = None,
+) -> tuple[int, str]:
     """Judge a run, its output passed through. Returns the exit code (0 to 3) and a complaint, empty when all went well.
+
+    `started`: a judge that was started before.
 
     An exit code alone is not believed: an interpreter that crashes exits with 1 too. It must agree with verdict.json.
     Raises Interrupted soon after a signal; the judge is gone then.
     """
-    process = start_guarded(command or judge_command(run), cwd=ROOT, env=judge_environment())
+    process = started or start_guarded(command or judge_command(run), cwd=ROOT, env=judge_environment())
     try:
         code = exit_code(process, interrupts)
     except subprocess.TimeoutExpired:

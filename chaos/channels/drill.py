@@ -144,6 +144,7 @@ class ChannelDrill(Frame[ChannelSpec]):
         self.wait(lambda: self._sampler.crossed() >= self._wrapping(), timeout_s=CROSSING_TIMEOUT_S, poll_s=DRAIN_POLL_S)
         self._begin_phase("drain", time.monotonic_ns())
         self.errors += self._crew.stop(list(publisher_names(self.spec.publishers)))
+        self.load_ended()
         subscribers = self._crew.names(SUBSCRIBER)
         for name in subscribers:
             self.signal(self._crew.children[name].pid, signal.SIGUSR1)

@@ -31,7 +31,7 @@ def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[i
 
 
 def judge_says(monkeypatch: pytest.MonkeyPatch, code: int, complaint: str = "") -> None:
-    monkeypatch.setattr(command, "judge", lambda run, interrupts: (code, complaint))
+    monkeypatch.setattr(command, "judge", lambda run, interrupts, started: (code, complaint))
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
@@ -102,7 +102,7 @@ def test_there_is_one_verdict_line(
 def test_what_an_interrupted_drill_left_is_announced_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge_says(monkeypatch, 2)
     _, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
-    assert lines[1] == "judging what there is of the drill with Spark, which takes about half a minute; Ctrl-C ends it at once"
+    assert lines[1] == "judging what there is of the drill with Spark, which takes some twenty seconds; Ctrl-C ends it at once"
 
 
 def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

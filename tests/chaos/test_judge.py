@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from chaos import judge as judge_module
 from chaos.errors import HarnessError, Interrupted
 from chaos.interrupts import Interrupts
-from chaos.judge import judge, validate_objectives
+from chaos.judge import EarlyJudge, judge, validate_objectives
 
 
 def command(code: int, run: Path, verdict: object) -> list[str]:
@@ -176,3 +177,30 @@ def test_a_signal_inside_the_wait_for_the_judge_does_not_leave_its_lock_taken(
     ignorant = ENDLESS.format(on_term="signal.SIG_DFL", begun=str(tmp_path / "begun"))
     with Interrupts() as interrupts, pytest.raises(Interrupted, match="interrupted by SIGINT"):
         judge(tmp_path, interrupts, [sys.executable, "-c", ignorant])
+
+
+def test_a_judge_that_was_started_early_waits_for_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "there"
+    words = f"import sys; open({str(there)!r}, 'w').close(); sys.stdin.readline()"
+    monkeypatch.setattr(judge_module, "judge_command", lambda run: [sys.executable, "-c", waiting(words, run)])
+    with EarlyJudge(tmp_path) as early:
+        early.start()
+        while not there.exists():
+            time.sleep(0.01)
+        assert not (tmp_path / "verdict.json").exists()
+        assert judge(tmp_path, Interrupts(), started=early.begin()) == (0, "")
+
+
+def test_a_judge_that_is_not_needed_after_all_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge_module, "judge_command", lambda run: [sys.executable, "-c", "import sys; sys.stdin.readline()"])
+    stopped: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(judge_module, "stop", lambda process: (stopped.append(process), process.kill(), process.wait()))
+    with EarlyJudge(tmp_path) as early:
+        early.start()
+        early.start()
+    assert [process.poll() for process in stopped] == [-signal.SIGKILL]
+
+
+def waiting(first: str, run: Path) -> str:
+    """A judge that does this first, and then calls the run valid."""
+    return f"{first}; open({str(run / 'verdict.json')!r}, 'w').write('{{\"verdict\": \"valid\"}}')"
