@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.channels.circle import CLOCK_MAX, CLOCKS, distance
+from reports.channels.plan import SAVED_SLACK_NS
 from reports.corrupt.history import History, Row
 from reports.errors import JudgeError
 from reports.facts import KILLS
@@ -79,12 +80,13 @@ class ChannelHistory(History):
     # --- what is there -----------------------------------------------------------------------------------------------------
 
     def windows(self) -> list[tuple[int, int]]:
-        """When faults were in force, or may still have shown, in monotonic ns."""
+        """When faults were in force, or may still have shown, in monotonic ns; they begin early enough for what a restore may
+        have undone."""
         found: dict[str, list[int]] = defaultdict(list)
         for row in self.harness:
             if row["kind"] == "fault":
                 found[row["fault"]].append(row["t_ns"])
-        return [(min(times), max(times) + AFTER_FAULT_NS) for times in found.values()]
+        return [(min(times) - SAVED_SLACK_NS, max(times) + AFTER_FAULT_NS) for times in found.values()]
 
     def killed(self) -> set[str]:
         """Names of the processes that were killed."""
