@@ -63,6 +63,8 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     )
     kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
     default = DEFAULT_OBJECTIVES if spec.model == LANES and spec.lease_ms == LEASE_MS else None
+    if arguments.slo:
+        validate_objectives(arguments.slo, channels=False)
     return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, kinds, objectives=arguments.slo or default)[0]
 
 
@@ -123,8 +125,6 @@ def carry_out(
     """Carry out a drill and judge it: the exit code, and the folder of the run. Raises as `bench`, and TooSlow."""
     now_s = time.time()
     plan = order.plan
-    if order.objectives:
-        validate_objectives(order.objectives, channels=getattr(order.spec, "model", "") == DSPS)
     server = topology.binary()
     progress = Progress(sys.stdout)
     toxiproxy = toxiproxy_program(progress, interrupts) if plan.needs_network() else None

@@ -21,6 +21,7 @@ from chaos.channels.spec import ChannelSpec
 from chaos.command import Order, carry_out
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
+from chaos.judge import validate_objectives
 from chaos.mutants import Mutant, find, plant, pretend
 from chaos.plan import Pace
 from chaos.processes import send
@@ -41,6 +42,8 @@ def bench_channels(arguments: argparse.Namespace, interrupts: Interrupts) -> int
     kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
     label = "-".join(filter(None, [DSPS, arguments.mutant]))
     spec = ChannelSpec(id=runs.run_id("bench", arguments.seed, label, time.time()), seed=arguments.seed, mutant=arguments.mutant)
+    if arguments.slo:
+        validate_objectives(arguments.slo, channels=True)
     drill = replace(order(spec, PACE, Crossings(), interrupts, mutant, kinds), objectives=arguments.slo)
     return carry_out(drill, arguments, interrupts)[0]
 
