@@ -74,8 +74,7 @@ class Recorded:
         try:
             self.spec = json.loads((self.folder / "spec.json").read_text())
             for path in sorted((self.folder / "history").glob("*.jsonl")):
-                lines = path.read_bytes().splitlines(keepends=True)
-                self.files[path.name] = [Line(line, json.loads(line)) for line in lines]
+                self.files[path.name] = [read(line) for line in path.read_bytes().splitlines(keepends=True)]
         except (OSError, ValueError) as error:
             raise JudgeError(f"{self.folder.name} is not a whole recorded run: {error}") from error
 
@@ -135,6 +134,11 @@ class Recorded:
                 found.setdefault(item["job"], set()).update(filter(None, others))
         return found
 
+    def srv_ms(self, at_ns: int) -> int:
+        """The server's time at an instant, by the first answer of an operation."""
+        row = next(line.row for _, line in self.job_lines() if line.row.get("srv_us") and line.row.get("done_ns"))
+        return (row["srv_us"] + (at_ns - row["done_ns"]) // 1_000) // 1_000
+
     def snapshots(self, state: str) -> list[Row]:
         """The rows of the final snapshots that list jobs in a state."""
         return [line.row for line in self.files["harness.jsonl"] if line.row["kind"] == "final" and line.row["state"] == state]
@@ -167,6 +171,17 @@ class Recorded:
 def lane_of(item: Row) -> str:
     """The lane of a job: that of its class where it says none."""
     return str(item.get("lane", item.get("class")))
+
+
+def read(line: bytes) -> Line:
+    """A line of a history without blanks between its columns, as the templates have it."""
+    row = json.loads(line)
+    return Line(dumped(row) if b'": ' in line else line, row)
+
+
+def dumped(row: Row) -> bytes:
+    """The row as a line of a history."""
+    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
 
 def closed(jobs: set[str], related: dict[str, set[str]]) -> set[str]:

@@ -12,6 +12,7 @@ import pytest
 from reports.bench import command
 from reports.bench.command import Measured, Order, bench, slope
 from reports.bench.cost import Cost, conversion_s
+from reports.bench.grow import Grown
 from reports.bench.planted import Compared, later, unseen
 from tests.reports.good_run import healthy
 
@@ -66,8 +67,15 @@ def test_the_time_of_the_conversion_is_what_its_line_says_or_lasts() -> None:
 
 
 def test_ticks_are_later_in_a_grown_history() -> None:
-    found = frozenset({("J15", "cron:beat:500", "tick early", "violated"), ("J4", "b1-500", "lost", "violated")})
-    assert later(found, 1_000) == {("J15", "cron:beat:1500", "tick early", "violated"), ("J4", "b1-500", "lost", "violated")}
+    """But for those from before what is repeated."""
+
+    def tick(subject: str) -> tuple[str, ...]:
+        return ("J15", subject, "tick early", "violated")
+
+    lost = ("J4", "b1-500", "lost", "violated")
+    found = frozenset({tick("cron:beat:500"), tick("cron:beat:400"), lost})
+    grown = Grown(rows=0, later_ms=1_000, begin_ms=450)
+    assert later(found, grown) == {tick("cron:beat:1500"), tick("cron:beat:400"), lost}
 
 
 def test_a_planted_kind_that_its_check_does_not_see_is_named() -> None:
