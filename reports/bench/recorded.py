@@ -21,6 +21,9 @@ SENT = ("first_send_ns", "intended_ns")
 SEARCH_MS = 1_000
 STEP_MS = 5
 
+#: Ids of the jobs of schedules begin with this.
+TICK = "cron:"
+
 #: Kinds of row that belong to jobs.
 OF_JOBS = ("operation", "effect")
 
@@ -101,7 +104,7 @@ class Recorded:
         for schedule in self.spec.get("schedules") or ():
             step_ms = max(step_ms, schedule["every_ms"])
         length_ms = (calm_end_ns - first_ns) // MS // step_ms * step_ms - SEARCH_MS // step_ms * step_ms
-        ticking = [span for job, span in spans.items() if job.startswith("cron:")]
+        ticking = [span for job, span in spans.items() if job.startswith(TICK)]
         for back_ms in range(0, SEARCH_MS, STEP_MS):
             begin_ns = first_ns - (back_ms + 1) * MS
             end_ns = begin_ns + length_ms * MS
@@ -144,16 +147,16 @@ class Recorded:
         return [line.row for line in self.files["harness.jsonl"] if line.row["kind"] == "final" and line.row["state"] == state]
 
     def busiest_lane(self, window: Window) -> frozenset[str]:
-        """The jobs of the span that stand in the lane with most of them, with all that they depend on. Lanes with a limit are
-        left out: what it allows in one second would not become more."""
+        """The jobs of the span that stand in the lane with most of them and depend on no others, and those of schedules, which
+        must not miss a tick. Lanes with a limit are left out: what a limit allows in one second would not become more."""
         lanes: dict[str, set[str]] = {}
         for item in self.enqueued(window.jobs):
             if self.unlimited(item):
                 lanes.setdefault(lane_of(item), set()).add(item["job"])
         if not lanes:
             raise JudgeError(f"{self.folder.name} has no lane without a limit")
-        jobs = max(lanes.values(), key=len)
-        return frozenset(closed(jobs, self.related()))
+        ticks = {job for job in window.jobs if job.startswith(TICK)}
+        return frozenset(closed(max(lanes.values(), key=len) | ticks, self.related()))
 
     def enqueued(self, jobs: frozenset[str]) -> Iterator[Row]:
         """The items of answered enqueues of these jobs."""
