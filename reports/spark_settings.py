@@ -7,8 +7,12 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from reports.errors import JudgeError
+
+#: This checkout.
+ROOT = Path(__file__).resolve().parents[1]
 
 #: Environment variables: the Spark master, and settings as `key=value`, quoted as in a shell where a value has blanks.
 MASTER_VARIABLE = "IRONCLAIM_SPARK_MASTER"
@@ -65,11 +69,13 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def by_place(master: str) -> Mapping[str, str]:
-    """Settings that follow from where the master is: on this machine everything stays on the loopback interface."""
+    """Settings that follow from where the master is: on this machine everything stays on the loopback interface, and executors
+    elsewhere find this checkout where it is here."""
+    settings = {} if master.startswith("local") else {"spark.executorEnv.PYTHONPATH": str(ROOT)}
     host = re.fullmatch(r"spark://\[?([^,\]]+)\]?:\d+", master)
     if master.startswith("local") or (host and is_loopback(host[1])):
-        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return {}
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return settings
 
 
 def is_loopback(host: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.bench.recorded import MS, Recorded, Row, Window
+from reports.bench.recorded import MS, Recorded, Row, Window, dumped
 
 #: Columns of samples that count from the start of a process.
 COUNTED = ("cpu_user_s", "cpu_system_s", "used_cpu_user", "used_cpu_sys", "total_commands_processed", "finished")
@@ -30,7 +30,7 @@ def finish_snapshots(path: Path, clean: Recorded, window: Window, copies: Sequen
             ]
             row["count"] += len(added)
             row["items"] += added
-            line = json.dumps(row, separators=(",", ":")).encode() + b"\n"
+            line = dumped(row)
         lines.append(line)
     path.write_bytes(b"".join(lines))
 

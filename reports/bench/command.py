@@ -97,7 +97,7 @@ def one(order: Order, run: Path, small: Small, rows: int, master: str, expected:
     folder, grown = history(order, run, small, rows, say)
     clean(folder)
     cost = judged(folder, master)
-    found = Measured(grown.rows, cost, Compared(later(expected, grown.later_ms), findings(folder)))
+    found = Measured(grown.rows, cost, Compared(later(expected, grown), findings(folder)))
     say(f"judge: {found} {found.compared}")
     for what, some in (("not found", found.compared.missing), ("not planted", found.compared.extra)):
         for finding in some[:10]:
@@ -149,7 +149,7 @@ def history(order: Order, run: Path, small: Small, rows: int, say: Say) -> tuple
     try:
         made = json.loads((folder / "grown.json").read_text())
         if made["digest"] == digest:
-            return folder, Grown(made["rows"], made["later_ms"])
+            return folder, Grown(made["rows"], made["later_ms"], made["begin_ms"])
     except (OSError, ValueError, KeyError):
         pass
     shutil.rmtree(folder, ignore_errors=True)

@@ -112,12 +112,13 @@ def read(stream: IO[bytes], lines: list[tuple[float, str]]) -> None:
 
 
 def conversion_s(lines: list[tuple[float, str]]) -> float | None:
-    """How long the judge converted by its own account, or else until its next line; None when no line is about it."""
-    spent = list[float]()
+    """How long the judge converted: by its own account, or else from the line about it to the next; None without such a line."""
+    told, lasted = list[float](), list[float]()
     for (at_s, line), (next_s, _) in itertools.pairwise(lines):
         if match := CONVERTING.match(line):
-            spent.append(float(match[1]) if match[1] else next_s - at_s)
-    return sum(spent) if spent else None
+            told += [float(match[1])] if match[1] else []
+            lasted.append(next_s - at_s)
+    return sum(told or lasted) if lasted else None
 
 
 def descendants(root: int) -> list[int]:

@@ -18,7 +18,7 @@ import numpy as np
 from reports.bench.beside import finish_snapshots, write_samples
 from reports.bench.one_job import OneJob
 from reports.bench.pattern import Moves, Pattern, compiled
-from reports.bench.recorded import MS, Line, Recorded, Row, Window
+from reports.bench.recorded import MS, Line, Recorded, Row, Window, dumped
 from reports.errors import JudgeError
 
 #: Files that are written at the same time.
@@ -61,10 +61,12 @@ class Parts:
 
 @dataclass(frozen=True)
 class Grown:
-    """A grown history: its rows, and by how much the recorded run, which comes last in it, is later than it was."""
+    """A grown history: its rows, and by how much the recorded run, which comes last in it, is later than it was. What happened
+    before `begin_ms` by the server's clock is where it was."""
 
     rows: int
     later_ms: int
+    begin_ms: int
 
 
 def grow(run: Path, rows: int, out: Path, *, shape: str = "real", ending: Path | None = None) -> Grown:
@@ -85,7 +87,7 @@ def grow(run: Path, rows: int, out: Path, *, shape: str = "real", ending: Path |
     finish_snapshots(out / "history" / "harness.jsonl", clean, window, [plan.selected[turn] for turn in plan.turns])
     write_samples(last.folder / "samples", out / "samples", window, len(plan.turns))
     (out / "spec.json").write_text(json.dumps({**last.spec, "id": out.name}, indent=2) + "\n")
-    return Grown(written, window.length_ms * len(plan.turns))
+    return Grown(written, window.length_ms * len(plan.turns), clean.srv_ms(window.begin_ns))
 
 
 class Plan:
@@ -143,7 +145,7 @@ class Plan:
             return (row, line.raw) if wanted else None
         if not kept:
             return None
-        return row, json.dumps({**row, "items": kept}, separators=(",", ":")).encode() + b"\n"
+        return row, dumped({**row, "items": kept})
 
     def parts(self, name: str, last: Recorded) -> Parts:
         """What becomes of a file of the run that comes last."""

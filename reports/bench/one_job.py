@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from reports.bench.pattern import Moves, Pattern, compiled, joined
-from reports.bench.recorded import MS, Recorded, Row, Window
+from reports.bench.recorded import MS, Recorded, Row, Window, dumped
 from reports.errors import JudgeError
 
 JOB = "one-job"
@@ -190,8 +190,3 @@ def plain_job(recorded: Recorded, window: Window) -> tuple[str, dict[str, tuple[
         if sorted(label for label, _, _ in found) == wanted and by_label["claim ok"][1]["op"] in sent:
             return job, {**by_label, "claim invoke": sent[by_label["claim ok"][1]["op"]]}
     raise JudgeError(f"{recorded.folder.name} has no plain job in its calm span")
-
-
-def dumped(row: Row) -> bytes:
-    """The row as a line of a history."""
-    return json.dumps(row, separators=(",", ":")).encode() + b"\n"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 
+from reports.bench.grow import Grown
 from reports.corrupt.command import KINDS
 from reports.corrupt.history import History
 from reports.errors import JudgeError
@@ -80,13 +81,14 @@ def findings(run: Path) -> frozenset[Finding]:
     return frozenset(checks.union(tuple(map(str, row)) for row in rows))
 
 
-def later(found: frozenset[Finding], by_ms: int) -> frozenset[Finding]:
-    """The same findings in a history whose last part is later by so much."""
+def later(found: frozenset[Finding], grown: Grown) -> frozenset[Finding]:
+    """The same findings in a grown history, whose last part is later than it was."""
 
-    def moved(subject: str) -> str:
-        return TICK.sub(lambda match: f"{match[1]}{int(match[2]) + by_ms}", subject)
+    def moved(match: re.Match[str]) -> str:
+        tick_ms = int(match[2])
+        return f"{match[1]}{tick_ms + grown.later_ms if tick_ms >= grown.begin_ms else tick_ms}"
 
-    return frozenset((check, moved(subject), *rest) for check, subject, *rest in found)
+    return frozenset((check, TICK.sub(moved, subject), *rest) for check, subject, *rest in found)
 
 
 def unseen(found: frozenset[Finding], subjects: dict[str, str]) -> list[str]:

@@ -21,6 +21,9 @@ SENT = ("first_send_ns", "intended_ns")
 SEARCH_MS = 1_000
 STEP_MS = 5
 
+#: Ids of the jobs of schedules begin with this.
+TICK = "cron:"
+
 #: Kinds of row that belong to jobs.
 OF_JOBS = ("operation", "effect")
 
@@ -74,8 +77,7 @@ class Recorded:
         try:
             self.spec = json.loads((self.folder / "spec.json").read_text())
             for path in sorted((self.folder / "history").glob("*.jsonl")):
-                lines = path.read_bytes().splitlines(keepends=True)
-                self.files[path.name] = [Line(line, json.loads(line)) for line in lines]
+                self.files[path.name] = [read(line) for line in path.read_bytes().splitlines(keepends=True)]
         except (OSError, ValueError) as error:
             raise JudgeError(f"{self.folder.name} is not a whole recorded run: {error}") from error
 
@@ -102,7 +104,7 @@ class Recorded:
         for schedule in self.spec.get("schedules") or ():
             step_ms = max(step_ms, schedule["every_ms"])
         length_ms = (calm_end_ns - first_ns) // MS // step_ms * step_ms - SEARCH_MS // step_ms * step_ms
-        ticking = [span for job, span in spans.items() if job.startswith("cron:")]
+        ticking = [span for job, span in spans.items() if job.startswith(TICK)]
         for back_ms in range(0, SEARCH_MS, STEP_MS):
             begin_ns = first_ns - (back_ms + 1) * MS
             end_ns = begin_ns + length_ms * MS
@@ -135,21 +137,26 @@ class Recorded:
                 found.setdefault(item["job"], set()).update(filter(None, others))
         return found
 
+    def srv_ms(self, at_ns: int) -> int:
+        """The server's time at an instant, by the first answer of an operation."""
+        row = next(line.row for _, line in self.job_lines() if line.row.get("srv_us") and line.row.get("done_ns"))
+        return (row["srv_us"] + (at_ns - row["done_ns"]) // 1_000) // 1_000
+
     def snapshots(self, state: str) -> list[Row]:
         """The rows of the final snapshots that list jobs in a state."""
         return [line.row for line in self.files["harness.jsonl"] if line.row["kind"] == "final" and line.row["state"] == state]
 
     def busiest_lane(self, window: Window) -> frozenset[str]:
-        """The jobs of the span that stand in the lane with most of them, with all that they depend on. Lanes with a limit are
-        left out: what it allows in one second would not become more."""
+        """The jobs of the span that stand in the lane with most of them and depend on no others, and those of schedules, which
+        must not miss a tick. Lanes with a limit are left out: what a limit allows in one second would not become more."""
         lanes: dict[str, set[str]] = {}
         for item in self.enqueued(window.jobs):
             if self.unlimited(item):
                 lanes.setdefault(lane_of(item), set()).add(item["job"])
         if not lanes:
             raise JudgeError(f"{self.folder.name} has no lane without a limit")
-        jobs = max(lanes.values(), key=len)
-        return frozenset(closed(jobs, self.related()))
+        ticks = {job for job in window.jobs if job.startswith(TICK)}
+        return frozenset(closed(max(lanes.values(), key=len) | ticks, self.related()))
 
     def enqueued(self, jobs: frozenset[str]) -> Iterator[Row]:
         """The items of answered enqueues of these jobs."""
@@ -167,6 +174,17 @@ class Recorded:
 def lane_of(item: Row) -> str:
     """The lane of a job: that of its class where it says none."""
     return str(item.get("lane", item.get("class")))
+
+
+def read(line: bytes) -> Line:
+    """A line of a history without blanks between its columns, as the templates have it."""
+    row = json.loads(line)
+    return Line(dumped(row) if b'": ' in line else line, row)
+
+
+def dumped(row: Row) -> bytes:
+    """The row as a line of a history."""
+    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
 
 def closed(jobs: set[str], related: dict[str, set[str]]) -> set[str]:
