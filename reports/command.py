@@ -16,8 +16,6 @@ from reports import slo, slo_file
 from reports.cluster import cluster
 from reports.compare.command import add_arguments as compare_arguments
 from reports.compare.command import compare
-from reports.corrupt.command import corrupt
-from reports.corrupt.command import render as seen
 from reports.errors import JudgeError, one_line
 from reports.interrupts import INTERRUPTS
 from reports.judge import judge, require_run, to_stderr, withdraw
@@ -48,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="python -m reports", description="Judge recorded runs.")
     commands = root.add_subparsers(dest="command", required=True)
     command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
-    command.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run, such as runs/latest")
+    command.add_argument("runs", type=Path, nargs="+", metavar="run", help="folder of a run, such as runs/latest")
     command.add_argument("--slo", type=Path, help="file of service level objectives (default: slo.toml of the run, if any)")
     command.add_argument(
         "--begin-on-line", action="store_true", help="start Spark at once, and read the runs when a line comes on stdin"
@@ -106,7 +104,8 @@ def judged(options: argparse.Namespace) -> int:
             for run in options.runs:
                 require_run(run)
         with ExitStack() as stack:
-            spark = started(stack, where)
+            shared = options.begin_on_line or len(options.runs) > 1
+            spark = started(stack, where) if shared else None
             if options.begin_on_line and not sys.stdin.readline():
                 return complain("nothing was to be judged")
             for run in options.runs:
@@ -169,6 +168,10 @@ def held(options: argparse.Namespace) -> int:
 
 def corrupted(options: argparse.Namespace) -> int:
     """Print what the judge sees of each corruption. 0 when it sees all of them, 1 when not, 2 when that could not be tried."""
+    # Other commands do without PySpark, which it imports.
+    from reports.corrupt.command import corrupt
+    from reports.corrupt.command import render as seen
+
     try:
         with spark_session(chosen_master(options.master), chosen_conf(options.conf)) as spark:
             found = corrupt(options.run, options.seed, spark)

@@ -42,8 +42,12 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     # Each job twice: when it was enqueued and when it was claimed, in the server's ms; only claims count.
     claimed = claims.withColumns({"at_ms": F.col("fence"), "counts": F.lit(1)})
     arrived = claims.where("waited").where(free(frames.run)).withColumns({"at_ms": F.col("enqueued_ms"), "counts": F.lit(0)})
-    in_time = Window.partitionBy("class").orderBy("at_ms", "counts", "job")
-    of_lane = Window.partitionBy("class", "lane").orderBy("at_ms", "counts", "job")
+    # Claims of one ms have an order that is arbitrary, and always the same.
+    in_order = ("at_ms", "counts", F.xxhash64("job"))
+    in_time, of_lane = (
+        Window.partitionBy(*of).orderBy(*in_order).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        for of in (("class",), ("class", "lane"))
+    )
     so_far = [F.sum(F.when(F.col("priority") <= level, F.col("counts"))).over(in_time) for level in PRIORITIES]
     counted = claimed.unionByName(arrived).withColumns(
         {"others": F.element_at(F.array(*so_far), F.col("priority").cast("int")), "own": F.sum("counts").over(of_lane)}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.caching import kept
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
@@ -59,7 +60,7 @@ def crowds(frames: Frames) -> DataFrame:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Limits that were exceeded; and, when no limit was ever reached, an unknown."""
-    found = crowds(frames)
+    found = kept(crowds(frames))
     exceeded = Flag(
         "limit exceeded",
         F.col("most") > F.col("allowed"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.caching import kept
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.meaning import NEVER_NS
@@ -31,7 +32,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     needed = children.select("job", "claim_done_ns", "on_parent_failure", F.explode("needs").alias("parent"))
     lost = (F.col("failed_for_good") & ~F.col("accepted")).alias("lost")
     parents = frames.jobs.select(F.col("job").alias("parent"), F.coalesce("key_free_ns", F.lit(NEVER_NS)).alias("over_ns"), lost)
-    pairs = needed.join(parents, "parent")
+    pairs = kept(needed.join(parents, "parent"))
     early = Flag(
         "parent not over",
         F.col("claim_done_ns") < F.col("over_ns"),

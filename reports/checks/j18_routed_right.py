@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.caching import kept
 from reports.checks.base import Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import CONSUMER
@@ -29,7 +30,7 @@ def leases(frames: Frames) -> DataFrame:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Leases of a worker that does not meet the requirement; and, when no such job was claimed, an unknown."""
-    routed = leases(frames)
+    routed = kept(leases(frames))
     text = sentence("claim ", token(), " of class ", F.col("class"), " was handed to ", F.col("proc"), ", which it is not for")
     wrong = Flag("wrong worker", F.col("proc").startswith(CONSUMER), text, absence=False)
     counted = routed.agg(F.count(F.lit(1)).alias("leases")).select("leases", F.lit("every worker").alias("job"))

@@ -21,7 +21,7 @@ from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, WindowSpec
+    from pyspark.sql import Column, DataFrame, WindowSpec
 
     from reports.frames import Frames
 
@@ -49,32 +49,45 @@ def first_claims(frames: Frames) -> DataFrame:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """First claims that were made before the one of a job that had to go first."""
-    claims = first_claims(frames)
-    waiting = claims.where("waited").withColumn("known_ns", F.col("enqueued_ns"))
-    later = F.struct("fence", "job", "claim_done_ns")
-
-    def after(instant: str, *lane: str) -> tuple[DataFrame, WindowSpec]:
-        """The waiting jobs beside the claims that may have overtaken them, and what precedes each of these in its lane."""
-        both = waiting.unionByName(claims.withColumn("known_ns", F.lit(None).cast("bigint")), allowMissingColumns=True)
-        in_time = F.coalesce("known_ns", instant), F.asc_nulls_first("known_ns")
-        return both, Window.partitionBy(*lane).orderBy(*in_time).rowsBetween(Window.unboundedPreceding, -1)
-
-    both, by_claim = after("claim_sent_ns", "class", "lane")
-    known = F.col("known_ns").isNotNull()
-    higher = [F.max(F.when(known & (F.col("priority") > level), later)).over(by_claim) for level in PRIORITIES[:-1]]
-    by_level = F.element_at(F.array(*higher), F.col("priority").cast("int"))
-    overtaken = both.withColumn("first", F.when(F.col("priority") < PRIORITIES[-1], by_level)).where(~known)
-    same, by_arrival = after("enqueue_sent_ns", "class", "lane", "priority")
-    passed = same.withColumn("first", F.max(F.when(known, later)).over(by_arrival)).where(~known)
-    # Where the server's clock went back, a greater fence may be of an earlier claim: then that one was answered before.
-    out_of_turn = (F.col("first.fence") > F.col("fence")) & (F.col("first.claim_done_ns") > F.col("claim_sent_ns"))
+    claims, priority = first_claims(frames), F.col("priority")
+    # Running maxima of numbers are compiled, those of structs are not: the job that went first is looked up by its fence.
+    fence = F.when(F.col("known_ns").isNotNull(), F.col("fence"))
+    by_claim, in_lane = beside(claims, "claim_sent_ns", "class", "lane")
+    higher = [F.max(F.when(priority > level, fence)).over(in_lane) for level in PRIORITIES[:-1]]
+    by_level = F.when(priority < PRIORITIES[-1], F.element_at(F.array(*higher), priority.cast("int")))
+    overtaken = suspects(by_claim.withColumn("first_fence", by_level), claims, F.col("first.priority") > priority)
+    by_arrival, in_band = beside(claims, "enqueue_sent_ns", "class", "lane", "priority")
+    passed = suspects(by_arrival.withColumn("first_fence", F.max(fence).over(in_band)), claims, F.col("first.priority") == priority)
     before = ("was claimed ", F.col("first.fence") - F.col("fence"), " ms before ", F.col("first.job"))
     higher_in = sentence(*before, ", which had a higher priority in lane ", F.col("lane"))
     earlier_in = sentence(*before, ", which had come before it in lane ", F.col("lane"))
     return [
-        (overtaken, Flag("lower priority first", out_of_turn, higher_in, absence=False)),
-        (passed, Flag("later job first", out_of_turn, earlier_in, absence=False)),
+        (overtaken, Flag("lower priority first", F.lit(True), higher_in, absence=False)),
+        (passed, Flag("later job first", F.lit(True), earlier_in, absence=False)),
     ]
+
+
+def beside(claims: DataFrame, instant: str, *lane: str) -> tuple[DataFrame, WindowSpec]:
+    """The waiting jobs beside the claims that may have overtaken them (`known_ns` null), and what precedes each in its lane."""
+    at_ns = F.col(instant).alias("at_ns")
+    columns = ("job", "class", "lane", "priority", "fence", "claim_sent_ns", at_ns)
+    waiting = claims.where("waited").select(*columns, F.col("enqueued_ns").alias("known_ns"))
+    both = waiting.unionByName(claims.select(*columns, F.lit(None).cast("bigint").alias("known_ns")))
+    in_time = F.coalesce("known_ns", "at_ns"), F.asc_nulls_first("known_ns")
+    return both, Window.partitionBy(*lane).orderBy(*in_time).rowsBetween(Window.unboundedPreceding, -1)
+
+
+def suspects(found: DataFrame, claims: DataFrame, precedes: Column) -> DataFrame:
+    """The claims before which a job was waiting that had to go first and has a greater fence: `first`, looked up by that fence.
+
+    Where the server's clock went back, a greater fence may be of an earlier claim: then that one was answered before.
+    """
+    first = F.struct("fence", "job", "priority", "claim_done_ns", "enqueued_ns").alias("first")
+    waiting = claims.where("waited").select("class", "lane", F.col("fence").alias("first_fence"), first)
+    earlier = found.where(F.col("known_ns").isNull() & (F.col("first_fence") > F.col("fence")))
+    pairs = earlier.join(waiting, ["class", "lane", "first_fence"])
+    out_of_turn = (F.col("first.claim_done_ns") > F.col("claim_sent_ns")) & (F.col("first.enqueued_ns") < F.col("at_ns"))
+    return pairs.where(precedes & out_of_turn).groupBy("job", "lane", "fence").agg(F.max("first").alias("first"))
 
 
 CHECK = Check("J9", "lanes keep their order", doubts, more=more, applies=ordered)
