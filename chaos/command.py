@@ -33,9 +33,9 @@ LEASE_MS = 9_000
 #: The objectives of a drill for which the user names none: of the engine's own format at the default lease.
 DEFAULT_OBJECTIVES = ROOT / "bench" / "slo.toml"
 #: `pickup_bound_ms` of a drill: two sweeps, and two seconds at least. A worker that misses a wake-up asks for work one sweep
-#: later (rule 22), and the foreign formats read their list of waiting jobs from its beginning once a second, so this is twice
-#: what they take at most. Outside of faults, jobs without limits waited at most 24 ms for their first claim on a busy machine
-#: with two cores, and delayed ones 43 ms after they were due.
+#: later (rule 22), the foreign formats read their list of waiting jobs from its beginning once a second, and the delayed jobs of
+#: Bananas wait for a sweep: so this is twice what an engine may take. On a busy machine with two cores, outside of faults, jobs
+#: without limits waited at most 24 ms for their first claim, and delayed ones 43 ms after they were due, those of Bananas 960.
 PICKUP_BOUND_MS = 2_000
 PICKUP_SWEEPS = 2
 
