@@ -45,7 +45,7 @@ class Parts:
     """
 
     name: str
-    before: tuple[bytes, ...]
+    before: Pattern
     first: Pattern
     copies: tuple[Pattern, ...]
     turns: tuple[int, ...]
@@ -55,7 +55,7 @@ class Parts:
     @property
     def rows(self) -> int:
         """Rows of the grown file."""
-        fixed = len(self.before) + self.first.rows + self.last.rows + self.rest.rows
+        fixed = self.before.rows + self.first.rows + self.last.rows + self.rest.rows
         return fixed + sum(self.copies[turn].rows for turn in self.turns)
 
 
@@ -149,17 +149,16 @@ class Plan:
 
     def parts(self, name: str, last: Recorded) -> Parts:
         """What becomes of a file of the run that comes last."""
-        lines = last.files[name]
-        split = next((at for at, line in enumerate(lines) if line.row["t_ns"] >= self.window.begin_ns), len(lines))
-        first, end = self.one.ends(name) if self.one else ((), ())
+        begin_ns, first, end = self.window.begin_ns, *(self.one.ends(name) if self.one else ((), ()))
+        times = [(line.row["t_ns"] < begin_ns, line.raw) for line in last.files[name]]
         return Parts(
             name=name,
-            before=tuple(line.raw for line in lines[:split]),
+            before=compiled([line for early, line in times if early], copies=False),
             first=compiled(first, copies=False),
             copies=tuple(self._template(name, of.get(name, [])) for of in self.lines),
             turns=self.turns,
             last=compiled(end, copies=False),
-            rest=compiled([line.raw for line in lines[split:]], copies=False),
+            rest=compiled([line for early, line in times if not early], copies=False),
         )
 
     def _template(self, name: str, lines: list[bytes]) -> Pattern:
@@ -195,8 +194,7 @@ def write_all(parts: Sequence[Parts], folder: Path, step: np.ndarray) -> int:
 
 def write(part: Parts, path: Path, step: np.ndarray) -> int:
     """Write a file, and return its number of rows."""
-    written = len(part.before)
-    recorded = written + part.rest.rows
+    written, recorded = 0, part.before.rows + part.rest.rows
 
     def rendered(pattern: Pattern, copy: int) -> bytes:
         nonlocal written
@@ -206,7 +204,7 @@ def write(part: Parts, path: Path, step: np.ndarray) -> int:
         return pattern.render(offsets)
 
     with path.open("wb", buffering=CHUNK_BYTES) as file:
-        file.writelines(part.before)
+        file.write(rendered(part.before, 0))
         file.write(rendered(part.first, 0))
         for copy, turn in enumerate(part.turns):
             file.write(rendered(part.copies[turn], copy))

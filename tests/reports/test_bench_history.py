@@ -4,6 +4,7 @@ the run is found in them, and nothing else."""
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from reports.bench.grow import SHAPES, grow
 from reports.bench.one_job import JOB
 from reports.bench.pattern import Moves, compiled
 from reports.bench.planted import Compared, findings
+from reports.corrupt.history import History
 from reports.errors import JudgeError
 from tests.reports.conftest import Judge
 from tests.reports.good_run import healthy
@@ -63,7 +65,9 @@ def test_schedules_keys_and_dead_jobs_stay_consistent(tmp_path: Path, judged: Ju
         item = {"job": f"cron:beat:{tick_ms}", "schedule": "beat", "tick_ms": tick_ms, "result": "created"}
         made.operation("worker-1", "tick", 0.7 + number / 2, [item], srv_us=(tick_ms + 1) * 1_000)
         made.run("worker-1", item["job"], 0.71 + number / 2)
-    run, out = made.write(), tmp_path / "grown"
+    run, out = tmp_path / "ordered", tmp_path / "grown"
+    # A worker writes its rows in the order of their times.
+    History(made.write(), random.Random(1)).write(run)
     assert judged(run)["reasons"] == []
     grow(run, 5_000, out)
     assert judged(out)["reasons"] == []
