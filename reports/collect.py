@@ -3,8 +3,6 @@ jobs. The rest of the judge learns everything that concerns a file as a whole fr
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
 from functools import reduce
 from operator import mul
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from reports.arrow import compute as pc
+from reports.collected import Collected
 from reports.facts import SLOT_NS
 from reports.file_facts import CALL_SLOT_NS, LAG_STEP_NS, FileFacts, ObservedCall
 from reports.folder import is_object, torn_tail
@@ -38,51 +37,12 @@ SUCCEEDED = {
 }
 
 
-@dataclass(frozen=True)
-class Collected:
-    """The facts of one file, its rare rows, and what is merged over all files of a run. `made_of` identifies its content."""
-
-    made_of: str
-    facts: FileFacts
-    rare: list[dict[str, Any]] = field(default_factory=list)
-    boot_ids: list[str] = field(default_factory=list)
-    replids: list[str] = field(default_factory=list)
-    #: incarnation -> process that claimed under it.
-    incarnations: dict[str, str] = field(default_factory=dict)
-    leases_ms: list[int] = field(default_factory=list)
-
-    def write(self, path: Path) -> None:
-        """Write it as JSON, in one step."""
-        content = asdict(self) | {"facts": {name: plain(value) for name, value in asdict(self.facts).items()}}
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(content, separators=(",", ":")))
-        fresh.replace(path)
-
-    @classmethod
-    def read(cls, path: Path) -> Collected | None:
-        """What was written there; None when that is nothing, or not of this form."""
-        try:
-            content = json.loads(path.read_text())
-            facts = {one.name: restored(one.name, content["facts"][one.name]) for one in fields(FileFacts)}
-            return cls(**{**content, "facts": FileFacts(**facts)})
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-
-def plain(value: Any) -> Any:
-    """A fact as JSON has it."""
-    return sorted(value) if isinstance(value, frozenset) else value
-
-
-def restored(name: str, value: Any) -> Any:
-    """A fact from JSON."""
-    if name == "observed_calls":
-        return tuple(ObservedCall(**call) for call in value)
-    if name in ("calls", "lags"):
-        return frozenset(map(tuple, value))
-    if name in ("slots", "answered_slots"):
-        return frozenset(value)
-    return tuple(value) if isinstance(value, list) else value
+#: Sums over the rows of a file, and sets of its distinct values.
+SUMS = (
+    *("rows", "corrupt", "seq_sum", "seq_square_sum", "operations", "nameless", "bootless", "timeless", "tokenless"),
+    *("unintended", "disordered", "claims_sent", "claims_answered"),
+)
+SETS = ("slots", "answered_slots", "calls", "lags", "kind", "f", "boot_id", "replid", "lease_ms")
 
 
 class Collector:
@@ -241,8 +201,8 @@ class Collector:
     def _observe(self, ok: pa.Table, answered: pa.Table, results: pa.ChunkedArray) -> None:
         """The calls that H2 looks for. A repeated claim has its result on the row, not on the items, because there may be no item
         left to repeat."""
-        parts = [(and_(equal(answered["f"], f), one_of(results, wanted)), answered, results) for f, wanted in OBSERVED.items()]
-        parts.append((and_(equal(ok["f"], "claim"), equal(ok["result"], "repeated")), ok, ok["result"]))
+        parts = [(pc.and_(equal(answered["f"], f), one_of(results, wanted)), answered, results) for f, wanted in OBSERVED.items()]
+        parts.append((pc.and_(equal(ok["f"], "claim"), equal(ok["result"], "repeated")), ok, ok["result"]))
         found = set[ObservedCall]()
         for mask, table, result in parts:
             some = table.filter(mask).select(["f", "first_send_ns", "done_ns", "last_send_ns"]).to_pylist()
@@ -262,13 +222,6 @@ class Collector:
             self._rare.append({name: value for name, value in row.items() if value is not None})
 
 
-SUMS = (
-    *("rows", "corrupt", "seq_sum", "seq_square_sum", "operations", "nameless", "bootless", "timeless", "tokenless"),
-    *("unintended", "disordered", "claims_sent", "claims_answered"),
-)
-SETS = ("slots", "answered_slots", "calls", "lags", "kind", "f", "boot_id", "replid", "lease_ms")
-
-
 def equal(column: Any, value: str) -> Any:
     """Where a column has this value; a null has not."""
     return pc.fill_null(pc.equal(column, value), False)
@@ -277,10 +230,6 @@ def equal(column: Any, value: str) -> Any:
 def one_of(column: Any, values: tuple[str, ...]) -> Any:
     """Where a column has one of these values."""
     return pc.is_in(column, pa.array(values))
-
-
-def and_(one: Any, other: Any) -> Any:
-    return pc.and_(one, other)
 
 
 def more_than_none(items: pa.ChunkedArray) -> Any:

@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 
 from engine.history import SCHEMA_VERSION
 from reports.arrow import compute as pc
-from reports.collect import Collected, Collector
+from reports.collect import Collector
+from reports.collected import Collected
 from reports.errors import JudgeError
 from reports.lines import Block, events_schema, parsed, rows_schema
 
