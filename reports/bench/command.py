@@ -81,7 +81,9 @@ def bench(order: Order, say: Say) -> int:
     with cluster(order.workers, memory=order.memory) if order.workers else nullcontext(order.master) as master:
         cost = judged(small.folder, master)
         expected = findings(small.folder)
-        say(f"judge: rows={small.rows} {cost} kinds={len(small.subjects)} (the run that is grown, with violations planted)")
+        say(
+            f"judge: rows={small.rows} {cost}{cost.apart} kinds={len(small.subjects)} (the run that is grown, with violations planted)"
+        )
         for name in (not_seen := unseen(expected, small.subjects)):
             say(f"judge: {name} was planted and not found")
         measured = [one(order, run, small, rows, master, expected, say) for rows in order.rows]
@@ -98,7 +100,7 @@ def one(order: Order, run: Path, small: Small, rows: int, master: str, expected:
     clean(folder)
     cost = judged(folder, master)
     found = Measured(grown.rows, cost, Compared(later(expected, grown), findings(folder)))
-    say(f"judge: {found} {found.compared}")
+    say(f"judge: {found}{cost.apart} {found.compared}")
     for what, some in (("not found", found.compared.missing), ("not planted", found.compared.extra)):
         for finding in some[:10]:
             say(f"judge: {what}: {' '.join(finding)}")

@@ -41,8 +41,12 @@ class Cost:
     code: int
 
     def __str__(self) -> str:
-        apart = "" if self.convert_s is None else f" convert_s={self.convert_s:.1f}"
-        return f"seconds={self.seconds:.1f} cpu_s={self.cpu_s:.1f} peak_mb={self.peak_mb:.0f}{apart}"
+        return f"seconds={self.seconds:.1f} cpu_s={self.cpu_s:.1f} peak_mb={self.peak_mb:.0f}"
+
+    @property
+    def apart(self) -> str:
+        """The seconds of the conversion, where there was one, for the end of a line."""
+        return "" if self.convert_s is None else f" convert_s={self.convert_s:.1f}"
 
 
 @dataclass
