@@ -81,9 +81,7 @@ def bench(order: Order, say: Say) -> int:
     with cluster(order.workers, memory=order.memory) if order.workers else nullcontext(order.master) as master:
         cost = judged(small.folder, master)
         expected = findings(small.folder)
-        say(
-            f"judge: rows={small.rows} {cost}{cost.apart} kinds={len(small.subjects)} (the run that is grown, with violations planted)"
-        )
+        say(f"judge: rows={small.rows} {cost}{cost.apart} kinds={len(small.subjects)} (the run that is grown, all planted)")
         for name in (not_seen := unseen(expected, small.subjects)):
             say(f"judge: {name} was planted and not found")
         measured = [one(order, run, small, rows, master, expected, say) for rows in order.rows]
