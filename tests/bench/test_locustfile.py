@@ -63,7 +63,9 @@ def test_headless_run_sends_the_plan_and_every_job_ends(server: EmbeddedServer, 
     offset_ms = {job.id: job.offset_ms for job in plan}
     starts = {item["intended_ns"] - round(offset_ms[item["job"]] * MS) for item in items}
     assert len(starts) == 1
-    assert 6.0 < schedule[-1].offset_ms / 1000 < 8.5
+    # It went on to the end. How long that was depends on how long Locust took to start.
+    lasted_ms = (rows[-1]["t_ns"] - starts.pop()) / MS
+    assert lasted_ms / 2 < schedule[-1].offset_ms < 8_500
     assert min(item["first_send_ns"] - item["intended_ns"] for item in items) >= 0
 
     queue = engine.Queue("bench", url=server.url)
