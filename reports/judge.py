@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -115,7 +116,15 @@ def evaluate(
 
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     say(f"judge: reading {len(files)} history files, {size_mb:.1f} MB")
-    history = load.read_history(spark, run, files, lambda size: say(f"judge: converting {size / 1e6:.1f} MB to Parquet"))
+    begun_s: list[float] = []
+
+    def converting(size: int) -> None:
+        begun_s.append(time.monotonic())
+        say(f"judge: converting {size / 1e6:.1f} MB to Parquet")
+
+    history = load.read_history(spark, run, files, converting)
+    if begun_s:
+        say(f"judge: converted in {time.monotonic() - begun_s[0]:.1f} s")
     facts = load.collect_facts(history, spec, cpu_usage(run))
     tables = tables_folder(run)
     built = frames.build(history, facts, tables)
