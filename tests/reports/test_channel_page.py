@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from reports.page.facts import again
 from reports.page.timeline import Axis
 from reports.table import render
 from reports.verdict import NO_MEASURES
-from tests.reports.browser import Browser, BrowserMissing, browser
+from tests.reports.browser import Browser
 from tests.reports.channel_runs import FAULTS, busy
 from tests.reports.page_runs import judge_aloud, rows_of
 from tests.reports.test_page_browser import CONTRAST, FIGURES, SHARED_IDS, STICKING_OUT, UNSAID
@@ -133,19 +130,6 @@ def test_a_line_changes_its_colour_where_it_crosses() -> None:
 def points_of(line: Any) -> list[tuple[float, float]]:
     """Where a line of a figure goes."""
     return list(zip(*line.get_data(), strict=True))
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    """A browser, as in the tests of the other page."""
-    with ExitStack() as stack:
-        try:
-            opened = stack.enter_context(browser())
-        except BrowserMissing as missing:
-            if os.environ.get("CI"):
-                raise
-            pytest.skip(str(missing))
-        yield opened
 
 
 def test_a_browser_shows_it_whole_and_asks_nobody(window: Browser, run: Path) -> None:
