@@ -302,10 +302,14 @@ def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(
 
 
 def without_not_after(value: Any) -> Any:
-    """A raw key without the one field that follows the client's own clock, in an envelope that is wide."""
+    """A raw key as if its envelope were not wide: whether it is depends on the client's own clock, as does the field that only a
+    wide one has (see `engine/models/envelope.py`)."""
     kind, data, expiry = value
     if kind == "string" and data[0] in range(177, 187) and data[1] & 128:
-        data = data[:14] + data[20:]
+        sequence, enqueued_ms = (int.from_bytes(data[at : at + 6], "big") for at in (2, 8))
+        flags = data[1] & 127
+        head = bytes([data[0], flags]) if flags else bytes([data[0] - 16])
+        data = head + (sequence << 42 | enqueued_ms).to_bytes(9, "big") + data[20:]
     return kind, data, expiry
 
 
