@@ -87,9 +87,10 @@ class Recorded:
         return sum(map(len, self.files.values()))
 
     def job_lines(self) -> Iterator[tuple[str, Line]]:
-        """Every line of an operation or effect with its file name."""
+        """Every line of an operation or effect with its file name, but those of callers who read results after the load."""
         for name, lines in self.files.items():
-            yield from ((name, line) for line in lines if line.row["kind"] in OF_JOBS)
+            of_jobs = (line for line in lines if line.row["kind"] in OF_JOBS and line.row.get("f") != "result")
+            yield from ((name, line) for line in of_jobs)
 
     def window(self) -> Window:
         """The calm span before the first fault. Raises JudgeError when there is none that can be repeated."""

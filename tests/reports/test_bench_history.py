@@ -65,6 +65,9 @@ def test_schedules_keys_and_dead_jobs_stay_consistent(tmp_path: Path, judged: Ju
         item = {"job": f"cron:beat:{tick_ms}", "schedule": "beat", "tick_ms": tick_ms, "result": "created"}
         made.operation("worker-1", "tick", 0.7 + number / 2, [item], srv_us=(tick_ms + 1) * 1_000)
         made.run("worker-1", item["job"], 0.71 + number / 2)
+    # A caller reads results long after the load.
+    for tick_ms in (500, 1_000, 1_500, 2_000):
+        made.operation("harness", "result", 61.5, [{"job": f"cron:beat:{tick_ms}", "result_crc": 1}])
     run, out = tmp_path / "ordered", tmp_path / "grown"
     # A worker writes its rows in the order of their times.
     History(made.write(), random.Random(1)).write(run)
