@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -37,7 +37,9 @@ LATE_LOAD = ("H3", "late load")
 ENGINE = ("J", "P")
 
 
-def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[CheckResult]:
+def examine(
+    frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS, *, say: Callable[[str], None] = lambda line: None
+) -> list[CheckResult]:
     """Run every check and write the violation rows to `tables/violations.parquet`. A check that crashes is unknown, not
     passed."""
     checks = [check for check in checks if check.judges(frames.run)]
@@ -48,7 +50,8 @@ def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -
     try:
         together = with_findings(violations(frames, checks), frames).persist()
         counted = tally(together)
-    except Exception:
+    except Exception as error:
+        say(f"judge: the checks crashed together, so each is run alone: {one_line(error)}")
         counted = [row for one in found for row in one_by_one(one, frames)]
         enter(found, counted, whole=whole and not broken(counted))
         return found

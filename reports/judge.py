@@ -129,7 +129,7 @@ def evaluate(
     tables = tables_folder(run)
     built = frames.build(history, facts, tables)
     say(f"judge: checking {sum(file.operations for file in facts.files.values())} operation rows")
-    found = findings.examine(built, tables)
+    found = findings.examine(built, tables, say=say)
     say("judge: measuring")
     try:
         of_jobs = isinstance(built, frames.Frames)

@@ -29,7 +29,7 @@ JAVA_HELP = "install the Debian package openjdk-17-jre-headless, or set JAVA_HOM
 #: For small histories adaptive planning costs more than it saves. ANSI mode: an overflow raises.
 SETTINGS = {
     "spark.app.name": "ironclaim-judge",
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "3g",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
