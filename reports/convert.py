@@ -67,27 +67,30 @@ class Converted:
         return Collected.read(self.facts)
 
 
-def convert(run: Path, files: Sequence[Path], begun: Callable[[int], None] = lambda size: None) -> list[Converted]:
-    """Convert these history files, except those that have not changed since. `begun` is called first with the number of bytes to
-    convert, if there are any. Raises JudgeError when something cannot be written."""
-    wanted = [file for file in files if not current(run, file)]
+def convert(
+    run: Path, files: Sequence[Path], begun: Callable[[int], None] = lambda size: None
+) -> list[tuple[Converted, Collected]]:
+    """Convert these history files, except those that have not changed since: where their tables are, and their facts. `begun` is
+    called first with the number of bytes to convert, if there are any. Raises JudgeError when something cannot be written."""
+    known = {file: current(run, file) for file in files}
+    wanted = [file for file, collected in known.items() if collected is None]
     if wanted:
         begun(sum(file.stat().st_size for file in wanted))
         try:
             (run / FOLDER).mkdir(exist_ok=True)
             with ThreadPoolExecutor(THREADS) as pool:
-                for file in wanted:
-                    convert_file(file, Converted.of(run, file), pool)
+                known |= {file: convert_file(file, Converted.of(run, file), pool) for file in wanted}
         except OSError as error:
             raise JudgeError(f"the history of {run.name} cannot be converted: {error.strerror or error}") from error
-    return [Converted.of(run, file) for file in files]
+    return [(Converted.of(run, file), collected) for file, collected in known.items() if collected is not None]
 
 
-def current(run: Path, file: Path) -> bool:
-    """True when a history file was converted as it is now. The facts are written last."""
+def current(run: Path, file: Path) -> Collected | None:
+    """The facts of a history file that was converted as it is now, else None. They are written last."""
     found = Converted.of(run, file)
     collected = found.collected()
-    return collected is not None and collected.made_of == stamp(file) and found.rows.exists() and found.events.exists()
+    whole = collected is not None and collected.made_of == stamp(file) and found.rows.exists() and found.events.exists()
+    return collected if whole else None
 
 
 def stamp(file: Path) -> str:
@@ -96,8 +99,8 @@ def stamp(file: Path) -> str:
     return f"{FORM} {stat.st_size} {stat.st_mtime_ns}"
 
 
-def convert_file(file: Path, to: Converted, pool: ThreadPoolExecutor) -> None:
-    """Convert one history file."""
+def convert_file(file: Path, to: Converted, pool: ThreadPoolExecutor) -> Collected:
+    """Convert one history file, and return its facts."""
     to.facts.unlink(missing_ok=True)
     collector, settling = Collector(file, stamp(file)), Settling()
     with Writer(to.rows, rows_schema()) as rows, Writer(to.events, events_schema()) as events, file.open("rb") as content:
@@ -106,7 +109,9 @@ def convert_file(file: Path, to: Converted, pool: ThreadPoolExecutor) -> None:
             rows.add(block.rows.filter(block.whole))
             events.add(settling.add(block))
         events.add(settling.open)
-    collector.collected().write(to.facts)
+    collected = collector.collected()
+    collected.write(to.facts)
+    return collected
 
 
 class Writer:

@@ -11,6 +11,9 @@ from reports.file_facts import FileFacts
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
 
+#: A script takes the server's time once; the reply may carry it rounded, so a lease may seem to be so much too long.
+ROUNDING_MS = 1
+
 #: The model of runs that are about channels, not about jobs.
 CHANNELS = "dsps"
 

@@ -54,10 +54,9 @@ def read_history(
     spark.conf.set("spark.sql.shuffle.partitions", str(max(PARTITIONS_MIN, -(-size // PARTITION_BYTES))))
     spark.conf.set("spark.sql.codegen.wholeStage", str(size >= COMPILE_BYTES).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if size >= COMPILE_BYTES else "NO_CODEGEN")
-    rows = opened(spark, [one.rows for one in converted], rows_schema())
-    events = opened(spark, [one.events for one in converted], events_schema())
-    collected = tuple(found for one in converted if (found := one.collected()) is not None)
-    return History(rows, events, collected, size)
+    rows = opened(spark, [tables.rows for tables, _ in converted], rows_schema())
+    events = opened(spark, [tables.events for tables, _ in converted], events_schema())
+    return History(rows, events, tuple(collected for _, collected in converted), size)
 
 
 def opened(spark: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:

@@ -20,12 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from reports.arrow import compute as pc
-
-#: Nanoseconds in a millisecond.
-MS = 1_000_000
-
-#: Rounding of the end of a lease, in ms (J21).
-ROUNDING_MS = 1
+from reports.facts import MS, ROUNDING_MS
 
 #: The rows that a plain job has one of each; it may also have one extend, one caller who was given its result, and be listed as
 #: done.

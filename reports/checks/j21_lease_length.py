@@ -10,10 +10,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
-from reports.facts import Run
-
-#: A script takes the server's time once; the reply may carry it rounded.
-ROUNDING_MS = 1
+from reports.facts import ROUNDING_MS, Run
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:

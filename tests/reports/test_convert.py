@@ -32,7 +32,7 @@ def converted(folder: Path, content: bytes) -> tuple[Converted, list[dict[str, A
     (folder / "history").mkdir(exist_ok=True)
     file = folder / "history" / "w.jsonl"
     file.write_bytes(content)
-    (made,) = convert.convert(folder, [file])
+    ((made, _),) = convert.convert(folder, [file])
     return made, pq.read_table(made.events).to_pylist()
 
 
