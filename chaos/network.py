@@ -11,11 +11,10 @@ from pathlib import Path
 from types import TracebackType
 
 from chaos.errors import HarnessError
-from chaos.ports import quiet_port
 from chaos.probe import Address, address_of, through
 from chaos.toxiproxy import PORT_TAKEN, PORTS_MAX, ToxiproxyServer
 from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError
-from engine.testing.ports import LOOPBACK
+from engine.testing.ports import LOOPBACK, quiet_port
 
 
 class Network:

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Protocol
 
 from chaos.errors import HarnessError
-from chaos.ports import quiet_port
 from engine.testing import EmbeddedServer, ServerFailed, server_binary, wire
+from engine.testing.ports import quiet_port
 from engine.testing.server import PORT_TAKEN
 
 

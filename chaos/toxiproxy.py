@@ -11,9 +11,8 @@ from types import TracebackType
 import psutil
 
 from chaos.errors import HarnessError
-from chaos.ports import quiet_port
 from engine.testing import start_guarded
-from engine.testing.ports import LOOPBACK
+from engine.testing.ports import LOOPBACK, quiet_port
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 3.0

@@ -4,6 +4,11 @@ with EmbeddedCluster() as cluster:
     move = cluster.begin_move(slot, target=1)     # MIGRATING and IMPORTING are set, no key has moved
     move.move_keys(move.keys_left()[:3])               # half way: ASK, TRYAGAIN and "non local key" are real now
     move.finish()
+
+with EmbeddedCluster(replicas=1) as cluster:
+    cluster.kill(node := cluster.owner_of(slot))       # SIGKILL: its replica is promoted
+    cluster.wait_for_promotion(slot, node)
+    cluster.start_again(node)                          # empty, and a replica of the new owner
 """
 
 from __future__ import annotations
@@ -12,12 +17,14 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import redis
 
-from engine.testing.ports import LOOPBACK, free_port
+from engine.testing.ports import LOOPBACK, quiet_port
+from engine.testing.sentinel import REPLICATION_FLAGS, Announce, own_port
 from engine.testing.server import NOT_RUNNING, POLL_S, PORT_TAKEN, PORTS_MAX, START_TIMEOUT_S, EmbeddedServer, ServerFailed
 
 SLOTS = 16_384
@@ -25,6 +32,9 @@ SLOTS = 16_384
 #: Votes and failures are decided within this. Longer than a busy machine leaves a process waiting: a node taken for dead would
 #: make the whole cluster refuse.
 NODE_TIMEOUT_MS = 3_000
+
+#: Upper bound of a promotion, and of the time until a node that came back is a replica in step.
+PROMOTION_TIMEOUT_S = 30.0
 
 #: Upper bound of one MIGRATE.
 MIGRATE_TIMEOUT_MS = 5_000
@@ -36,13 +46,30 @@ Client = Any
 class EmbeddedCluster:
     """Three primaries, alive inside the `with` block and gone after it, each an `EmbeddedServer` with a folder of its own.
 
-    `binary`: the program; without it see `server_binary`. Nodes are named by their number. Enter it from a thread that lives as
-    long as the cluster should. Raises ServerMissing and ServerFailed as `EmbeddedServer` does.
+    `binary`: the program; without it see `server_binary`. Nodes are named by their number: first the primaries, then `replicas`
+    of each of them. `announce`: what stands in front of each node (see `engine.testing.sentinel`), by the name `server-0` and so
+    on; `logs`: folder for their output, kept. Enter it from a thread that lives as long as the cluster should. Raises
+    ServerMissing and ServerFailed as `EmbeddedServer` does.
     """
 
-    def __init__(self, *, primaries: int = 3, binary: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        primaries: int = 3,
+        replicas: int = 0,
+        node_timeout_ms: int = NODE_TIMEOUT_MS,
+        binary: str | os.PathLike[str] | None = None,
+        logs: Path | None = None,
+        announce: Announce = own_port,
+    ) -> None:
         self._primaries = primaries
+        self._nodes = primaries * (1 + replicas)
+        self._node_timeout_ms = node_timeout_ms
         self._binary = binary
+        self._logs = logs
+        self._announce = announce
+        #: What clients and replicas know each node by.
+        self.announced_ports: list[int] = []
         self._stack = ExitStack()
         self._servers: list[EmbeddedServer] = []
         self._clients: list[Client] = []
@@ -80,16 +107,79 @@ class EmbeddedCluster:
         the new one is not known there yet. Its next message sets it right, within a second or so.
         """
         deadline_s = time.monotonic() + START_TIMEOUT_S
-        while len(owners := {self._owner_seen_by(node, slot) for node in range(self._primaries)}) != 1:
+        while len(owners := {self._owner_seen_by(node, slot) for node in self._alive()}) != 1:
             if time.monotonic() > deadline_s:
                 raise ServerFailed(f"slot {slot}: the nodes name different owners {sorted(owners)}")
             time.sleep(POLL_S)
         return owners.pop()
 
     def flush(self) -> None:
-        """Empty every node, and wait until it is done."""
-        for server in self._servers:
-            server.flush()
+        """Empty every primary, and wait until it is done."""
+        for node, server in enumerate(self._servers):
+            if self._nodes == self._primaries or self.role(node) == "master":
+                server.flush()
+
+    def alive(self, node: int) -> bool:
+        """True while the process of a node runs."""
+        return self._servers[node].process.poll() is None
+
+    def role(self, node: int) -> str:
+        """What a node says it is: master or slave."""
+        return str(self._clients[node].info("replication")["role"])
+
+    def replicas_of(self, node: int) -> list[int]:
+        """The nodes that follow a primary, as it sees them."""
+        rows: list[Any] = self._clients[node].execute_command("CLUSTER SLOTS")
+        own = [row for row in rows if row[2][2].decode() == self._names[node]]
+        return sorted({self._names.index(one[2].decode()) for row in own for one in row[3:]})
+
+    def kill(self, node: int) -> None:
+        """SIGKILL a node, and wait until it is gone."""
+        self._servers[node].kill()
+
+    def start_again(self, node: int) -> None:
+        """Start a killed node on its port, with its name and without data: it follows whoever took its slots."""
+        self._servers[node].start_again()
+
+    def failover(self, replica: int) -> None:
+        """Let a replica take the place of its primary, as an operator does: no write is lost. Raises redis-py's ResponseError."""
+        self._clients[replica].execute_command("CLUSTER FAILOVER")
+
+    def primary_of(self, slot: int) -> int | None:
+        """The node that a majority of all primaries' seats takes for the owner of a slot, and that serves it; None while there
+        is none. Nodes that do not answer have no vote."""
+        votes: list[int] = []
+        for node in self._alive():
+            try:
+                votes.append(self._owner_seen_by(node, slot))
+            except (redis.RedisError, StopIteration, ValueError):
+                continue
+        owner = max(votes, key=votes.count, default=None)
+        return owner if owner is not None and votes.count(owner) > self._nodes // 2 and self.alive(owner) else None
+
+    def wait_for_promotion(self, slot: int, old: int, timeout_s: float = PROMOTION_TIMEOUT_S) -> int:
+        """Wait until another node than `old` owns a slot. Raises ServerFailed."""
+        deadline_s = time.monotonic() + timeout_s
+        while (now := self.primary_of(slot)) in (None, old):
+            if time.monotonic() > deadline_s:
+                raise ServerFailed(f"slot {slot}: node {now} owns it {timeout_s:g} s after node {old} did")
+            time.sleep(POLL_S)
+        return now
+
+    def is_whole(self) -> bool:
+        """True when every node takes the cluster for healthy, and each replica is in step with its primary."""
+        try:
+            return all(self._is_ok(node) and self._is_in_step(node) for node in range(self._nodes))
+        except redis.RedisError:
+            return False
+
+    def wait_until_whole(self, timeout_s: float = PROMOTION_TIMEOUT_S) -> None:
+        """Wait until `is_whole`. Raises ServerFailed."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self.is_whole():
+            if time.monotonic() > deadline_s:
+                raise ServerFailed(f"cluster of {self._nodes} on ports {self.ports}: not whole within {timeout_s:g} s")
+            time.sleep(POLL_S)
 
     def begin_move(self, slot: int, target: int) -> SlotMove:
         """Mark a slot as importing at `target` and migrating at its owner, and move nothing yet."""
@@ -114,10 +204,12 @@ class EmbeddedCluster:
 
     def __enter__(self) -> EmbeddedCluster:
         try:
-            for _ in range(self._primaries):
-                self._add_node()
+            for node in range(self._nodes):
+                self._add_node(node)
             self._join()
-            self._wait_until_ok()
+            self._wait_for(self._is_ok, "not ok")
+            self._follow()
+            self._wait_for(self._is_in_step, "replicas not in step")
         except BaseException:
             self.stop()
             raise
@@ -131,15 +223,21 @@ class EmbeddedCluster:
         self._servers, self._clients, self._names = [], [], []
         self._stack.close()
 
-    def _add_node(self) -> None:
-        """One more node, with a free port for its bus: the usual one, 10,000 above, may be beyond the last port."""
+    def _add_node(self, node: int) -> None:
+        """One more node, with a port for its bus that stays free while it is down, as its own does."""
+        log = self._logs / f"server-{node}.log" if self._logs else None
         tries_left = PORTS_MAX
         while True:
+            port = quiet_port()
+            announced = self._announce(f"server-{node}", port)
             flags = [
-                *("--cluster-enabled", "yes", "--cluster-port", str(free_port())),
-                *("--cluster-node-timeout", str(NODE_TIMEOUT_MS)),
+                *("--cluster-enabled", "yes", "--cluster-port", str(quiet_port())),
+                *("--cluster-node-timeout", str(self._node_timeout_ms), "--cluster-allow-replica-migration", "no"),
+                *REPLICATION_FLAGS,
             ]
-            server = EmbeddedServer(binary=self._binary, flags=flags)
+            if announced != port:
+                flags += ["--cluster-announce-ip", LOOPBACK, "--cluster-announce-port", str(announced)]
+            server = EmbeddedServer(port=port, binary=self._binary, log=log, flags=flags)
             try:
                 self._stack.enter_context(server)
                 break
@@ -150,30 +248,49 @@ class EmbeddedCluster:
         client: Client = redis.Redis(port=server.port, socket_timeout=MIGRATE_TIMEOUT_MS / 1000, protocol=2)
         self._stack.callback(client.close)
         self._servers.append(server)
+        self.announced_ports.append(announced)
         self._clients.append(client)
         self._names.append(client.execute_command("CLUSTER MYID").decode())
 
     def _join(self) -> None:
         """Share the slots out and let the nodes meet, each with an epoch of its own: none has to be negotiated."""
         for node, client in enumerate(self._clients):
-            first, last = SLOTS * node // self._primaries, SLOTS * (node + 1) // self._primaries - 1
             client.execute_command("CLUSTER SET-CONFIG-EPOCH", node + 1)
-            client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
+            if node < self._primaries:
+                first, last = SLOTS * node // self._primaries, SLOTS * (node + 1) // self._primaries - 1
+                client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
         for other in self._clients[1:]:
             bus_port = int(other.config_get("cluster-port")["cluster-port"])
             port = other.connection_pool.connection_kwargs["port"]
             self._clients[0].execute_command("CLUSTER MEET", LOOPBACK, port, bus_port)
 
-    def _wait_until_ok(self) -> None:
+    def _follow(self) -> None:
+        """Give each primary its replicas."""
+        for node in range(self._primaries, self._nodes):
+            self._clients[node].execute_command("CLUSTER REPLICATE", self._names[node % self._primaries])
+
+    def _wait_for(self, condition: Callable[[int], bool], complaint: str) -> None:
         deadline_s = time.monotonic() + START_TIMEOUT_S
-        while not all(self._is_ok(client) for client in self._clients):
+        while not all(condition(node) for node in range(self._nodes)):
             if time.monotonic() > deadline_s:
-                raise ServerFailed(f"cluster of {self._primaries} on ports {self.ports}: not ok within {START_TIMEOUT_S:.0f} s")
+                words = f"cluster of {self._nodes} on ports {self.ports}"
+                raise ServerFailed(f"{words}: {complaint} within {START_TIMEOUT_S:.0f} s")
             time.sleep(POLL_S)
 
-    def _is_ok(self, client: Client) -> bool:
-        info: dict[str, str] = client.execute_command("CLUSTER INFO")
-        return info["cluster_state"] == "ok" and int(info["cluster_known_nodes"]) == self._primaries
+    def _is_ok(self, node: int) -> bool:
+        info: dict[str, str] = self._clients[node].execute_command("CLUSTER INFO")
+        return info["cluster_state"] == "ok" and int(info["cluster_known_nodes"]) == self._nodes
+
+    def _is_in_step(self, node: int) -> bool:
+        """True for a primary whose replicas are all there, and for a replica that has what its primary has."""
+        lines: dict[str, Any] = self._clients[node].info("replication")
+        if lines["role"] == "slave":
+            return lines["master_link_status"] == "up" and not lines["master_sync_in_progress"]
+        replicas = self._nodes // self._primaries - 1
+        return not replicas or int(lines["connected_slaves"]) == len(self.replicas_of(node)) == replicas
+
+    def _alive(self) -> list[int]:
+        return [node for node in range(len(self._servers)) if self.alive(node)]
 
     def _owner_seen_by(self, node: int, slot: int) -> int:
         rows: list[Any] = self._clients[node].execute_command("CLUSTER SLOTS")

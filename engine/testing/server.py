@@ -94,6 +94,17 @@ class EmbeddedServer:
         """Empty every database, and wait until it is done."""
         wire.ask(self.port, "FLUSHALL SYNC")
 
+    def kill(self) -> None:
+        """SIGKILL it, and wait until it is gone. Its folder stays, and `start_again` starts it on the same port."""
+        self.process.kill()
+        self.process.wait()
+
+    def start_again(self) -> None:
+        """Start it after `kill`, on the port that it had: with what its folder holds, which is nothing unless flags say that
+        data is kept. Raises ServerFailed when somebody took the port meanwhile."""
+        self._fixed_port = self.port
+        self._start(server_binary(self._binary))
+
     def __enter__(self) -> EmbeddedServer:
         program = server_binary(self._binary)
         if self._kept_folder is None:
@@ -137,13 +148,17 @@ class EmbeddedServer:
             if not tries_left or PORT_TAKEN not in failure:
                 raise ServerFailed(failure)
 
+    def _command(self, program: Path, folder: Path) -> list[str]:
+        """The command line of a start."""
+        return [str(program), *_flags(self._port, folder), *self._more_flags]
+
     def _try_port(self, program: Path, folder: Path, log: Path) -> str | None:
         """One start on one port: None when the server answers, else why not. Raises ServerFailed when it cannot be run."""
         with log.open("ab") as output:
             output_start = output.tell()
             try:
                 self._process = start_guarded(
-                    [str(program), *_flags(self._port, folder), *self._more_flags],
+                    self._command(program, folder),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,

@@ -16,12 +16,13 @@ import pytest
 from chaos import toxiproxy_binary
 from chaos.errors import HarnessError
 from chaos.network import Network
-from chaos.ports import lowest_local_port, quiet_port
+
 from chaos.probe import Address, Silence, ask, refused, round_trip_ms, through
 from chaos.processes import ROOT
 from chaos.toxiproxy import ToxiproxyServer
 from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError, blackhole, latency
 from engine.testing import EmbeddedServer
+from engine.testing.ports import lowest_local_port, quiet_port
 from tests.chaos.drills import wait_for
 
 HOST = "127.0.0.1"

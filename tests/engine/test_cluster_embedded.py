@@ -15,8 +15,9 @@ import pytest
 import redis
 
 import engine.testing.cluster as cluster_module
-from engine.testing import ServerFailed, free_port
+from engine.testing import ServerFailed
 from engine.testing.cluster import EmbeddedCluster
+from engine.testing.ports import quiet_port
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,8 +60,8 @@ def is_gone(pid: int) -> bool:
 def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them finds its bus port taken and tries another."""
     taken = socket.create_server(("127.0.0.1", 0))
-    offered = iter([taken.getsockname()[1]])
-    monkeypatch.setattr(cluster_module, "free_port", lambda: next(offered, None) or free_port())
+    offered = iter([quiet_port(), taken.getsockname()[1]])
+    monkeypatch.setattr(cluster_module, "quiet_port", lambda: next(offered, None) or quiet_port())
     with taken, EmbeddedCluster() as cluster:
         assert next(offered, None) is None
         assert len(set(cluster.ports)) == 3
@@ -157,3 +158,24 @@ def test_a_key_that_was_written_at_both_nodes_stops_the_move(cluster: EmbeddedCl
         asking.set(FIRST, "and there")
     with pytest.raises(redis.ResponseError, match="BUSYKEY"):
         move.finish()
+
+
+def test_a_replica_takes_the_place_of_a_killed_primary_which_comes_back_empty_and_follows() -> None:
+    with EmbeddedCluster(replicas=1, node_timeout_ms=1_000) as cluster:
+        slot = cluster.slot_of(FIRST)
+        old = cluster.primary_of(slot)
+        assert old is not None and (cluster.role(old), len(cluster.pids)) == ("master", 6)
+        (replica,) = cluster.replicas_of(old)
+        cluster.client(old).set(FIRST, "kept")
+        assert cluster.client(old).execute_command("WAIT", 1, 5_000) == 1
+        cluster.kill(old)
+        assert not cluster.alive(old)
+        assert cluster.wait_for_promotion(slot, old) == replica and cluster.role(replica) == "master"
+        assert cluster.client(replica).get(FIRST) == b"kept"
+        port = cluster.ports[old]
+        cluster.start_again(old)
+        cluster.wait_until_whole()
+        assert (cluster.role(old), cluster.ports[old], cluster.replicas_of(replica)) == ("slave", port, [old])
+        cluster.failover(old)
+        assert cluster.wait_for_promotion(slot, replica) == old
+        assert cluster.client(old).get(FIRST) == b"kept"
