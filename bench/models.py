@@ -7,6 +7,7 @@ to the spec of a run, so that the judge only checks features that were used.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ NAMES = (LANES, "bridge", "bananas", "bull", "mosquito")
 
 #: The model of channels, which have no jobs; their load is in `bench.channels`.
 DSPS = "dsps"
+
+#: Environment variable of the worker's option --durability: what it says holds for the load too.
+DURABILITY = "IRONCLAIM_DURABILITY"
 
 #: Models whose format counts rates itself.
 OWN_RATES = ("mosquito",)
@@ -48,7 +52,8 @@ def queue(
     Raises ModelMissing, and engine.EngineError naming the invalid setting."""
     bound = () if model == LANES else (_spec(model),)
     connect = engine.ConnectOptions(connections_max=connections_max)
-    return engine.Queue(name, *bound, url=url, lua=lua, observer=observer, connect=connect)
+    durability: Any = os.environ.get(DURABILITY, "server")
+    return engine.Queue(name, *bound, url=url, lua=lua, observer=observer, connect=connect, durability=durability)
 
 
 def _spec(model: str) -> Any:

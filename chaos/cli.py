@@ -11,6 +11,7 @@ from typing import NoReturn
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES
+from chaos.topologies import TOPOLOGIES
 
 UNKNOWN = 2
 
@@ -41,6 +42,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     bench.add_argument("--model", default="lanes", help="put the load on this model (default lanes; dsps: on channels)")
     bench.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
     bench.add_argument("--faults", type=names, help=f"only these, with commas ({', '.join(FAULT_NAMES)}; others of dsps)")
+    bench.add_argument("--topology", choices=TOPOLOGIES, help="servers to run against (default embedded; of dsps: aof)")
+    bench.add_argument("--durability", help="what an answer means: server or replica; of aof: always or everysec (the first)")
+    bench.add_argument("--minutes", type=int, help="so many minutes of faults, drawn by the seed (default: all that fit)")
     bench.add_argument(
         "--rate",
         type=int,
@@ -99,8 +103,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
     parsed = parser.parse_args(arguments)
-    for name, low in (("keep", 1), ("keep_days", 1)):
-        if getattr(parsed, name) < low:
+    for name, low in (("keep", 1), ("keep_days", 1), ("minutes", 1)):
+        if (getattr(parsed, name, None) or low) < low or getattr(parsed, name, None) == 0:
             commands.choices[parsed.command].error(
                 f"--{name.replace('_', '-')} is {getattr(parsed, name)}: it must be at least {low}"
             )

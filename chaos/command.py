@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bench.models import DSPS, LANES, NAMES, ModelMissing, carried
-from chaos import machine, mutants, runs, topology, toxiproxy_binary
+from chaos import machine, mutants, runs, topologies, topology, toxiproxy_binary
 from chaos.calibration import RATES_PER_S, Calibration
 from chaos.drill import Drill
 from chaos.errors import HarnessError, TooSlow
@@ -20,7 +20,7 @@ from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import MISSED, OBJECTIVES, UNKNOWN, VALID, EarlyJudge, judge, validate_objectives
 from chaos.mutants import Mutant
-from chaos.plan import FAULT_NAMES, Pace, Plan, consumer_names, draw, worker_names
+from chaos.plan import Pace, Plan, consumer_names, draw, worker_names
 from chaos.processes import ROOT, send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
@@ -60,12 +60,13 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         mutant=arguments.mutant,
         rate_per_s=RATES_PER_S[0] if arguments.rate is None else arguments.rate,
         lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
+        topology=arguments.topology or topologies.EMBEDDED,
+        durability=arguments.durability or "",
     )
-    kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
     default = DEFAULT_OBJECTIVES if spec.model == LANES and spec.lease_ms == LEASE_MS else None
     if arguments.slo:
         validate_objectives(arguments.slo, channels=False)
-    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, kinds, objectives=arguments.slo or default)[0]
+    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, arguments.faults, objectives=arguments.slo or default)[0]
 
 
 def drill_and_judge(
@@ -74,7 +75,7 @@ def drill_and_judge(
     arguments: argparse.Namespace,
     interrupts: Interrupts,
     mutant: Mutant | None = None,
-    kinds: Sequence[str] = FAULT_NAMES,
+    kinds: Sequence[str] | None = None,
     calibration: Calibration | None = None,
     objectives: Path | None = None,
 ) -> tuple[int, Path]:
@@ -84,11 +85,12 @@ def drill_and_judge(
     """
     spec = replace(spec, **features(spec.model), pickup_bound_ms=max(PICKUP_BOUND_MS, PICKUP_SWEEPS * spec.sweep_ms))
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
-    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds)
+    minutes = getattr(arguments, "minutes", None)
+    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds, topology=spec.topology, minutes=minutes)
     crew = f"{spec.workers} workers, {spec.consumers} in Locust"
 
     def about(spec: RunSpec) -> str:
-        return f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, seed {spec.seed}"
+        return f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, topology {spec.topology}, seed {spec.seed}"
 
     def rated(spec: RunSpec, calibration: Calibration) -> RunSpec:
         limits = carried(spec.model).with_rates(spec.limits, calibration.rate_per_s)
@@ -127,7 +129,8 @@ def carry_out(
     plan = order.plan
     server = topology.binary()
     progress = Progress(sys.stdout)
-    toxiproxy = toxiproxy_program(progress, interrupts) if plan.needs_network() else None
+    needed = plan.needs_network() or order.spec.of_servers in topologies.SEVERAL
+    toxiproxy = toxiproxy_program(progress, interrupts) if needed else None
     interrupts.check()
     calibration = calibration or measure(progress, arguments, interrupts)
     spec: Any = order.rated(order.spec, calibration)

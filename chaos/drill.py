@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from bench import models
 from bench.workload import NAMES, SCHEDULED_PAYLOAD
-from chaos import results, snapshot, topology
+from chaos import results, snapshot
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene
 from chaos.frame import Frame
@@ -45,9 +45,8 @@ class Drill(Frame[RunSpec]):
         """Start server, proxies, sampler and workers."""
         spec, history = self.spec, self.folder.history
         manifest = self._open_manifest(stack)
-        self._servers = stack.enter_context(topology.make(spec.topology, self.folder.logs / "server.log"))
+        connect = self._start_servers(stack, spec.topology, spec.durability, spec.queue)
         url = self._servers.url
-        connect = self._start_network(stack, url)
         self._queue = models.queue(spec.model, spec.queue, url=url)
         stack.callback(self._queue.close)
         for limit in spec.limits:
@@ -59,7 +58,14 @@ class Drill(Frame[RunSpec]):
         self._watch = Watch(history)
         stack.callback(self._watch.close)
         self._crew = self.crew_of(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
-        self._sampler = Sampler(url=url, spec=spec, samples=self.folder.samples, harness=self._harness, pids=self._pids)
+        self._sampler = Sampler(
+            url=url,
+            address=self._servers.address,
+            spec=spec,
+            samples=self.folder.samples,
+            harness=self._harness,
+            pids=self._pids,
+        )
         stack.callback(self._sampler.close)
         stack.callback(self._stop_crew)
         self._sampler.start()
@@ -82,7 +88,17 @@ class Drill(Frame[RunSpec]):
 
     def _scene(self) -> Scene:
         spec = self.spec
-        return Scene(self._crew, self._watch, self.wait, self.signal, spec.lease_ms, spec.recovery_bound_ms, self._network)
+        return Scene(
+            self._crew,
+            self._watch,
+            self.wait,
+            self.signal,
+            spec.lease_ms,
+            spec.recovery_bound_ms,
+            self._network,
+            self._servers,
+            self._harness,
+        )
 
     def _drain(self, healed_ns: int) -> None:
         """End the load, look at the queue when nothing may be stuck any more, and again when it is empty or time is up."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from chaos import rows
+from chaos import rows, topologies
 from chaos.errors import HarnessError
 from chaos.faults import FAULTS
 from chaos.faults.base import Fault, Scene, carry_out
@@ -25,7 +25,7 @@ from chaos.processes import STOP_GRACE_S, Children, send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
 from chaos.spec import SpecFile
-from chaos.topology import Topology
+from chaos.topology import Setting, Topology, make
 from chaos.watch import Watch
 from engine import EngineError
 from engine.history import HistoryFile
@@ -135,14 +135,20 @@ class Frame(Generic[S]):
         self._harness = self._open_history(stack, "harness")
         return manifest
 
-    def _start_network(self, stack: ExitStack, url: str) -> Callable[[str], str]:
-        """Start the proxies if the plan needs any; the url that the process of a name is to use."""
-        if not self.plan.needs_network():
+    def _start_servers(self, stack: ExitStack, topology: str, durability: str, tag: str) -> Callable[[str], str]:
+        """Start the proxies that plan and topology need, then the servers; the url that the process of a name is to use. `tag`:
+        hash tag of the keys that the run is about."""
+        if self.plan.needs_network() or topology in topologies.SEVERAL:
+            if self.toxiproxy is None:
+                raise HarnessError("the plan has faults of the network, and no Toxiproxy server was named")
+            log = self.folder.logs / "toxiproxy.log"
+            self._network = stack.enter_context(Network("", program=self.toxiproxy, log=log, pretend=self.pretend))
+        setting = Setting(self.folder.logs / "server.log", durability, self._network, tag)
+        self._servers = stack.enter_context(make(topology, setting))
+        url = self._servers.url
+        if self._network is None or topology in topologies.FOLLOWED:
             return lambda name: url
-        if self.toxiproxy is None:
-            raise HarnessError("the plan has faults of the network, and no Toxiproxy server was named")
-        log = self.folder.logs / "toxiproxy.log"
-        self._network = stack.enter_context(Network(url, program=self.toxiproxy, log=log, pretend=self.pretend))
+        self._network.lead_to(url)
         return self._network.connect
 
     def _stop_crew(self) -> None:

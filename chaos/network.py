@@ -20,15 +20,24 @@ from engine.testing.ports import LOOPBACK, quiet_port
 class Network:
     """The proxies of a run, inside a `with` block. Every method raises HarnessError when Toxiproxy does not do as it is told.
 
+    `url`: of the one server that processes get proxies to; empty until `lead_to` says it.
+
     `pretend`: the mutant whose faults do nothing. Proxies are real, and `poison` and `cut` only say that they acted.
     """
 
     def __init__(self, url: str, *, program: Path, log: Path, pretend: bool = False) -> None:
-        self.server = address_of(url)
-        self._url = url
+        if url:
+            self.lead_to(url)
         self._toxiproxy = ToxiproxyServer(program, log)
         self._pretend = pretend
         self._proxies: dict[str, Address] = {}
+        #: Proxies in front of servers.
+        self._fronts: dict[str, Address] = {}
+
+    def lead_to(self, url: str) -> None:
+        """Processes that start from now on get proxies to this server."""
+        self.server = address_of(url)
+        self._url = url
 
     def __enter__(self) -> Network:
         self._toxiproxy.__enter__()
@@ -54,16 +63,25 @@ class Network:
 
     def connect(self, name: str) -> str:
         """Make the proxy of a process that is about to start; the url that it is to use."""
+        self._proxies[name] = self._proxy(name, self.server)
+        return through(self._url, self._proxies[name])
+
+    def put_in_front(self, name: str, server: Address) -> Address:
+        """Make the proxy of a server that is about to start; where it listens. A second call for a name makes another."""
+        listen = self._proxy(f"{name}-{len(self._fronts)}", server)
+        self._fronts[name] = listen
+        return listen
+
+    def _proxy(self, name: str, upstream: Address) -> Address:
         for tries_left in reversed(range(PORTS_MAX)):
             listen = Address(LOOPBACK, quiet_port())
             try:
-                self._client.create(name, listen=listen, upstream=self.server)
-                break
+                self._client.create(name, listen=listen, upstream=upstream)
+                return listen
             except ToxiproxyError as error:
                 if not tries_left or PORT_TAKEN not in str(error):
                     raise
-        self._proxies[name] = listen
-        return through(self._url, listen)
+        raise AssertionError("the last try raises")
 
     def __contains__(self, name: object) -> bool:
         """True for a process that has a proxy."""

@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chaos import topologies
 from chaos.errors import HarnessError
 
 #: Faults of the network: each hits the producers, and one worker or all of them, at once.
@@ -22,8 +23,18 @@ CUTTING = ("snapshot-restore",)
 #: and replies to claims are worth losing only while there is work to claim, which the others would have done by then.
 FLEET_FAULT_NAMES = ("net-latency", "net-reply-lost")
 
-#: Kinds of fault that a plan holds once each, in the order in which the draw starts.
-FAULT_NAMES = ("worker-kill", "worker-freeze", *NETWORK_FAULT_NAMES)
+#: Faults of workers, which belong to every topology.
+WORKER_FAULT_NAMES = ("worker-kill", "worker-freeze")
+
+#: Kinds of fault that a plan of one server in memory holds once each, in the order in which the draw starts.
+FAULT_NAMES = (*WORKER_FAULT_NAMES, *NETWORK_FAULT_NAMES)
+
+#: Faults of a minute of a plan that is to last so many; those of servers come first.
+FAULTS_A_MINUTE = 3
+
+#: Faults of servers, and what they are said to hit.
+OF_SERVERS = tuple(topologies.FAULTS)
+SERVERS = "servers"
 
 PRODUCER = "producer-1"
 
@@ -92,27 +103,39 @@ def worker_names(workers: int) -> tuple[str, ...]:
     return tuple(f"worker-{number}" for number in range(1, workers + 1))
 
 
+def fault_names(topology: str) -> tuple[str, ...]:
+    """The kinds of fault that belong to a topology. Where clients look for the primary themselves they share its proxies, so none
+    can be cut off alone."""
+    network = () if topology in topologies.FOLLOWED else NETWORK_FAULT_NAMES
+    return (*WORKER_FAULT_NAMES, *network, *topologies.fitting(topology))
+
+
 def draw(
     seed: int,
     *,
     workers: Sequence[str],
     consumers: Sequence[str] = (),
     pace: Pace | None = None,
-    kinds: Sequence[str] = FAULT_NAMES,
+    kinds: Sequence[str] | None = None,
+    topology: str = "embedded",
+    minutes: int | None = None,
 ) -> Plan:
-    """The plan of a seed, with one fault of each of the kinds.
+    """The plan of a seed, with one fault of each of the kinds that belong to the topology; with `minutes`, of some of them.
 
     A victim is drawn from the workers that are alive when its turn comes, replacements included. `consumers` share only the
     faults that hit everybody. Raises HarnessError for a kind that does not exist.
     """
-    for kind in kinds:
-        if kind not in FAULT_NAMES:
-            raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(FAULT_NAMES)}")
+    fitting = fault_names(topology)
+    for kind in kinds or ():
+        if kind not in fitting:
+            raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(fitting)}")
     pace = pace or Pace()
     randomness = random.Random(f"ironclaim plan {seed}")
     # In one order, so that the plan of a seed does not depend on the order of the wishes.
-    names = [name for name in FAULT_NAMES if name in kinds]
+    names = [name for name in fitting if kinds is None or name in kinds]
     randomness.shuffle(names)
+    if minutes is not None:
+        names = shortened(names, FAULTS_A_MINUTE * minutes)
     alive = list(workers)
     started = len(alive)
     faults: list[PlannedFault] = []
@@ -126,6 +149,15 @@ def draw(
         if name in NETWORK_FAULT_NAMES:
             hit = [*alive, *consumers] if name in FLEET_FAULT_NAMES else [target]
             target = ",".join([*hit, PRODUCER])
+        if name in OF_SERVERS:
+            target = SERVERS
         delay_ms = randomness.randint(0, pace.delay_max_ms)
         faults.append(PlannedFault(f"{number}-{name}", name, target, delay_ms, replacement))
     return Plan(seed, pace, tuple(faults))
+
+
+def shortened(names: Sequence[str], most: int) -> list[str]:
+    """At most so many of the names, in their order: two thirds of them faults of servers, where there are so many."""
+    servers = [name for name in names if name in OF_SERVERS][: most - most // 3]
+    others = [name for name in names if name not in OF_SERVERS][: most - len(servers)]
+    return [name for name in names if name in servers or name in others]

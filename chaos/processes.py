@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from bench.models import LANES
+from bench.models import DURABILITY, LANES
 from bench.workload import CAPABILITY
 from chaos import rows
 from chaos.spec import RunSpec
@@ -158,14 +158,15 @@ class Crew(Children[RunSpec]):
         """Announce the producer in the manifest, then start it."""
         self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
         command = producer_command(self.spec, self.connect(name), self.history / f"{name}.jsonl", self.lua)
-        return self._start(name, "producer", command, {})
+        return self._start(name, "producer", command, durable(self.spec))
 
     def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
         """Start what works on jobs: it has a history and a sink, and for the judge it is a worker."""
         sink = f"{name}.sink.jsonl"
         self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)])
         words = command(self.spec, name, self.connect(name), self.history / f"{name}.jsonl", self.lua)
-        return self._start(name, role, words, {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name})
+        told = {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name}
+        return self._start(name, role, words, {**told, **durable(self.spec)})
 
     def start_replacement(self, name: str, of: str) -> Child:
         return self.start_worker(name)
@@ -197,6 +198,12 @@ def producer_command(spec: RunSpec, url: str, history: Path, lua: Path | None) -
     command += model_options(spec)
     command += ["--lua", str(lua)] if lua else []
     return [*command, "--history", str(history), "Producer"]
+
+
+def durable(spec: RunSpec) -> dict[str, str]:
+    """How a process is told that its calls count as answered when a replica has what they wrote: by the environment, which the
+    worker's option --durability and `bench.models` read."""
+    return {DURABILITY: spec.durability} if spec.durability == "replica" else {}
 
 
 def model_options(spec: RunSpec) -> list[str]:

@@ -15,6 +15,7 @@ import redis
 
 from bench import models
 from chaos import rows
+from chaos.probe import Address
 from chaos.spec import RunSpec
 from engine import Counts, EngineError
 from engine.history import HistoryFile
@@ -53,8 +54,17 @@ class WorldSampler:
     #: What `_look` writes to.
     MORE_FILES: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, *, url: str, samples: Path, harness: HistoryFile, pids: Callable[[], Mapping[str, int]]) -> None:
-        self._redis = redis.Redis.from_url(url, socket_timeout=PERIOD_S, decode_responses=True)
+    def __init__(
+        self,
+        *,
+        address: Callable[[], Address],
+        samples: Path,
+        harness: HistoryFile,
+        pids: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._address = address
+        self._asked: Address | None = None
+        self._redis: redis.Redis | None = None
         self._harness = harness
         self._pids = pids
         self._processes: dict[int, psutil.Process] = {}
@@ -74,7 +84,8 @@ class WorldSampler:
             self._thread.join(timeout=5 * PERIOD_S)
         for file in self._files.values():
             file.close()
-        self._redis.close()
+        if self._redis is not None:
+            self._redis.close()
 
     def _look(self) -> int | None:
         """Look at what the run is about; the server's time in us, None when it did not answer."""
@@ -97,11 +108,21 @@ class WorldSampler:
 
     def _sample_server(self) -> None:
         try:
-            info: Any = self._redis.info("everything")
-        except redis.RedisError as error:
+            info: Any = self._primary().info("everything")
+        except (redis.RedisError, OSError) as error:
             self._write("server", {"error": str(error)})
         else:
             self._write("server", {name: info[name] for name in INFO_FIELDS if name in info})
+
+    def _primary(self) -> redis.Redis:
+        """A client of the server that is primary now. Raises OSError while there is none."""
+        address = self._address()
+        if self._redis is None or address != self._asked:
+            if self._redis is not None:
+                self._redis.close()
+            self._redis = redis.Redis(address.host, address.port, socket_timeout=PERIOD_S, decode_responses=True)
+            self._asked = address
+        return self._redis
 
     def _sample_process(self, name: str, pid: int) -> None:
         try:
@@ -123,9 +144,16 @@ class Sampler(WorldSampler):
     MORE_FILES = ("queue",)
 
     def __init__(
-        self, *, url: str, spec: RunSpec, samples: Path, harness: HistoryFile, pids: Callable[[], Mapping[str, int]]
+        self,
+        *,
+        url: str,
+        address: Callable[[], Address],
+        spec: RunSpec,
+        samples: Path,
+        harness: HistoryFile,
+        pids: Callable[[], Mapping[str, int]],
     ) -> None:
-        super().__init__(url=url, samples=samples, harness=harness, pids=pids)
+        super().__init__(address=address, samples=samples, harness=harness, pids=pids)
         self.counts: Counts | None = None
         self._queue = models.queue(spec.model, spec.queue, url=url)
 

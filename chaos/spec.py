@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.models import LANES, NAMES
 from bench.workload import LIMITS, SCHEDULES
+from chaos import topologies
 from chaos.errors import HarnessError
 
 SPEC_SCHEMA = 1
@@ -37,6 +38,11 @@ class SpecFile:
     """What is written to `spec.json`: a frozen dataclass, and columns that follow from it."""
 
     __slots__ = ()
+
+    @property
+    def of_servers(self) -> str:
+        """Name of the topology."""
+        return getattr(self, "topology", topologies.EMBEDDED)
 
     def derived(self) -> dict[str, Any]:
         """Columns that follow from the fields."""
@@ -70,7 +76,9 @@ class RunSpec(SpecFile):
     seed: int
     mutant: str = ""
     scenario: str = "bench"
-    topology: str = "embedded"
+    topology: str = topologies.EMBEDDED
+    #: What an answer means (see chaos.topologies.py); empty = the first that the topology has.
+    durability: str = ""
     queue: str = "bench"
     model: str = LANES
     lease_ms: int = 9_000
@@ -113,6 +121,7 @@ class RunSpec(SpecFile):
     def __post_init__(self) -> None:
         if self.model not in NAMES:
             raise HarnessError(f"model {self.model!r} does not exist; choose from {', '.join(NAMES)}")
+        topologies.check(self.topology, self.durability)
         check_bounds(self, BOUNDS)
 
     @property
@@ -124,4 +133,5 @@ class RunSpec(SpecFile):
         return self.lease_ms + self.liveness_slack_ms
 
     def derived(self) -> dict[str, Any]:
-        return {"recovery_bound_ms": self.recovery_bound_ms, "liveness_ms": self.liveness_ms}
+        bounds = {"recovery_bound_ms": self.recovery_bound_ms, "liveness_ms": self.liveness_ms}
+        return {**bounds, "loss": topologies.declared_loss(self.topology, self.durability)}

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.models import DSPS
-from chaos import runs
+from chaos import runs, topologies
 from chaos.calibration import RATES_PER_S, Calibration
 from chaos.channels import presets
 from chaos.channels.crew import workload_of
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.mutants import MUTANTS, PLANTED
-from chaos.channels.plan import FAULT_NAMES, PACE, draw, publisher_names
+from chaos.channels.plan import PACE, draw, publisher_names
 from chaos.channels.presets import Crossings
 from chaos.channels.spec import ChannelSpec
 from chaos.command import Order, carry_out
@@ -39,21 +39,33 @@ def bench_channels(arguments: argparse.Namespace, interrupts: Interrupts) -> int
         if getattr(arguments, name) is not None:
             raise HarnessError(f"--{name.replace('_', '-')} is about jobs: the model {DSPS} has none")
     mutant = find(arguments.mutant, MUTANTS)
-    kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
     label = "-".join(filter(None, [DSPS, arguments.mutant]))
-    spec = ChannelSpec(id=runs.run_id("bench", arguments.seed, label, time.time()), seed=arguments.seed, mutant=arguments.mutant)
+    spec = ChannelSpec(
+        id=runs.run_id("bench", arguments.seed, label, time.time()),
+        seed=arguments.seed,
+        mutant=arguments.mutant,
+        topology=arguments.topology or topologies.AOF,
+        durability=arguments.durability or "",
+    )
     if arguments.slo:
         validate_objectives(arguments.slo, channels=True)
-    drill = replace(order(spec, PACE, Crossings(), interrupts, mutant, kinds), objectives=arguments.slo)
-    return carry_out(drill, arguments, interrupts)[0]
+    drill = order(spec, PACE, Crossings(), interrupts, mutant, arguments.faults, arguments.minutes)
+    return carry_out(replace(drill, objectives=arguments.slo), arguments, interrupts)[0]
 
 
 def order(
-    spec: ChannelSpec, pace: Pace, crossings: Crossings, interrupts: Interrupts, mutant: Mutant | None, kinds: Sequence[str]
+    spec: ChannelSpec,
+    pace: Pace,
+    crossings: Crossings,
+    interrupts: Interrupts,
+    mutant: Mutant | None,
+    kinds: Sequence[str] | None = None,
+    minutes: int | None = None,
 ) -> Order[ChannelSpec]:
     """The drill of a spec, with its clocks preset and its plan drawn."""
     spec = preset(spec, crossings)
-    plan = draw(spec.seed, publishers=publisher_names(spec.publishers), pace=pace, kinds=kinds)
+    publishers = publisher_names(spec.publishers)
+    plan = draw(spec.seed, publishers=publishers, pace=pace, kinds=kinds, topology=spec.topology, minutes=minutes)
 
     def make(spec: ChannelSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> ChannelDrill:
         drill = ChannelDrill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)

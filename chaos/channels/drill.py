@@ -21,7 +21,7 @@ from chaos.channels.scene import ChannelScene
 from chaos.channels.spec import ChannelSpec
 from chaos.channels.watch import ChannelWatch, Reader
 from chaos.frame import Frame
-from chaos.topology import Durable
+from chaos.sampler import PERIOD_S
 from engine.history import HistoryFile
 
 #: Nothing is leased. Faults of the network go by it: they last as long as they do in a run of jobs.
@@ -65,7 +65,6 @@ class ChannelDrill(Frame[ChannelSpec]):
     #: A defect that is planted in the processes; "" = none.
     planted: str = ""
 
-    _servers: Durable = field(init=False, repr=False)
     _watch: ChannelWatch = field(init=False, repr=False)
     _crew: ChannelCrew = field(init=False, repr=False)
     _sampler: ChannelSampler = field(init=False, repr=False)
@@ -77,9 +76,8 @@ class ChannelDrill(Frame[ChannelSpec]):
         """Start server and proxies, preset clocks, make the subscribers, and start those that fetch."""
         spec, folder = self.spec, self.folder
         manifest = self._open_manifest(stack)
-        self._servers = stack.enter_context(Durable(folder.logs / "server.log"))
+        connect = self._start_servers(stack, spec.topology, spec.durability, spec.channels[0].name)
         url = self._servers.url
-        connect = self._start_network(stack, url)
         self._keyspace = Keyspace(url, spec.channels)
         stack.callback(self._keyspace.close)
         self._keyspace.preset()
@@ -89,7 +87,11 @@ class ChannelDrill(Frame[ChannelSpec]):
         self._crew = ChannelCrew(spec, connect, folder.history, folder.logs, manifest, self._watch, self.lua)
         self._crew.planted = self.planted
         self._sampler = ChannelSampler(
-            url=url, channels=spec.channels, samples=folder.samples, harness=self._harness, pids=self._pids
+            keyspace=Keyspace(url, spec.channels, timeout_s=PERIOD_S),
+            address=self._servers.address,
+            samples=folder.samples,
+            harness=self._harness,
+            pids=self._pids,
         )
         stack.callback(self._sampler.close)
         stack.callback(self._stop_crew)

@@ -10,6 +10,7 @@ import redis
 
 from chaos import rows
 from chaos.channels.spec import Channel
+from chaos.topology.clients import client_of
 from engine.channel.clock import after, parse
 from engine.history import HistoryFile
 
@@ -39,9 +40,7 @@ class Keyspace:
     """The keys of the channels of a run."""
 
     def __init__(self, url: str, channels: Iterable[Channel], timeout_s: float = 2.0) -> None:
-        self._client: Any = redis.Redis.from_url(
-            url, decode_responses=True, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
-        )
+        self._client: Any = client_of(url, timeout_s)
         self.channels = tuple(channels)
 
     def close(self) -> None:
@@ -59,16 +58,24 @@ class Keyspace:
         return self.look(cursors=False).clocks
 
     def look(self, *, cursors: bool = True) -> Look:
-        """Everything at one instant. Raises redis.RedisError."""
-        wanted = [(channel, clock_key(channel.name)) for channel in self.channels]
-        places = [(channel.name, one) for channel in self.channels for one in channel.subscribers] if cursors else []
+        """Everything at one instant; in a cluster each channel at one, as each has a slot of its own. Raises redis.RedisError."""
+        if isinstance(self._client, redis.RedisCluster):
+            looks = [self._look((channel,), cursors=cursors) for channel in self.channels]
+            clocks = {name: clock for look in looks for name, clock in look.clocks.items()}
+            return Look(looks[-1].srv_us, clocks, {name: found for look in looks for name, found in look.cursors.items()})
+        return self._look(self.channels, cursors=cursors)
+
+    def _look(self, channels: tuple[Channel, ...], *, cursors: bool) -> Look:
+        wanted = [(channel, clock_key(channel.name)) for channel in channels]
+        places = [(channel.name, one) for channel in channels for one in channel.subscribers] if cursors else []
         keys = [key for _, key in wanted] + [cursor_key(channel, one) for channel, one in places]
         with self._client.pipeline(transaction=True) as pipe:
-            pipe.time()
+            # The time comes from a script, which a cluster sends to where its key is.
+            pipe.eval("return redis.call('TIME')", 1, keys[0])
             pipe.mget(keys)
             (seconds, us), values = pipe.execute()
         clocks = {channel.name: number(value) for (channel, _), value in zip(wanted, values, strict=False)}
-        found: dict[str, dict[str, int | None]] = {channel.name: {} for channel in self.channels}
+        found: dict[str, dict[str, int | None]] = {channel.name: {} for channel in channels}
         for (channel, one), value in zip(places, values[len(wanted) :], strict=True):
             found[channel][one] = number(value)
         return Look(int(seconds) * 1_000_000 + int(us), clocks, found)

@@ -9,8 +9,9 @@ import random
 from collections.abc import Sequence
 
 from bench.channels.workload import LOCUST_SHARE, PLAIN_SHARES
+from chaos import topologies
 from chaos.errors import HarnessError
-from chaos.plan import NETWORK_FAULT_NAMES, Pace, Plan, PlannedFault
+from chaos.plan import FAULTS_A_MINUTE, NETWORK_FAULT_NAMES, OF_SERVERS, SERVERS, Pace, Plan, PlannedFault, shortened
 
 RESTORE = "snapshot-restore"
 RESTART = "server-restart"
@@ -30,19 +31,39 @@ def publisher_names(publishers: int) -> tuple[str, ...]:
     return tuple(f"publisher-{number}" for number in range(1, publishers + 1))
 
 
-def draw(seed: int, *, publishers: Sequence[str], pace: Pace = PACE, kinds: Sequence[str] = FAULT_NAMES) -> Plan:
-    """The plan of a seed, with one fault of each of the kinds.
+def fault_names(topology: str) -> tuple[str, ...]:
+    """The kinds of fault that belong to a topology."""
+    if topology == topologies.AOF:
+        return FAULT_NAMES
+    network = () if topology in topologies.FOLLOWED else NETWORK_FAULT_NAMES
+    return (*network, KILL, *topologies.fitting(topology))
+
+
+def draw(
+    seed: int,
+    *,
+    publishers: Sequence[str],
+    pace: Pace = PACE,
+    kinds: Sequence[str] | None = None,
+    topology: str = topologies.AOF,
+    minutes: int | None = None,
+) -> Plan:
+    """The plan of a seed, with one fault of each of the kinds that belong to the topology; with `minutes`, of some of them.
 
     A fault of the network hits one publisher and the subscribers of one process, so that the others go on and something comes
     for the former to miss; the slow network and the one that is down hit all subscribers. Raises HarnessError for a kind that
     does not exist.
     """
-    for kind in kinds:
-        if kind not in FAULT_NAMES:
-            raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(FAULT_NAMES)}")
+    fitting = fault_names(topology)
+    for kind in kinds or ():
+        if kind not in fitting:
+            raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(fitting)}")
+    kinds = fitting if kinds is None else kinds
     randomness = random.Random(f"ironclaim channels plan {seed}")
-    names = [name for name in FAULT_NAMES if name in kinds and name != RESTORE]
+    names = [name for name in fitting if name in kinds and name != RESTORE]
     randomness.shuffle(names)
+    if minutes is not None:
+        names = shortened(names, FAULTS_A_MINUTE * minutes)
     names += [RESTORE] if RESTORE in kinds else []
     alive = list[str](PLAIN_SHARES)
     started = len(alive)
@@ -54,6 +75,8 @@ def draw(seed: int, *, publishers: Sequence[str], pace: Pace = PACE, kinds: Sequ
             started += 1
             replacement = f"subscriber-{started}"
             alive[alive.index(target)] = replacement
+        elif name in OF_SERVERS:
+            target = SERVERS
         elif name in (RESTART, RESTORE):
             target = SERVER
         else:

@@ -9,8 +9,8 @@ from pathlib import Path
 import redis
 
 from chaos.channels.keyspace import Keyspace, Look
-from chaos.channels.spec import Channel
-from chaos.sampler import PERIOD_S, WorldSampler
+from chaos.probe import Address
+from chaos.sampler import WorldSampler
 from engine.channel.clock import distance
 from engine.history import HistoryFile
 
@@ -23,14 +23,14 @@ class ChannelSampler(WorldSampler):
     def __init__(
         self,
         *,
-        url: str,
-        channels: tuple[Channel, ...],
+        keyspace: Keyspace,
+        address: Callable[[], Address],
         samples: Path,
         harness: HistoryFile,
         pids: Callable[[], Mapping[str, int]],
     ) -> None:
-        super().__init__(url=url, samples=samples, harness=harness, pids=pids)
-        self._keyspace = Keyspace(url, channels, timeout_s=PERIOD_S)
+        super().__init__(address=address, samples=samples, harness=harness, pids=pids)
+        self._keyspace = keyspace
         self._clocks: dict[str, int | None] = {}
         self.look: Look | None = None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.models import DSPS
+from chaos import topologies
 from chaos.errors import HarnessError
 from chaos.spec import SpecFile, check_bounds
 
@@ -41,7 +42,8 @@ class ChannelSpec(SpecFile):
     seed: int
     mutant: str = ""
     scenario: str = "channels"
-    topology: str = "aof"
+    topology: str = topologies.AOF
+    durability: str = ""
     model: str = DSPS
     #: Times the rates that the load has by itself.
     rate: float = 1.0
@@ -62,7 +64,11 @@ class ChannelSpec(SpecFile):
     started_utc: str = ""
 
     def __post_init__(self) -> None:
+        topologies.check(self.topology, self.durability)
         check_bounds(self, BOUNDS)
         low, high = RATE
         if not low <= self.rate <= high:
             raise HarnessError(f"rate is {self.rate!r}: it must be a number from {low} to {high}")
+
+    def derived(self) -> dict[str, Any]:
+        return {"loss": topologies.declared_loss(self.topology, self.durability)}

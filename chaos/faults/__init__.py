@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chaos.faults.base import Fault, Scene
+from chaos.faults.failover_clean import FailoverClean
+from chaos.faults.failover_lossy import FailoverLossy
 from chaos.faults.net_down import NetDown
 from chaos.faults.net_latency import NetLatency
 from chaos.faults.net_reply_lost import NetReplyLost
 from chaos.faults.net_request_lost import NetRequestLost
+from chaos.faults.primary_cut import PrimaryCut
+from chaos.faults.primary_kill import PrimaryKill
+from chaos.faults.replica_lag import ReplicaLag
+from chaos.faults.server_kill import ServerKill
+from chaos.faults.slot_move import SlotMoving
 from chaos.faults.worker_freeze import WorkerFreeze
 from chaos.faults.worker_kill import WorkerKill
 from chaos.plan import PlannedFault
@@ -23,4 +30,11 @@ FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "net-request-lost": NetRequestLost,
     "net-reply-lost": NetReplyLost,
     "net-down": NetDown,
+    "server-kill": ServerKill,
+    "replica-lag": ReplicaLag,
+    "primary-kill": PrimaryKill,
+    "failover-clean": FailoverClean,
+    "failover-lossy": FailoverLossy,
+    "primary-cut": PrimaryCut,
+    "slot-move": SlotMoving,
 }

@@ -52,6 +52,22 @@ class Scene:
     recovery_bound_ms: int
     #: The proxies between the processes and their server; None in a run whose plan has no fault of the network.
     network: Network | None = None
+    #: The topology of the run, and the harness's own history: for faults of servers.
+    servers: Any = None
+    harness: Any = None
+
+    def clients(self) -> list[str]:
+        """The processes that live and talk to the server."""
+        return [name for name, child in self.crew.children.items() if child.alive()]
+
+    def unanswered_since(self, t_ns: int, timeout_s: float) -> list[str]:
+        """Those of the living processes that no call was answered which they sent since then, waited for."""
+
+        def missing() -> list[str]:
+            return [name for name in self.clients() if self.watch.view(name).answered.sent_ns <= t_ns]
+
+        self.wait(lambda: not missing(), timeout_s=timeout_s)
+        return missing()
 
     def child(self, name: str) -> Child | None:
         """The process of that name if it lives."""

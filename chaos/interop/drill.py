@@ -14,6 +14,7 @@ from chaos.interop.keyspace import BullKeys
 from chaos.interop.load import jobs
 from chaos.interop.scenarios import Scenario
 from chaos.sampler import Sampler
+from chaos.topology import Setting
 from chaos.watch import Watch
 from engine.history import HistoryFile
 
@@ -28,14 +29,21 @@ class MixedDrill(Drill):
         """Start server, sampler and workers. What is started first is stopped last."""
         spec, history = self.spec, self.folder.history
         manifest = self._open_manifest(stack)
-        self._servers = stack.enter_context(topology.make(spec.topology, self.folder.logs / "server.log"))
+        self._servers = stack.enter_context(topology.make(spec.topology, Setting(self.folder.logs / "server.log")))
         url = self._servers.url
         self._keys = BullKeys(url, spec.queue)
         stack.callback(self._keys.close)
         self._watch = Watch(history)
         stack.callback(self._watch.close)
         self._crew = self._make_crew(url, manifest)
-        self._sampler = Sampler(url=url, spec=spec, samples=self.folder.samples, harness=self._harness, pids=self._pids)
+        self._sampler = Sampler(
+            url=url,
+            address=self._servers.address,
+            spec=spec,
+            samples=self.folder.samples,
+            harness=self._harness,
+            pids=self._pids,
+        )
         stack.callback(self._sampler.close)
         stack.callback(self._stop_crew)
         self._sampler.start()

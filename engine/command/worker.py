@@ -82,6 +82,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     worker.add_argument(
         "--burst", action="store_true", help="stop when no job waits that this worker may run, and none is delayed or in hand"
     )
+    add(
+        worker,
+        "--durability",
+        kind=one_of("server", "replica"),
+        default="server",
+        help="when a call counts as answered, for a Handlers object: replica = when one has what it wrote",
+    )
     worker.add_argument("--history", type=Path, help="append history rows to this file")
     worker.add_argument("--lua", type=Path, help="take the scripts from this folder")
 
@@ -150,7 +157,9 @@ def _named_queue(options: argparse.Namespace, stack: ExitStack) -> Queue:
     name = validate.queue_name(options.queue)
     observer = None if options.history is None else _recorder(options, name, stack)
     url = options.url or DEFAULT_URL
-    return Queue(name, options.model, url=url, prefix=options.prefix, lua=options.lua, observer=observer)
+    return Queue(
+        name, options.model, url=url, prefix=options.prefix, lua=options.lua, observer=observer, durability=options.durability
+    )
 
 
 def _recorder(options: argparse.Namespace, queue: str, stack: ExitStack) -> Recorder:

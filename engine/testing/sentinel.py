@@ -66,7 +66,7 @@ class SentinelProcess(EmbeddedServer):
 
 
 class EmbeddedSentinel:
-    """Servers and sentinels, alive inside the `with` block and gone after it, also when their owner was killed.
+    """Servers and sentinels (0 for none), alive inside the `with` block and gone after it, also when their owner was killed.
 
     Server 0 begins as the primary; the others are its replicas. `announce`: what stands in front of each process (see
     `Announce`); names are `server-0` and so on, and `sentinel-0`. `logs`: folder for their output, kept. `flags`: more of the
@@ -103,8 +103,10 @@ class EmbeddedSentinel:
     @property
     def url(self) -> str:
         """What a client of the sentinels connects to. Raises ServerFailed outside the `with` block."""
-        if not self.sentinels:
+        if not self.servers:
             raise ServerFailed(NOT_RUNNING)
+        if not self.sentinels:
+            return f"redis://{LOOPBACK}:{self.server_ports[0]}/0"
         return f"sentinel://{','.join(f'{LOOPBACK}:{port}' for port in self.sentinel_ports)}/{SERVICE}?db=0"
 
     @property
@@ -119,7 +121,9 @@ class EmbeddedSentinel:
         return self.servers[server].process.poll() is None
 
     def primary(self) -> int | None:
-        """The server that a majority of all sentinels names; None while there is none."""
+        """The server that a majority of all sentinels names; None while there is none. Without sentinels nobody replaces it."""
+        if not self._counts[1]:
+            return 0
         named = Counter(port for port in map(self._named_by, self.sentinels) if port)
         port, votes = next(iter(named.most_common(1)), (0, 0))
         return self.server_ports.index(port) if votes >= self._quorum and port in self.server_ports else None

@@ -16,7 +16,6 @@ import pytest
 from chaos import toxiproxy_binary
 from chaos.errors import HarnessError
 from chaos.network import Network
-
 from chaos.probe import Address, Silence, ask, refused, round_trip_ms, through
 from chaos.processes import ROOT
 from chaos.toxiproxy import ToxiproxyServer

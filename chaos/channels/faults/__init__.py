@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from chaos import topologies
 from chaos.channels.faults.network import ChannelLatency, ChannelReplyLost
 from chaos.channels.faults.server_restart import ServerRestart
 from chaos.channels.faults.snapshot_restore import SnapshotRestore
 from chaos.channels.faults.subscriber_kill import SubscriberKill
+from chaos.faults import FAULTS as OF_JOBS
 from chaos.faults.base import Fault
 from chaos.faults.net_down import NetDown
 from chaos.faults.net_request_lost import NetRequestLost
@@ -23,4 +25,5 @@ FAULTS: dict[str, Callable[[Any, PlannedFault], Fault]] = {
     "subscriber-kill": SubscriberKill,
     "server-restart": ServerRestart,
     "snapshot-restore": SnapshotRestore,
+    **{name: OF_JOBS[name] for name in topologies.FAULTS},
 }

@@ -25,7 +25,7 @@ from chaos.faults.base import Fault
 from chaos.network import Network
 from chaos.plan import PlannedFault
 from chaos.processes import Child, send
-from chaos.topology import Durable
+from chaos.topology import Durable, Setting
 from engine import Channel, EngineError, models
 from engine.channel.recorder import ChannelRecorder
 from engine.history import HistoryFile
@@ -108,7 +108,7 @@ def make_stage(folder: Path) -> Iterator[Stage]:
     with ExitStack() as stack:
         manifest = HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
         harness = HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
-        servers = stack.enter_context(Durable(folder / "logs" / "server.log"))
+        servers = stack.enter_context(Durable(Setting(folder / "logs" / "server.log")))
         network = stack.enter_context(Network(servers.url, program=program(), log=folder / "logs" / "toxiproxy.log"))
         keyspace = Keyspace(servers.url, [SpecChannel(CHANNEL, "one", (SUBSCRIBER,), (), 1, 1_800_000)])
         stack.callback(keyspace.close)

@@ -1,43 +1,24 @@
-"""Where the server of a run comes from. Every topology is a context: real processes inside, nothing left behind after it."""
+"""One server: in memory, or with everything in a file beside its log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
 
-from chaos.errors import HarnessError
-from engine.testing import EmbeddedServer, ServerFailed, server_binary, wire
+from chaos.probe import Address, address_of
+from chaos.topology.base import Setting
+from engine.testing import EmbeddedServer, ServerFailed, wire
 from engine.testing.ports import quiet_port
 from engine.testing.server import PORT_TAKEN
-
-
-class Topology(Protocol):
-    """A server, or several, that a run works against."""
-
-    #: What clients connect to.
-    url: str
-
-    def __enter__(self) -> Topology: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
-
-    def server_pids(self) -> dict[str, int]:
-        """Process ids by name, for the samples; empty when the servers are not ours."""
-        ...
-
-    def complaint(self) -> str:
-        """Why the topology does not work any more, in one line; empty while it does."""
-        ...
 
 
 class Embedded:
     """One private server on a free loopback port, started from the bundled binary."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, setting: Setting) -> None:
         self.url = ""
-        self._server = EmbeddedServer(log=log)
+        self._server = EmbeddedServer(log=setting.log)
 
     def __enter__(self) -> Embedded:
         self._server.__enter__()
@@ -47,6 +28,9 @@ class Embedded:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._server.__exit__(kind, error, trace)
 
+    def address(self) -> Address:
+        return address_of(self.url)
+
     def server_pids(self) -> dict[str, int]:
         return {"server": self._server.pid}
 
@@ -55,8 +39,12 @@ class Embedded:
         return "" if code is None else f"the embedded server exited in mid-run with code {code}"
 
 
-#: What a server writes down before it answers, and that it never rewrites: its folder may be copied at any time.
-AOF_FLAGS = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0")
+#: What a server writes down, before it answers unless told otherwise, and that it never rewrites: its folder may be copied at any
+#: time.
+AOF_FLAGS = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0")
+
+#: Where it writes, below its folder.
+AOF_FILES = "appendonlydir/*.incr.aof"
 
 #: How often another port is tried when somebody took the one that was picked.
 PORTS_MAX = 5
@@ -66,11 +54,13 @@ class Durable:
     """One private server that keeps everything in a file beside its log. It may be ended and started again, on the same port: one
     that the kernel gives to no outgoing connection, so that it is still free then."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, setting: Setting) -> None:
         self.url = ""
+        #: When the file is on the disk: `always` or `everysec`.
+        self.durability = setting.durability or "always"
         #: The server's own folder.
-        self.folder = log.parent / "server"
-        self._log = log
+        self.folder = setting.log.parent / "server"
+        self._log = setting.log
         self._server = EmbeddedServer()
         self._port = 0
         #: True while it is meant to be down.
@@ -94,9 +84,29 @@ class Durable:
 
     def start(self) -> None:
         """Start it with what its folder holds, and wait until it answers. Raises ServerFailed."""
-        self._server = EmbeddedServer(port=self._port, folder=self.folder, log=self._log, flags=AOF_FLAGS)
+        self._server = EmbeddedServer(port=self._port, folder=self.folder, log=self._log, flags=self._flags())
         self._server.__enter__()
         self.ended = False
+
+    def _flags(self) -> tuple[str, ...]:
+        return (*AOF_FLAGS, "--appendfsync", self.durability)
+
+    def address(self) -> Address:
+        return address_of(self.url)
+
+    def written_bytes(self) -> dict[Path, int]:
+        """How long the files are in which the server has written down what it did."""
+        return {path: path.stat().st_size for path in self.folder.glob(AOF_FILES)}
+
+    def cut(self, sizes: dict[Path, int]) -> int:
+        """Take away what the files of an ended server have beyond these sizes, as a power loss takes what was not on the disk
+        yet; how many bytes that were."""
+        gone = 0
+        for path, size in sizes.items():
+            gone += path.stat().st_size - size
+            with path.open("r+b") as file:
+                file.truncate(size)
+        return gone
 
     def end(self, number: int, send: Callable[[int, int], None]) -> None:
         """Send it a signal that ends it: SIGTERM for an orderly end, SIGKILL for none."""
@@ -118,19 +128,3 @@ class Durable:
     def complaint(self) -> str:
         code = None if self.ended else self._server.process.poll()
         return "" if code is None else f"the embedded server exited in mid-run with code {code}"
-
-
-#: Name of a topology -> how to make it, from the path of the server's log.
-TOPOLOGIES: dict[str, Callable[[Path], Topology]] = {"embedded": Embedded, "aof": Durable}
-
-
-def make(name: str, log: Path) -> Topology:
-    """The topology of that name. Raises HarnessError naming those that exist."""
-    if name not in TOPOLOGIES:
-        raise HarnessError(f"topology {name!r} does not exist; choose from {', '.join(sorted(TOPOLOGIES))}")
-    return TOPOLOGIES[name](log)
-
-
-def binary() -> Path:
-    """The server binary that `embedded` will start."""
-    return Path(server_binary())

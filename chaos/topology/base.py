@@ -1,0 +1,93 @@
+"""What every topology is: real servers inside a context, what clients connect to, and who is primary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from chaos.network import Network
+from chaos.probe import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a topology is made for. `log`: of its only server; others write beside it. `durability`: see `chaos.topologies`.
+    `network`: where its servers get their proxies. `tag`: hash tag of the keys that the run is about."""
+
+    log: Path
+    durability: str = ""
+    network: Network | None = None
+    tag: str = ""
+
+
+class Topology(Protocol):
+    """A server, or several, that a run works against."""
+
+    #: What clients connect to.
+    url: str
+
+    def __enter__(self) -> Topology: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def address(self) -> Address:
+        """Where the primary of the run's keys itself listens, whatever stands in front of it. Raises OSError while there is
+        none."""
+        ...
+
+    def server_pids(self) -> dict[str, int]:
+        """Process ids by name, for the samples; empty when the servers are not ours."""
+        ...
+
+    def complaint(self) -> str:
+        """Why the topology does not work any more, in one line; empty while it does."""
+        ...
+
+
+class Replicated(Topology, Protocol):
+    """Several servers, of which one is the primary of the run's keys. Servers are named by their number; a fault says which ones
+    are meant to be down."""
+
+    #: Servers that a fault has killed.
+    down: set[int]
+    #: The flat list of servers, each with its own port.
+    ports: tuple[int, ...]
+
+    def primary(self) -> int | None:
+        """The server that the majority names; None while there is none."""
+        ...
+
+    def replicas(self) -> list[int]:
+        """The servers that follow the primary, dead ones included."""
+        ...
+
+    def kill(self, server: int, send: Callable[[int, int], None]) -> None:
+        """SIGKILL a server. It is gone once `alive` says so."""
+        ...
+
+    def alive(self, server: int) -> bool:
+        """True while its process runs."""
+        ...
+
+    def ending(self, server: int) -> int | None:
+        """How its process ended, as of Popen; None while it runs."""
+        ...
+
+    def start_again(self, server: int) -> None:
+        """Start a killed server on its port, empty."""
+        ...
+
+    def pid(self, server: int) -> int:
+        """Its process id."""
+        ...
+
+    def failover(self) -> None:
+        """An operator's failover. Raises HarnessError when it is refused."""
+        ...
+
+    def is_whole(self) -> bool:
+        """True when all servers are up, agree about the primary, and every replica is in step with it."""
+        ...

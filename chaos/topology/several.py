@@ -1,0 +1,208 @@
+"""Several servers, each behind a proxy: replicas without sentinels, replicas with sentinels, and a cluster.
+
+Servers and sentinels announce the ports of their proxies, so that clients, replicas and sentinels all go through these. The
+harness itself asks the servers directly.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import TracebackType
+
+import redis
+
+from chaos.errors import HarnessError
+from chaos.network import Network
+from chaos.probe import Address
+from chaos.topology.base import Setting
+from engine.testing.cluster import EmbeddedCluster
+from engine.testing.ports import LOOPBACK
+from engine.testing.sentinel import EmbeddedSentinel, info
+
+#: Of a run: a primary that is dead is found out about quickly.
+NODE_TIMEOUT_MS = 2_000
+
+Send = Callable[[int, int], None]
+
+
+def network_of(setting: Setting) -> Network:
+    """The network of a run with several servers."""
+    if setting.network is None:
+        raise HarnessError("a topology of several servers needs proxies, and no Toxiproxy server was named")
+    return setting.network
+
+
+class WithSentinels:
+    """A primary, two replicas, and three sentinels, or none: then nobody replaces the primary."""
+
+    def __init__(self, setting: Setting, sentinels: int = 3) -> None:
+        self.url = ""
+        self.down: set[int] = set()
+        self.servers = EmbeddedSentinel(sentinels=sentinels, logs=setting.log.parent, announce=announcing(network_of(setting)))
+
+    def __enter__(self) -> WithSentinels:
+        self.servers.__enter__()
+        self.url = self.servers.url
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.servers.__exit__(kind, error, trace)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return tuple(server.port for server in self.servers.servers)
+
+    def address(self) -> Address:
+        return place_of(self.primary(), self.ports)
+
+    def primary(self) -> int | None:
+        return self.servers.primary()
+
+    def replicas(self) -> list[int]:
+        return [server for server in range(len(self.ports)) if server != self.primary()]
+
+    def kill(self, server: int, send: Send) -> None:
+        self.down.add(server)
+        send(self.pid(server), signal.SIGKILL)
+
+    def alive(self, server: int) -> bool:
+        return self.servers.alive(server)
+
+    def ending(self, server: int) -> int | None:
+        return self.servers.servers[server].process.poll()
+
+    def start_again(self, server: int) -> None:
+        self.servers.start_again(server)
+        self.down.discard(server)
+
+    def pid(self, server: int) -> int:
+        return self.servers.servers[server].pid
+
+    def failover(self) -> None:
+        try:
+            self.servers.failover()
+        except OSError as error:
+            raise HarnessError(f"the sentinels refuse a failover: {error}") from error
+
+    def follow(self, server: int, primary: int) -> None:
+        """Tell a server whom it follows, without waiting for the sentinels to do it."""
+        with redis.Redis(port=self.ports[server], socket_timeout=5) as client:
+            client.replicaof(LOOPBACK, self.servers.server_ports[primary])
+
+    def is_whole(self) -> bool:
+        return self.servers.is_whole()
+
+    def server_pids(self) -> dict[str, int]:
+        return self.servers.pids
+
+    def complaint(self) -> str:
+        named = [*((f"server-{n}", one) for n, one in enumerate(self.servers.servers) if n not in self.down)]
+        named += [(f"sentinel-{n}", one) for n, one in enumerate(self.servers.sentinels)]
+        ended = [f"{name} exited in mid-run with code {code}" for name, one in named if (code := one.process.poll()) is not None]
+        return "; ".join(ended)
+
+
+class WithReplicas(WithSentinels):
+    """A primary and two replicas; the primary stays the primary."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting, sentinels=0)
+
+    def __enter__(self) -> WithReplicas:
+        super().__enter__()
+        # Each process of the run has a proxy of its own.
+        self.url = f"redis://{LOOPBACK}:{self.ports[0]}/0"
+        return self
+
+
+class InCluster:
+    """Three primaries with a replica each. The primary is the one that owns the slot of the run's keys."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.url = ""
+        self.down: set[int] = set()
+        self._tag = setting.tag
+        self.slot = 0
+        self.servers = EmbeddedCluster(
+            replicas=1,
+            node_timeout_ms=NODE_TIMEOUT_MS,
+            logs=setting.log.parent,
+            announce=announcing(network_of(setting)),
+        )
+
+    def __enter__(self) -> InCluster:
+        self.servers.__enter__()
+        seeds = ",".join(f"{LOOPBACK}:{port}" for port in self.servers.announced_ports)
+        self.url = f"redis+cluster://{seeds}"
+        self.slot = self.servers.slot_of(f"{{{self._tag}}}")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.servers.__exit__(kind, error, trace)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return self.servers.ports
+
+    def address(self) -> Address:
+        return place_of(self.primary(), self.ports)
+
+    def primary(self) -> int | None:
+        return self.servers.primary_of(self.slot)
+
+    def replicas(self) -> list[int]:
+        primary = self.primary()
+        return [] if primary is None else self.servers.replicas_of(primary)
+
+    def kill(self, server: int, send: Send) -> None:
+        self.down.add(server)
+        send(self.pid(server), signal.SIGKILL)
+
+    def alive(self, server: int) -> bool:
+        return self.servers.alive(server)
+
+    def ending(self, server: int) -> int | None:
+        return self.servers.servers[server].process.poll()
+
+    def start_again(self, server: int) -> None:
+        self.servers.start_again(server)
+        self.down.discard(server)
+
+    def pid(self, server: int) -> int:
+        return self.servers.pids[server]
+
+    def failover(self) -> None:
+        try:
+            self.servers.failover(self.replicas()[0])
+        except (redis.RedisError, IndexError) as error:
+            raise HarnessError(f"the cluster refuses a failover: {error}") from error
+
+    def is_whole(self) -> bool:
+        return self.servers.is_whole()
+
+    def server_pids(self) -> dict[str, int]:
+        return {f"server-{n}": pid for n, pid in enumerate(self.servers.pids) if n not in self.down}
+
+    def complaint(self) -> str:
+        codes = {n: self.ending(n) for n in range(len(self.ports)) if n not in self.down}
+        return "; ".join(f"server-{n} exited in mid-run with code {code}" for n, code in codes.items() if code is not None)
+
+
+def announcing(network: Network) -> Callable[[str, int], int]:
+    """What puts a proxy in front of a server, and says the port of it."""
+    return lambda name, port: network.put_in_front(name, Address(LOOPBACK, port)).port
+
+
+def place_of(server: int | None, ports: tuple[int, ...]) -> Address:
+    """Where a server listens. Raises OSError for none."""
+    if server is None:
+        raise ConnectionError("nobody is primary")
+    return Address(LOOPBACK, ports[server])
+
+
+def replication_offset(port: int) -> int:
+    """How much of the stream of writes a server has; -1 when it does not answer."""
+    lines = info(port, "replication")
+    name = "master_repl_offset" if lines.get("role") == "master" else "slave_repl_offset"
+    return int(lines.get(name, -1))
