@@ -208,8 +208,9 @@ class Foreign(Scripted):
             case Wait():
                 news = "" if operation.version is None else self.keys.news(operation.version)
                 block_ms = min(operation.block_ms, self.poll_ms)
-                words = ("BLPOP", self.keys.all_classes, *([news] if news else []), block_ms / 1000)
-                return Call(None, (), words, partial(foreign_replies.woken, news), operation, block_ms)
+                keys = (self.keys.all_classes, *([news] if news else []))
+                words = ("BLPOP", *keys, block_ms / 1000)
+                return Call(None, keys, words, partial(foreign_replies.woken, news), operation, block_ms)
             case _:
                 return super().call(operation)
 

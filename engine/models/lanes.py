@@ -148,12 +148,14 @@ class Lanes(Scripted):
                 jobs = [self.keys.job(self.schedule_id(operation.schedule, str(tick_ms))) for tick_ms in operation.ticks_ms]
                 return self.bound(operation, key_groups=(jobs,), argument_groups=(operation.ticks_ms,))
             case ReadProgress():
-                return Call(None, (), ("GET", self.keys.run(operation.job)), partial(_progress, operation), operation)
+                key = self.keys.run(operation.job)
+                return Call(None, (key,), ("GET", key), partial(_progress, operation), operation)
             case Wait():
                 lists = [*map(self.keys.wake, operation.classes)]
                 news = "" if operation.version is None else self.keys.news(operation.version)
-                words = ("BLPOP", *lists, *([news] if news else []), operation.block_ms / 1000)
-                return Call(None, (), words, partial(_woken, news), operation, operation.block_ms)
+                keys = (*lists, *([news] if news else []))
+                words = ("BLPOP", *keys, operation.block_ms / 1000)
+                return Call(None, keys, words, partial(_woken, news), operation, operation.block_ms)
             case _:
                 return super().call(operation)
 

@@ -142,8 +142,9 @@ class MosquitoModel(Foreign):
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
         match operation:
             case ReadMetadata():
-                words = ("HGETALL", self.wire.metadata(operation.name))
-                return Call(None, (), words, partial(self.parse, operation), operation)
+                key = self.wire.metadata(operation.name)
+                words = ("HGETALL", key)
+                return Call(None, (key,), words, partial(self.parse, operation), operation)
             case SetMetadata():
                 items: list[object] = []
                 for field, value in operation.fields:

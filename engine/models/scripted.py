@@ -111,16 +111,18 @@ class Scripted(FilledSlots):
             case Count(classes=classes):
                 return self.bound(operation, argument_groups=(classes,))
             case ReadProgress():
-                return Call(None, (), ("HGET", keys.run(operation.job), "progress"), partial(self.parse, operation), operation)
+                key = keys.run(operation.job)
+                return Call(None, (key,), ("HGET", key, "progress"), partial(self.parse, operation), operation)
             case AwaitEnds():
                 block_ms = min(operation.block_ms, self.hear_ms)
-                words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.wait(operation.token), operation.after)
-                return Call(None, (), words, partial(self.parse, operation), operation, block_ms)
+                key = keys.wait(operation.token)
+                words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", key, operation.after)
+                return Call(None, (key,), words, partial(self.parse, operation), operation, block_ms)
             case ReadEvents():
                 return self._read_events(operation)
             case NoteQueue():
                 words = ("ZADD", keys.queues, "GT", operation.used_ms, keys.queue)
-                return Call(None, (), words, partial(self.parse, operation), operation, patient=operation.patient)
+                return Call(None, (keys.queues,), words, partial(self.parse, operation), operation, patient=operation.patient)
             case _ if operation.script in self.scripts:
                 return self.bound(operation)
             case _:
@@ -138,7 +140,7 @@ class Scripted(FilledSlots):
         else:
             block = ("BLOCK", operation.block_ms) if operation.block_ms else ()
             words = ("XREAD", "COUNT", operation.limit, *block, "STREAMS", self.keys.events, operation.after)
-        return Call(None, (), words, partial(self.parse, operation), operation, operation.block_ms)
+        return Call(None, (self.keys.events,), words, partial(self.parse, operation), operation, operation.block_ms)
 
 
 def token(lease: Lease) -> tuple[object, ...]:

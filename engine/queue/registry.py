@@ -31,7 +31,7 @@ def listing(model: Spec | None, prefix: object, limit: object) -> Call[list[Queu
     """The call that lists the queues of a model under a prefix. Raises Malformed."""
     key = bind(model, "any", prefix, None).model.keys.queues
     most = validate.integer("limit", limit, 1, LIMIT_MAX)
-    return Call(None, (), ("ZRANGE", key, 0, most - 1, "REV", "WITHSCORES"), _infos, ListQueues())
+    return Call(None, (key,), ("ZRANGE", key, 0, most - 1, "REV", "WITHSCORES"), _infos, ListQueues())
 
 
 def _infos(raw: Sequence[bytes]) -> list[QueueInfo]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, UnsupportedFeature
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.binding import Bound, bind
@@ -53,7 +53,6 @@ class QueueSettings:
         serializers: Iterable[Serializer] = (),
     ) -> None:
         self.name = validate.queue_name(name)
-        self.endpoint = endpoint
         self.url = endpoint.url
         self.lua = validate.lua_folder(lua)
         self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
@@ -61,6 +60,10 @@ class QueueSettings:
         bound: Bound = bind(model, self.name, prefix, self.lua)
         #: Its data model, and the settings and the prefix that this was made of.
         self.model, self.spec, self.prefix = bound
+        self.endpoint = endpoint.for_keys_like(self.model.keys.prefix)
+        if endpoint.is_cluster and "{" not in self.model.keys.prefix:
+            lacking = f"keys of {self.model.name} have no hash tag, so they fall into many slots of a cluster"
+            raise UnsupportedFeature(f"{lacking}: one server, or sentinels, is where it runs")
         #: The server's time, as any of its calls has learned it.
         self.clock = ServerClock()
         wait_ms = validate.duration_ms("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)

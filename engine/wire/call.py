@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """Which script, its keys, its arguments, how to parse the reply, and the operation that it carries out.
+    """Which script, its keys, its arguments, how to parse the reply, and the operation that it carries out. The first key says
+    where in a cluster it goes; all keys of a call are of one slot.
 
     A call may be sent any number of times: its arguments hold the identity that makes a second send harmless. `script` is
     None for a plain command, whose words are `arguments`; `block_ms` is how long the server may hold the reply back. One that is

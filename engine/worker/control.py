@@ -12,6 +12,7 @@ from collections.abc import Callable
 from engine.logs import Source, about
 from engine.wire.drivers.client_errors import is_reply, message_of
 from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.finding import dialer_of
 from engine.wire.drivers.subscription import Subscription
 from engine.wire.operations.control import ControlMessage, read_control
 from engine.worker.machine.events import Subscribed
@@ -40,7 +41,7 @@ class Control:
         self._source = source
         self._refusal = ""
         self._subscription = Subscription(
-            endpoint,
+            dialer_of(endpoint),
             channels,
             name="control",
             heard=self._heard,

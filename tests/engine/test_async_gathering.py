@@ -48,7 +48,7 @@ def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_o
             writes = writes_of(relay)
             tasks = await started(queue, *jobs)
             assert {(await task).result for task in tasks} == {"created"}
-            assert len(queue.driver._connections._idle) <= 2
+            assert len(queue.driver._connections._idle[None]) <= 2
             return writes
 
     # The contact, the one that left alone, and the others in two calls, whose pieces the relay may read in any portions.
@@ -207,7 +207,7 @@ def test_two_batches_on_one_connection_that_breaks_are_both_sent_again(relay: Re
             relay.next("lose_reply", "lose_reply")
             assert {(await task).result for task in tasks} <= {"created", "repeated"}
             assert (await queue.enqueue("work", None, id="after")).result == "created"
-            assert queue.driver._connections._shared is None and not queue.driver.turns.locked()
+            assert not queue.driver._connections._shared and not queue.driver.turns.locked()
 
     asyncio.run(story())
     assert sorted(ids_of(direct, "waiting")) == sorted(["contact", "after", *jobs])
@@ -273,7 +273,7 @@ def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_loses_not
             loop.call_later(0.1, relay.up)
             ends = await asyncio.gather(*tasks)
             assert {end.result for end in ends} <= {"created", "repeated"}
-            assert len(queue.driver._connections._idle) <= CONNECTIONS_MAX
+            assert len(queue.driver._connections._idle[None]) <= CONNECTIONS_MAX
             assert not queue.driver.turns.locked()
 
     asyncio.run(story())
@@ -337,7 +337,7 @@ def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(ironclaim
             ends = await asyncio.gather(*calls, return_exceptions=True)
             expected = "created" if harm == "scripts" else ServerUnavailable
             assert {getattr(end, "result", type(end)) for end in ends} == {expected}
-            assert not queue.driver.turns.locked() and queue.driver._connections._shared is None
+            assert not queue.driver.turns.locked() and not queue.driver._connections._shared
 
     with raw_client(ironclaim_url) as client:
         try:
@@ -388,14 +388,14 @@ def test_a_connection_without_its_script_takes_no_connections_of_another_loop_wi
     connections = AsyncQueue("q", url=ironclaim_url).driver._connections
 
     async def used() -> None:
-        await connections.give_back(await connections.take())
+        await connections.give_back(await connections.take(0))
 
     with asyncio.Runner() as one, asyncio.Runner() as two:
-        pipelined = one.run(connections.take_shared())
+        pipelined = one.run(connections.take_shared(0))
         two.run(used())
-        idle = list(connections._idle)
+        idle = list(connections._idle[None])
         one.run(connections.retire(pipelined))
-        assert connections._idle == idle and idle[0][0].is_connected
+        assert connections._idle[None] == idle and idle[0][0].is_connected
         one.run(connections.end_exchange(pipelined))
         assert not pipelined.connection.is_connected
         two.run(connections.close())

@@ -40,7 +40,7 @@ def connections_of(url: str) -> int:
 
 
 def idle_of(queue: AsyncQueue) -> list[Any]:
-    return [connection for connection, _ in queue.driver._connections._idle]
+    return [connection for connection, _ in queue.driver._connections._idle[None]]
 
 
 async def seen(condition: Any) -> None:
@@ -211,7 +211,7 @@ def test_an_idle_connection_that_was_closed_costs_no_doubt(relay: Relay) -> None
             relay.down()
             relay.up()
             # As if it had been idle for longer than a second.
-            pool = queue.driver._connections._idle
+            pool = queue.driver._connections._idle[None]
             pool[:] = [(connection, 0) for connection, _ in pool]
             await asyncio.sleep(0.02)
             before = relay.calls

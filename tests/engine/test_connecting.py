@@ -60,13 +60,14 @@ def test_an_asyncio_client_serves_an_async_queue(ironclaim_url: str) -> None:
 
 def test_clients_that_do_not_fit_are_refused_with_the_reason() -> None:
     fitting: Any = redis.Redis()
-    sentinel: Any = Sentinel([("localhost", 1)]).master_for("m")
+    sentinels: Any = Sentinel([("localhost", 1)])
     greeting: Any = redis.Redis(connection_pool=redis.ConnectionPool(redis_connect_func=lambda connection: None))
     cases: list[tuple[Any, str]] = [
-        (sentinel, "asks sentinels"),
+        (sentinels, "Sentinel.master_for"),
+        (sentinels.slave_for("m"), "reads from replicas"),
         (greeting, "redis_connect_func"),
-        (redis.asyncio.Redis(), "redis.Redis of one server"),
-        ("redis://localhost", "redis.Redis of one server"),
+        (redis.asyncio.Redis(), "a redis.Redis, one that"),
+        ("redis://localhost", "a redis.Redis, one that"),
     ]
     for client, reason in cases:
         with pytest.raises(Malformed, match=reason):
@@ -165,10 +166,10 @@ def test_a_bound_on_connections_is_kept_and_callers_take_turns(ironclaim_url: st
         with ThreadPoolExecutor(16) as pool:
             results = list(pool.map(lambda number: queue.enqueue("work", {}, id=f"j{number}").created, range(200)))
         assert all(results) and client.info("stats")["total_connections_received"] - before <= 2
-        held = [queue.driver._connections.take() for _ in range(2)]
+        held = [queue.driver._connections.take(0) for _ in range(2)]
         queue.driver._connections._turn_s = 0.05
         with pytest.raises(redis.ConnectionError, match="all 2 connections are in use"):
-            queue.driver._connections.take()
+            queue.driver._connections.take(0)
         for connection in held:
             queue.driver._connections.give_back(connection)
     assert queue.counts().waiting == 200

@@ -28,7 +28,7 @@ def delivery(jitter: float = 0.0, deadline_ms: int = DEADLINE_MS) -> Delivery:
         ("MASTERDOWN Link with MASTER is down", Trouble.TRANSIENT),
         ("UNBLOCKED force unblock from blocking operation", Trouble.TRANSIENT),
         ("OOM command not allowed when used memory > 'maxmemory'.", Trouble.REFUSED),
-        ("READONLY You can't write against a read only replica.", Trouble.REFUSED),
+        ("READONLY You can't write against a read only replica.", Trouble.TRANSIENT),
         ("MISCONF Redis is configured to save RDB snapshots", Trouble.REFUSED),
         ("NOREPLICAS Not enough good replicas to write.", Trouble.REFUSED),
         ("NOAUTH Authentication required.", Trouble.REFUSED),

@@ -248,7 +248,7 @@ def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Wor
             job = (await made.enqueue("add", {"a": 1, "b": 1}, delay_ms=50)).job
             values = [result.value for result in await asyncio.gather(made.results.wait(job), made.results.wait(job))]
             assert values == [2, 2]
-            listening: Any = await made.driver._connections.take()  # pyright: ignore[reportPrivateUsage]
+            listening: Any = await made.driver._connections.take(0)  # pyright: ignore[reportPrivateUsage]
             await listening.send_command("CLIENT", "LIST")
             blocked = [
                 line

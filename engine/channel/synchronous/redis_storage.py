@@ -23,6 +23,7 @@ class OpenRedis:
     def __init__(self, endpoint: Endpoint, opening: Opening) -> None:
         self.url = endpoint.url
         self._model = DspsModel(opening.channel, lua=opening.lua)
+        endpoint = endpoint.for_keys_like(self._model.keys.prefix)
         self._driver = SyncDriver(endpoint, self._model.scripts.values(), observer=opening.observer)
         self._notifier = Notifier(endpoint, self._model.keys.wake_topic)
 

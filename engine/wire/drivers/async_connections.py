@@ -7,19 +7,24 @@ pool, also when the task that used it was cancelled in mid-call.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import redis
+from redis.exceptions import AskError
 
 from engine.errors import Malformed
-from engine.wire.drivers.client_errors import is_reply
-from engine.wire.drivers.connections import Connection, packed
+from engine.wire.drivers.async_dialer import AsyncDialer
+from engine.wire.drivers.connections import Idle, address_of, packed
+from engine.wire.drivers.dialer import Connection, asked_node
 from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.handshake import Handshake, raise_errors
+from engine.wire.drivers.handshake import Handshake
+from engine.wire.drivers.routes import Address, Node
 
 #: Calls of one driver that run at once; others wait for their turn before their time starts.
 CONNECTIONS_MAX = 16
@@ -53,21 +58,22 @@ class AsyncConnections:
     """
 
     def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
-        self._settings = endpoint.settings(patience_ms)
-        self._class: Connection = endpoint.connection_class
-        # The driver bounds an exchange as a whole: one timer instead of one for each half of each call.
-        self._timeout_s = self._settings["socket_timeout"]
-        # None, not left out: redis-py 8 has a default, and sends in a task then, whose cancellation Python 3.11 may lose.
-        self._settings["socket_timeout"] = None
-        self._handshake = handshake
+        self._dialer = AsyncDialer(endpoint, handshake, patience_ms)
+        self._resolver = self._dialer.resolver
+        self._slot = endpoint.slot
         self._most = endpoint.options.connections_max or CONNECTIONS_MAX
         self._check_ns = endpoint.options.idle_check_ms * 1_000_000
         self._owner: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
-        self._idle: list[tuple[Connection, int]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without connections: at first, and for another event loop."""
+        self._idle: dict[Address | None, Idle] = {None: []}
+        self._open: weakref.WeakKeyDictionary[Connection, Node | None] = weakref.WeakKeyDictionary()
         self._turns = asyncio.Semaphore(self._most)
-        # The connection that batches share while any of them is under way.
-        self._shared: PipelinedConnection | None = None
+        # The connections that batches share while any of them is under way, by slot.
+        self._shared: dict[int, PipelinedConnection] = {}
         self._opening = asyncio.Lock()
 
     @property
@@ -78,29 +84,67 @@ class AsyncConnections:
 
     def patience(self) -> asyncio.Timeout:
         """The time within which an answer must come, else TimeoutError."""
-        return asyncio.timeout(self._timeout_s)
+        return asyncio.timeout(self._dialer.timeout_s)
 
-    async def take(self) -> Connection:
-        """A connection that is ready to send. Raises redis-py's errors, TimeoutError, or UnsafeServer."""
+    async def take(self, slot: int) -> Connection:
+        """A connection that is ready to send calls of a slot. Raises redis-py's errors, TimeoutError, or UnsafeServer."""
         self._belong()
-        connection, idle_since_ns = self._idle.pop() if self._idle else (None, 0)
-        if connection is None:
-            connection = self._class(**self._settings, redis_connect_func=self._greet)
-        elif time.monotonic_ns() - idle_since_ns <= self._check_ns or not await _has_news(connection):
-            return connection
+        resolver = self._resolver
+        known = None if resolver is None else resolver.known(slot)
+        opens = resolver is not None and not (known is not None and self._idle.get(known.address))
+        return await self.take_at(await self._dialer.node(slot) if opens else known, slot)
+
+    async def take_at(self, node: Node | None, slot: int) -> Connection:
+        """A connection to a node, for calls of a slot. Raises as `take` does."""
+        self._belong()
+        idle = self._idle.get(address_of(node))
+        connection, idle_since_ns = idle.pop() if idle else (None, 0)
+        if connection is not None:
+            if time.monotonic_ns() - idle_since_ns <= self._check_ns or not await _has_news(connection):
+                return connection
+            await connection.disconnect(nowait=True)
+        connection = self._dialer.make(node, learns=slot == self._slot)
+        self._open[connection] = node
+        if self._resolver is not None:
+            self._resolver.join(self)
         try:
             async with self.patience():
-                await connection.disconnect(nowait=True)
                 await connection.connect()
-        except BaseException:
+        except BaseException as error:
             await connection.disconnect(nowait=True)
+            self.hears(error)
             raise
         return connection
+
+    def hears(self, error: BaseException) -> None:
+        """Take an error that ended a call or a connection: another server may have to be found."""
+        if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
+            self._resolver.hears(error)
+
+    def asked_node(self, error: AskError) -> Node | None:
+        """The node that an ASK has named; None where there is no cluster."""
+        return asked_node(self._resolver, error)
+
+    def leave(self) -> None:
+        """Close the connections to servers that are no longer named, also those on which somebody waits for a reply; from any
+        thread."""
+        if self._owner is not None:
+            with suppress(RuntimeError):
+                self._owner.call_soon_threadsafe(self._leave)
+
+    def _leave(self) -> None:
+        resolver = self._resolver
+        if resolver is None or self._owner is not asyncio.get_running_loop():
+            return
+        left = [connection for connection, node in self._open.items() if node is not None and not resolver.serves(node)]
+        for node in (self._open[connection] for connection in left):
+            self._idle.pop(address_of(node), None)
+        self._leaving = [asyncio.ensure_future(connection.disconnect(nowait=True)) for connection in left]
 
     async def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
         if self._owner is asyncio.get_running_loop():
-            self._idle.append((connection, time.monotonic_ns()))
+            self._idle.setdefault(address_of(self._open.get(connection)), []).append((connection, time.monotonic_ns()))
         else:
             # Another loop has taken the pool over while this one stood still in mid-call.
             await connection.disconnect(nowait=True)
@@ -114,15 +158,16 @@ class AsyncConnections:
                 raise redis.ConnectionError("the connection was closed before this exchange was written")
             await connection.send_packed_command(packed(connection, commands), check_health=False)
 
-    async def take_shared(self) -> PipelinedConnection:
-        """The connection that batches share now, or a new one, for one more exchange. Raises as `take` does."""
+    async def take_shared(self, slot: int) -> PipelinedConnection:
+        """The connection that batches of a slot share now, or a new one, for one more exchange. Raises as `take` does."""
         self._belong()
         async with self._opening:
-            if self._shared is None or time.monotonic_ns() - self._shared.answered_ns > SILENT_NS:
-                self._shared = PipelinedConnection(await self.take())
+            shared = self._shared.get(slot)
+            if shared is None or time.monotonic_ns() - shared.answered_ns > SILENT_NS:
+                shared = self._shared[slot] = PipelinedConnection(await self.take(slot))
             else:
-                self._shared.exchanges += 1
-            return self._shared
+                shared.exchanges += 1
+            return shared
 
     async def end_exchange(self, pipelined: PipelinedConnection) -> None:
         """An exchange is over, and all its replies have been read. After the last one the connection goes back to the pool."""
@@ -153,47 +198,26 @@ class AsyncConnections:
         await pipelined.connection.disconnect(nowait=True)
 
     def _share_no_more(self, pipelined: PipelinedConnection) -> None:
-        if self._shared is pipelined:
-            self._shared = None
+        self._shared = {slot: shared for slot, shared in self._shared.items() if shared is not pipelined}
 
     async def close(self) -> None:
         """Close the idle connections."""
         self._belong()
         await self._close_idle(nowait=False)
+        if self._resolver is not None:
+            self._resolver.part(self)
 
     async def _close_idle(self, *, nowait: bool) -> None:
-        idle, self._idle = self._idle, []
-        for connection, _ in idle:
+        idle = self._idle
+        self._idle = {None: []}
+        for connection, _ in itertools.chain.from_iterable(idle.values()):
             # It has been told to close; a loop that stands still may see the end of that later than the client waits for it.
             with suppress(redis.TimeoutError):
                 await connection.disconnect(nowait=nowait)
 
     async def read(self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout) -> None:
-        """Put the next replies of a connection into `replies`, errors that the server sent among them. A failure of the
-        connection is raised, also TimeoutError for a reply that does not come in time; what came before it is in the list."""
-        while len(replies) < count:
-            try:
-                replies.append(await connection.read_response(disconnect_on_error=False))
-            except (redis.RedisError, OSError) as error:
-                if not is_reply(error):
-                    raise
-                replies.append(error)
-            # The next reply has its own time.
-            patience.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
-
-    async def _greet(self, connection: Connection) -> None:
-        await connection.on_connect()
-        missing = self._handshake.conclude(await self._ask(connection, self._handshake.commands))
-        if missing:
-            raise_errors(await self._ask(connection, missing))
-
-    async def _ask(self, connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
-        """Send commands on a new connection and read the replies."""
-        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-        replies: list[Any] = []
-        async with self.patience() as patience:
-            await self.read(connection, len(commands), replies, patience)
-        return replies
+        """Put the next replies of a connection into `replies`, as `AsyncDialer.read` does."""
+        await self._dialer.read(connection, count, replies, patience)
 
     def _belong(self) -> None:
         owner = asyncio.get_running_loop()
@@ -203,8 +227,8 @@ class AsyncConnections:
         if self._owner is not None and self._owner.is_running() and self._pid == os.getpid():
             bound = "one queue for each event loop: this one is used by another loop that is still running"
             raise Malformed("event loop", owner, bound)
-        self._owner, self._pid, self._idle, self._turns = owner, os.getpid(), [], asyncio.Semaphore(self._most)
-        self._shared, self._opening = None, asyncio.Lock()
+        self._owner, self._pid = owner, os.getpid()
+        self._begin()
 
 
 async def _has_news(connection: Connection) -> bool:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
+from redis.exceptions import AskError
+
 from engine.errors import EngineError
 from engine.observer import Intended, Observer
 from engine.server_clock import ServerClock
@@ -17,6 +19,7 @@ from engine.wire.drivers.durability import Durability
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.handshake import Handshake
 from engine.wire.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
+from engine.wire.drivers.redirects import Replies, asking, grouped, slots_of, without_asking
 from engine.wire.scripts import Script
 
 T = TypeVar("T")
@@ -46,8 +49,10 @@ class AsyncDriver:
         self._block_ms_max = block_ms_max
         self._durability = durability
         patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
-        handshake = Handshake(scripts, self.clock, observer, replicated=durability is not None)
+        handshake = Handshake(scripts, self.clock, observer, replicated=durability is not None, route=endpoint.route)
         self._connections = AsyncConnections(endpoint, handshake, patience_ms=patience_ms)
+        #: The slot of calls without keys; None where one server has all slots.
+        self._home = endpoint.slot if endpoint.is_cluster else None
 
     @property
     def turns(self) -> asyncio.Semaphore:
@@ -96,7 +101,7 @@ class AsyncDriver:
             contact = FirstContact(self.deadline_ms)
             while not self.clock.known:
                 try:
-                    await self._connections.give_back(await self._connections.take())
+                    await self._connections.give_back(await self._connections.take(self._home or 0))
                 except FAILURES as error:
                     await asyncio.sleep(contact.failed(error))
         return self.clock.now_ms(time.monotonic_ns())
@@ -110,14 +115,49 @@ class AsyncDriver:
         await self._connections.close()
 
     async def _exchange(self, in_flight: Sequence[InFlightCall], *, shared: bool = False) -> Sequence[Any]:
-        """Send calls once, in one write. Returns their replies, as `settle` takes them."""
+        """Send calls once, those of one slot in one write, and again those that a node sends on. Returns their replies, as
+        `settle` takes them."""
+        if self._home is None:
+            return await self._exchange_at(0, in_flight, shared=shared)
+        replies = Replies(len(in_flight))
+        for slot, places in grouped(range(len(in_flight)), slots_of(in_flight, self._home)).items():
+            replies.put(places, await self._exchange_at(slot, [in_flight[at] for at in places], shared=shared))
+            for error, asked in replies.asked(places).values():
+                replies.put(asked, await self._send_on(slot, error, [in_flight[at] for at in asked]))
+        return replies.all
+
+    async def _exchange_at(self, slot: int, in_flight: Sequence[InFlightCall], *, shared: bool) -> Sequence[Any]:
+        """Send calls of one slot once, in one write."""
         connections = self._connections
         try:
-            pipelined = await connections.take_shared() if shared else PipelinedConnection(await connections.take())
+            pipelined = await connections.take_shared(slot) if shared else PipelinedConnection(await connections.take(slot))
         except FAILURES as error:
             return [not_sent(error)]
+        return await self._send(pipelined, in_flight, self._commands(in_flight))
+
+    async def _send_on(self, slot: int, error: AskError, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
+        """Send calls whose slot is on the move to the node that an ASK names."""
+        try:
+            connection = await self._connections.take_at(self._connections.asked_node(error), slot)
+        except FAILURES as failure:
+            return [not_sent(failure)]
+        return await self._send(PipelinedConnection(connection), in_flight, asking(self._commands(in_flight)), asks=True)
+
+    def _commands(self, in_flight: Sequence[InFlightCall]) -> list[tuple[object, ...]]:
+        """The commands of these calls."""
         commands = [in_flight_call.call.words() for in_flight_call in in_flight]
-        commands += self._durability.after(in_flight) if self._durability is not None else ()
+        return commands if self._durability is None else [*commands, *self._durability.after(in_flight)]
+
+    async def _send(
+        self,
+        pipelined: PipelinedConnection,
+        in_flight: Sequence[InFlightCall],
+        commands: Sequence[tuple[object, ...]],
+        *,
+        asks: bool = False,
+    ) -> Sequence[Any]:
+        """Send the commands of calls on a connection, and read their replies. `asks`: each has an ASKING before it."""
+        connections = self._connections
         replies: list[Any] = []
         try:
             async with connections.patience() as patience:
@@ -135,4 +175,9 @@ class AsyncDriver:
             if loads_again(replies):
                 await connections.retire(pipelined)
             await connections.end_exchange(pipelined)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                connections.hears(reply)
+        if asks:
+            replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

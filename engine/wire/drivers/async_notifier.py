@@ -9,20 +9,23 @@ import time
 from typing import Any, cast
 
 from engine.errors import Malformed
+from engine.wire.drivers.async_dialer import AsyncDialer
 from engine.wire.drivers.client_errors import FAILURES
+from engine.wire.drivers.dialer import Connection
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.notifier import LINGER_S, PING_AFTER_S, Listener
-from engine.wire.drivers.subscription import PAUSE_FIRST_S, PAUSE_MOST_S, Connection
+from engine.wire.drivers.routes import Node
+from engine.wire.drivers.subscription import PAUSE_FIRST_S, PAUSE_MOST_S
 
 
 class AsyncNotifier:
     """One topic, for the tasks of one event loop at a time. Connections of an earlier loop are dropped."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
-        # A read waits until something comes; each caller bounds its own wait.
-        self._settings = {**endpoint.settings(), "socket_timeout": None}
+        self._dialer = AsyncDialer(endpoint)
+        self._node: Node | None = None
+        self._connection: Connection | None = None
         self._answer_s = endpoint.options.timeout_ms / 1000
-        self._class: Connection = endpoint.connection_class
         self._topic = topic
         self._listeners: dict[Listener, None] = {}
         self._left_s = 0.0
@@ -72,23 +75,45 @@ class AsyncNotifier:
     async def _run(self) -> None:
         pause_s = PAUSE_FIRST_S
         while not self._leaves:
-            connection: Connection = self._class(**self._settings)
             try:
+                connection = await self._open()
                 await self._subscribe(connection)
                 pause_s = PAUSE_FIRST_S
                 await self._listen(connection)
-            except FAILURES:
+            except FAILURES as error:
                 # Callers that wait poll meanwhile, and get the server's error there.
-                pass
+                if self._dialer.resolver is not None:
+                    self._dialer.resolver.hears(error)
             finally:
                 was_live, self._live = self._live, False
-                with contextlib.suppress(*FAILURES):
-                    await connection.disconnect(nowait=True)
+                await self._disconnect()
             if was_live:
                 self._notify()
             if not self._leaves:
                 await asyncio.sleep(pause_s)
                 pause_s = min(PAUSE_MOST_S, pause_s * 2)
+
+    def leave(self) -> None:
+        """Close the connection if its server is no longer named; from any thread."""
+        resolver, node = self._dialer.resolver, self._node
+        if self._owner is not None and resolver is not None and node is not None and not resolver.serves(node):
+            with contextlib.suppress(RuntimeError):
+                self._owner[0].call_soon_threadsafe(lambda: asyncio.ensure_future(self._disconnect()))
+
+    async def _disconnect(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            with contextlib.suppress(*FAILURES):
+                await connection.disconnect(nowait=True)
+
+    async def _open(self) -> Connection:
+        """A connection, not yet connected, to the server of the topic."""
+        dialer = self._dialer
+        node = self._node = await dialer.node(dialer.endpoint.slot)
+        if dialer.resolver is not None:
+            dialer.resolver.join(self)
+        connection = self._connection = dialer.make(node)
+        return connection
 
     async def _subscribe(self, connection: Connection) -> None:
         async with asyncio.timeout(self._answer_s):

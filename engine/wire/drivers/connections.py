@@ -7,19 +7,23 @@ The client's own retries are off: redis-py re-sends EVALSHA by default, and re-s
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import redis
+from redis.exceptions import AskError
 
-from engine.wire.drivers.client_errors import FAILURES, is_reply
+from engine.wire.drivers.dialer import Connection, asked_node
 from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.handshake import Handshake, raise_errors
+from engine.wire.drivers.finding import dialer_of
+from engine.wire.drivers.handshake import Handshake
+from engine.wire.drivers.routes import Address, Node
 
 Pack = Callable[[tuple[object, ...]], bytes]
 _pack: Pack | None
@@ -31,8 +35,8 @@ try:
 except ImportError:
     _pack = None
 
-#: redis-py's own types leave these methods partly unknown.
-Connection = Any
+#: Connections to one node that nobody uses, each with the instant since when (monotonic ns).
+Idle = list[tuple[Connection, int]]
 
 
 class Connections:
@@ -40,12 +44,13 @@ class Connections:
     uses nor closes its parent's connections, and makes its own.
 
     `patience_ms`: how much longer than usual a reply may take. With a bound on the connections, a caller waits for its turn.
+    Where the server is found by a resolver, a connection is for one node, and is closed when the node is no longer named.
     """
 
     def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
-        self._settings = endpoint.settings(patience_ms)
-        self._class: Connection = endpoint.connection_class
-        self._handshake = handshake
+        self._dialer = dialer_of(endpoint, handshake, patience_ms)
+        self._resolver = self._dialer.resolver
+        self._slot = endpoint.slot
         self._most = endpoint.options.connections_max
         self._turn_s = endpoint.options.connect_timeout_ms / 1000
         self._check_ns = endpoint.options.idle_check_ms * 1_000_000
@@ -55,25 +60,36 @@ class Connections:
     def _begin(self) -> None:
         """Begin without connections: at first, and in a forked child, where another thread may have held the lock for ever."""
         self._lock = threading.Lock()
-        self._idle: list[tuple[Connection, int]] = []
+        self._idle: dict[Address | None, Idle] = {None: []}
         # All that are open, and whether they are to be broken.
-        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._open: weakref.WeakKeyDictionary[Connection, Node | None] = weakref.WeakKeyDictionary()
         self._broken = False
         self._turns = threading.BoundedSemaphore(self._most) if self._most else None
         self._pid = os.getpid()
 
-    def take_idle(self) -> Connection | None:
-        """A connection that was used a moment ago and needs no check, or None."""
+    def take_idle(self, slot: int) -> Connection | None:
+        """A connection for calls of a slot that was used a moment ago and needs no check, or None."""
+        node = None
+        if self._resolver is not None and (node := self._resolver.known(slot)) is None:
+            return None
         if self._turns is not None and not self._turns.acquire(blocking=False):
             return None
         with self._lock:
-            if self._idle and self._pid == os.getpid() and time.monotonic_ns() - self._idle[-1][1] <= self._check_ns:
-                return self._idle.pop()[0]
+            idle = self._idle.get(address_of(node))
+            if idle and self._pid == os.getpid() and time.monotonic_ns() - idle[-1][1] <= self._check_ns:
+                return idle.pop()[0]
         self._turn_over()
         return None
 
-    def take(self) -> Connection:
-        """A connection that is ready to send. Raises redis-py's errors, or UnsafeServer."""
+    def take(self, slot: int) -> Connection:
+        """A connection that is ready to send calls of a slot. Raises redis-py's errors, or UnsafeServer."""
+        resolver = self._resolver
+        known = None if resolver is None else resolver.known(slot)
+        opens = resolver is not None and not (known is not None and self._idle.get(known.address))
+        return self.take_at(self._dialer.node(slot) if opens else known, slot)
+
+    def take_at(self, node: Node | None, slot: int) -> Connection:
+        """A connection to a node, for calls of a slot. Raises as `take` does."""
         if self._pid != os.getpid():
             # A fork that Python did not make, so no hook was called.
             self._begin()
@@ -81,27 +97,36 @@ class Connections:
             raise redis.ConnectionError(f"all {self._most} connections are in use")
         try:
             with self._lock:
-                connection, idle_since_ns = self._idle.pop() if self._idle else (None, 0)
-            if connection is None:
-                connection = self._class(**self._settings, redis_connect_func=self._greet)
-                with self._lock:
-                    self._open.add(connection)
-                connection.connect()
-            elif time.monotonic_ns() - idle_since_ns > self._check_ns and _has_news(connection):
+                idle = self._idle.get(address_of(node))
+                connection, idle_since_ns = idle.pop() if idle else (None, 0)
+            if connection is not None and time.monotonic_ns() - idle_since_ns > self._check_ns and _has_news(connection):
                 connection.disconnect()
-                connection.connect()
+                connection = None
+            if connection is None:
+                connection = self._connected(node, slot)
             if self._broken:
                 connection.disconnect()
                 raise redis.ConnectionError("the connections are broken")
-        except BaseException:
+        except BaseException as error:
             self._turn_over()
+            self.hears(error)
             raise
+        return connection
+
+    def _connected(self, node: Node | None, slot: int) -> Connection:
+        """A new connection. Calls are bounded by the time of the server that has the queue's keys."""
+        connection = self._dialer.make(node, learns=slot == self._slot)
+        with self._lock:
+            self._open[connection] = node
+        if self._resolver is not None:
+            self._resolver.join(self)
+        connection.connect()
         return connection
 
     def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
         with self._lock:
-            self._idle.append((connection, time.monotonic_ns()))
+            self._idle.setdefault(address_of(self._open.get(connection)), []).append((connection, time.monotonic_ns()))
         self._turn_over()
 
     def drop(self, connection: Connection) -> None:
@@ -113,13 +138,28 @@ class Connections:
         """Close a connection that lacks a script, and the idle ones, which most likely lack it too: a call would meet one after
         the other. The next one is a new one, whose handshake loads the scripts."""
         self.drop(connection)
-        self.close()
+        self._close_idle()
+
+    def hears(self, error: BaseException) -> None:
+        """Take an error that ended a call or a connection: another server may have to be found."""
+        if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
+            self._resolver.hears(error)
+
+    def asked_node(self, error: AskError) -> Node | None:
+        """The node that an ASK has named; None where there is no cluster."""
+        return asked_node(self._resolver, error)
 
     def close(self) -> None:
         """Close the idle connections."""
+        self._close_idle()
+        if self._resolver is not None:
+            self._resolver.part(self)
+
+    def _close_idle(self) -> None:
         with self._lock:
-            idle, self._idle = self._idle, []
-        for connection, _ in idle:
+            idle = self._idle
+            self._idle = {None: []}
+        for connection, _ in itertools.chain.from_iterable(idle.values()):
             connection.disconnect()
 
     def break_all(self) -> None:
@@ -128,21 +168,23 @@ class Connections:
         with self._lock:
             connections = list(self._open)
         for connection in connections:
-            # Closing it from here would leave the one who reads without a socket; so it ends as if the server had closed it.
-            sock = connection._sock
-            if sock is not None:
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
+            _break(connection)
+
+    def leave(self) -> None:
+        """Close the connections to servers that are no longer named, also those on which somebody waits for a reply."""
+        resolver = self._resolver
+        if resolver is None:
+            return
+        with self._lock:
+            left = [connection for connection, node in self._open.items() if node is not None and not resolver.serves(node)]
+            for node in (self._open[connection] for connection in left):
+                self._idle.pop(address_of(node), None)
+        for connection in left:
+            _break(connection)
 
     def _turn_over(self) -> None:
         if self._turns is not None:
             self._turns.release()
-
-    def _greet(self, connection: Connection) -> None:
-        connection.on_connect()
-        missing = self._handshake.conclude(_ask(connection, self._handshake.commands))
-        if missing:
-            raise_errors(_ask(connection, missing))
 
 
 _POOLS: weakref.WeakSet[Connections] = weakref.WeakSet()
@@ -157,24 +199,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
-def _ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
-    """Send commands on a new connection and read the replies."""
-    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-    replies: list[Any] = []
-    read_replies(connection, len(commands), replies)
-    return replies
+def _break(connection: Connection) -> None:
+    """End a connection that another thread may use: closing it from here would leave the one who reads without a socket, so it
+    ends as if the server had closed it."""
+    sock = connection._sock
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
-def read_replies(connection: Connection, count: int, replies: list[Any]) -> None:
-    """Put the next replies of a connection into `replies`, errors that the server sent among them: an answer that stays unread
-    would be taken for the next call's. A failure of the connection is raised; what came before it is in the list."""
-    while len(replies) < count:
-        try:
-            replies.append(connection.read_response(disconnect_on_error=False))
-        except FAILURES as error:
-            if not is_reply(error):
-                raise
-            replies.append(error)
+def address_of(node: Node | None) -> Address | None:
+    """Where a node listens; None for the fixed address."""
+    return None if node is None else node.address
 
 
 def packed(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[bytes]:

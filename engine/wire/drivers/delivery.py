@@ -14,11 +14,19 @@ from enum import Enum
 DEADLINE_MS = 10_000
 _PAUSE_FIRST_MS = 10
 _PAUSE_MOST_MS = 500
+#: A slot that is on its way is there soon, and a call that meets it should cost no second.
+_SLOT_PAUSE_MOST_MS = 100
 
 #: Error replies that say "not now": the command was not applied and may be sent again (rule 27).
-_TRANSIENT = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "ASK", "MOVED", "NOSCRIPT", "UNBLOCKED")
+_TRANSIENT = (
+    *("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "ASK", "MOVED", "NOSCRIPT", "UNBLOCKED"),
+    # A primary that was demoted: the next connection may reach another one.
+    "READONLY",
+)
+#: Those about a slot that is elsewhere, or on its way.
+_OF_SLOTS = ("TRYAGAIN", "ASK", "MOVED")
 #: Error replies that refuse for longer than a call should wait: also not applied.
-_REFUSED = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED")
+_REFUSED = ("OOM", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED")
 _REFUSED_TEXT = "ERR max number of clients"
 #: A script met a key that its slot's move has taken away, perhaps after some of its writes: rule 1 makes it safe to send it again
 #: (rule 27).
@@ -94,7 +102,8 @@ class Delivery:
         if trouble is Trouble.REFUSED:
             return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
         # Full jitter above half: clients of a server that comes back do not all arrive in the same millisecond.
-        pause_ms = min(_PAUSE_MOST_MS, _PAUSE_FIRST_MS * 2 ** min(len(self.errors) - 1, 10))
+        most_ms = _SLOT_PAUSE_MOST_MS if message.startswith(_OF_SLOTS) else _PAUSE_MOST_MS
+        pause_ms = min(most_ms, _PAUSE_FIRST_MS * 2 ** min(len(self.errors) - 1, 10))
         pause_ms = int(pause_ms * (0.5 + self.jitter() / 2))
         if (now_ns - self.started_ns) // 1_000_000 + pause_ms >= self.deadline_ms:
             return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)

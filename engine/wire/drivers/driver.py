@@ -14,11 +14,13 @@ from engine.observer import Intended, Observer
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.drivers.client_errors import FAILURES
-from engine.wire.drivers.connections import Connections, packed, read_replies
+from engine.wire.drivers.connections import Connections, packed
+from engine.wire.drivers.dialer import read_replies
 from engine.wire.drivers.durability import Durability
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.handshake import Handshake
 from engine.wire.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
+from engine.wire.drivers.redirects import Replies, asking, grouped, slots_of, without_asking
 from engine.wire.scripts import Script
 
 T = TypeVar("T")
@@ -54,8 +56,10 @@ class SyncDriver:
         self._block_ms_max = block_ms_max
         self._durability = durability
         patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
-        handshake = Handshake(scripts, self.clock, observer, replicated=durability is not None)
+        handshake = Handshake(scripts, self.clock, observer, replicated=durability is not None, route=endpoint.route)
         self._connections = Connections(endpoint, handshake, patience_ms=patience_ms)
+        #: The slot of calls without keys; None where one server has all slots.
+        self._home = endpoint.slot if endpoint.is_cluster else None
 
     def run(self, call: Call[T], intended_ns: int | None = None) -> T:
         """Run a call and return the parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
@@ -72,13 +76,14 @@ class SyncDriver:
         """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The other half is
         `arrive`, which any thread may do."""
         in_flight_call = InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, None, again)
-        connection = self._connections.take_idle()
+        connection = self._connections.take_idle(self._slot(in_flight_call))
         if connection is None:
             return Flight(in_flight_call)
         try:
             connection.send_packed_command(packed(connection, self._commands((in_flight_call,))), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
+            self._connections.hears(error)
             return Flight(in_flight_call, failure=error)
         except BaseException:
             self._connections.drop(connection)
@@ -89,7 +94,11 @@ class SyncDriver:
         """Wait for the reply of a call that departed; send it, again if need be. Raises as `run` does."""
         in_flight = (flight.in_flight_call,)
         if flight.connection is not None:
-            self._carry(in_flight, self._read(flight.connection, in_flight))
+            replies = Replies(1)
+            replies.put([0], self._read(flight.connection, in_flight, len(self._commands(in_flight))))
+            if self._home is not None:
+                self._send_on(self._slot(flight.in_flight_call), [0], in_flight, replies)
+            self._carry(in_flight, replies.all)
         elif flight.failure is not None:
             self._carry(in_flight, [flight.failure])
         else:
@@ -117,7 +126,7 @@ class SyncDriver:
             contact = FirstContact(self.deadline_ms)
             while not self.clock.known:
                 try:
-                    self._connections.give_back(self._connections.take())
+                    self._connections.give_back(self._connections.take(self._home or 0))
                 except FAILURES as error:
                     self._pause(contact.failed(error))
         return self.clock.now_ms(time.monotonic_ns())
@@ -146,31 +155,63 @@ class SyncDriver:
             pause_s = settle(waiting, self._exchange(waiting))
 
     def _exchange(self, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
-        """Send calls once, in one write. Returns their replies, as `settle` takes them."""
+        """Send calls once, those of one slot in one write, and again those that a node sends on. Returns their replies, as
+        `settle` takes them."""
+        if self._home is None:
+            return self._exchange_at(0, in_flight)
+        replies = Replies(len(in_flight))
+        for slot, places in grouped(range(len(in_flight)), slots_of(in_flight, self._home)).items():
+            replies.put(places, self._exchange_at(slot, [in_flight[at] for at in places]))
+            self._send_on(slot, places, in_flight, replies)
+        return replies.all
+
+    def _exchange_at(self, slot: int, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
+        """Send calls of one slot once, in one write."""
         try:
-            connection = self._connections.take()
+            connection = self._connections.take(slot)
         except FAILURES as error:
             return [not_sent(error)]
+        return self._send(connection, in_flight, self._commands(in_flight))
+
+    def _send_on(self, slot: int, places: Sequence[int], in_flight: Sequence[InFlightCall], replies: Replies) -> None:
+        """Send the calls whose slot is on the move to the node that an ASK names."""
+        for error, asked in replies.asked([*places]).values():
+            calls = [in_flight[at] for at in asked]
+            try:
+                connection = self._connections.take_at(self._connections.asked_node(error), slot)
+            except FAILURES as failure:
+                replies.put(asked, [not_sent(failure)])
+            else:
+                replies.put(asked, self._send(connection, calls, asking(self._commands(calls)), asks=True))
+
+    def _send(
+        self, connection: Any, in_flight: Sequence[InFlightCall], commands: Sequence[tuple[object, ...]], *, asks: bool = False
+    ) -> Sequence[Any]:
+        """Send the commands of calls on a connection, and read their replies. `asks`: each has an ASKING before it."""
         try:
-            connection.send_packed_command(packed(connection, self._commands(in_flight)), check_health=False)
+            connection.send_packed_command(packed(connection, commands), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
+            self._connections.hears(error)
             return [error]
         except BaseException:
             # A killed greenlet or an interrupt: the replies may still come, so the connection is not for others.
             self._connections.drop(connection)
             raise
-        return self._read(connection, in_flight)
+        return self._read(connection, in_flight, len(commands), asks=asks)
+
+    def _slot(self, in_flight_call: InFlightCall) -> int:
+        """The slot of a call; 0 where one server has all of them."""
+        return 0 if self._home is None else slots_of((in_flight_call,), self._home)(0)
 
     def _commands(self, in_flight: Sequence[InFlightCall]) -> list[tuple[object, ...]]:
         """The commands of these calls."""
         commands = [in_flight_call.call.words() for in_flight_call in in_flight]
         return commands if self._durability is None else [*commands, *self._durability.after(in_flight)]
 
-    def _read(self, connection: Any, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
-        """Read the replies of calls that were sent on a connection, and return the connection to the pool."""
+    def _read(self, connection: Any, in_flight: Sequence[InFlightCall], count: int, *, asks: bool = False) -> Sequence[Any]:
+        """Read the replies to the commands of calls that were sent on a connection, and return the connection to the pool."""
         replies: list[Any] = []
-        count = len(in_flight) + (len(self._durability.after(in_flight)) if self._durability is not None else 0)
         try:
             read_replies(connection, count, replies)
         except FAILURES as error:
@@ -184,6 +225,11 @@ class SyncDriver:
                 self._connections.retire(connection)
             else:
                 self._connections.give_back(connection)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                self._connections.hears(reply)
+        if asks:
+            replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)
 
 

@@ -1,5 +1,7 @@
 """Where a queue's server is and how it is reached: a url, or the client that a service has already; and the bounds of time.
 
+Behind sentinels and in a cluster there is a route in place of an address: `engine.wire.drivers.resolver` finds the server by it.
+
 The engine opens connections of its own in either case. Of a client it takes the address, the database, the credentials and TLS;
 not its pool, whose connections answer in the client's own way, not its retries, which would send a call again behind the
 engine's back, and not its timeouts and `decode_responses`.
@@ -27,6 +29,7 @@ from redis.retry import Retry
 from engine import validate
 from engine.errors import Malformed
 from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.drivers.routes import Address, ClusterRoute, Node, Route, SentinelRoute, read_url, slot_of
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 #: A reply that takes longer than this counts as lost, and the call is sent again on a new connection.
@@ -35,7 +38,12 @@ TIMEOUT_MS = 2_000
 DEADLINE_MS_MAX = 15_000
 TIMEOUT_MS_MAX = 600_000
 CONNECTIONS_MAX = 10_000
-_URL_BOUND = "a url redis://host:port/db, rediss:// or unix:// with options that redis-py knows"
+_URL_BOUND = (
+    "a url redis://host:port/db, rediss:// or unix:// with options that redis-py knows, sentinel://host:port,host:port/service"
+    " or redis+cluster://host:port,host:port"
+)
+#: A connection class of redis-py that asks sentinels by itself -> the one that does not.
+_PLAIN_CLASSES = {"SentinelManagedConnection": "Connection", "SentinelManagedSSLConnection": "SSLConnection"}
 #: What is taken of a client, beside its `ssl_` settings.
 _TAKEN = (
     *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name"),
@@ -68,8 +76,9 @@ class ConnectOptions:
 
 
 class Endpoint:
-    """A server: `url` for people, and the settings of redis-py connections to it. Raises Malformed for a url that redis-py does
-    not know, and for a client whose connections the engine cannot make itself."""
+    """A server: `url` for people, and the settings of redis-py connections to it. `route`: how it is found, None where its
+    address is fixed. `slot`: that of the calls that name no key, in a cluster. Raises Malformed for a url that redis-py does not
+    know, and for a client whose connections the engine cannot make itself."""
 
     def __init__(
         self,
@@ -85,10 +94,13 @@ class Endpoint:
         self._asynchronous = asynchronous
         if client is not None and url != DEFAULT_URL:
             raise Malformed("client", client, "given without a url: one of the two says where the server is")
-        address = _of_url(url, asynchronous) if client is None else _of_client(client, asynchronous)
+        self.route: Route | None
+        self.route, address = _of_url(url, asynchronous) if client is None else _of_client(client, asynchronous)
+        self.slot = 0
         self.connection_class: Any = address.pop("connection_class", AsyncConnection if asynchronous else redis.Connection)
         self._address = address
-        self.url = str(url) if client is None else _shown(address, self.connection_class)
+        shown = self.route.shown() if self.route is not None else _shown(address, self.connection_class)
+        self.url = str(url) if client is None else shown
 
     @property
     def asynchronous(self) -> bool:
@@ -122,19 +134,51 @@ class Endpoint:
         made.options = options
         return made
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether each key has a slot, which is at one of several servers."""
+        return isinstance(self.route, ClusterRoute)
+
+    def for_keys_like(self, key: str) -> Endpoint:
+        """The same server, or cluster, for calls about keys of the slot of this one."""
+        if not self.is_cluster:
+            return self
+        made = copy.copy(self)
+        made.slot = slot_of(key)
+        return made
+
+    def of_address(self, address: Address, credentials: Mapping[str, Any] | None = None) -> Endpoint:
+        """A server at a fixed address that is reached in the same way; with these credentials for those of the endpoint."""
+        made = copy.copy(self)
+        made.route = None
+        settings = dict(self._address) if credentials is None else _without_credentials(self._address) | dict(credentials)
+        made._address = {**settings, **address._asdict()}
+        if credentials is not None:
+            made._address.pop("db", None)
+        return made
+
+    @property
+    def sharing_key(self) -> str:
+        """Equal for endpoints that reach their servers with the same settings."""
+        return repr((self.connection_class, sorted(self._address.items()), self.options))
+
     def reaches(self, other: Endpoint) -> bool:
         """Whether both name the same database of the same server, with the same words."""
         return self._place() == other._place()
 
     def _place(self) -> tuple[object, ...]:
         address = self._address
+        if self.route is not None:
+            return (self.route, address.get("db") or 0)
         where = (address["path"],) if "path" in address else (address.get("host") or "localhost", address.get("port") or 6379)
         return (self.connection_class.__name__, *where, address.get("db") or 0)
 
-    def settings(self, patience_ms: int = 0) -> dict[str, Any]:
-        """Arguments of one connection. `patience_ms`: how much longer than usual a reply may take."""
+    def settings(self, patience_ms: int = 0, node: Node | None = None) -> dict[str, Any]:
+        """Arguments of one connection, to a node where the endpoint has a route. `patience_ms`: how much longer than usual a
+        reply may take."""
         settings = {
             **self._address,
+            **(node.address._asdict() if node is not None else {}),
             "protocol": 2,
             "retry": (AsyncRetry if self._asynchronous else Retry)(NoBackoff(), 0),
             "socket_timeout": (self.options.timeout_ms + patience_ms) / 1000,
@@ -148,11 +192,23 @@ class Endpoint:
         return settings
 
 
-def _of_url(url: object, asynchronous: bool) -> dict[str, Any]:
+def _without_credentials(address: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in address.items() if name not in ("username", "password", "credential_provider")}
+
+
+def _of_url(url: object, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
+    route: Route | None = None
+    if isinstance(url, str):
+        try:
+            found = read_url(url)
+        except ValueError as error:
+            raise Malformed("url", url, f"{_URL_BOUND} ({error})") from error
+        if found is not None:
+            route, url = found
     # redis-py takes a database that is no number for database 0.
     if not isinstance(url, str) or not (url.startswith("unix://") or re.fullmatch(r"rediss?://[^/?#]*/?\d*(\?.*)?", url)):
         raise Malformed("url", url, _URL_BOUND)
-    return dict(_settings_of_url(url, asynchronous))
+    return route, dict(_settings_of_url(url, asynchronous))
 
 
 # A service may have many queues on few servers, and each connection that redis-py makes reads its own version from disk.
@@ -168,18 +224,41 @@ def _settings_of_url(url: str, asynchronous: bool) -> Mapping[str, Any]:
     return found
 
 
-def _of_client(client: object, asynchronous: bool) -> dict[str, Any]:
+def _of_client(client: object, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
     wanted = "a redis.asyncio.Redis" if asynchronous else "a redis.Redis"
-    if not isinstance(client, redis.asyncio.Redis if asynchronous else redis.Redis):
-        raise Malformed("client", client, f"{wanted} of one server; a cluster's or the other kind of client does not fit")
-    pool: Any = client.connection_pool
-    given = cast("Mapping[str, Any]", pool.connection_kwargs)
-    if "connection_pool" in given or hasattr(pool, "sentinel_manager"):
-        raise Malformed("client", client, f"{wanted} with a fixed address: one that asks sentinels has none")
-    if given.get("redis_connect_func") is not None:
-        raise Malformed("client", client, f"{wanted} without a redis_connect_func: the engine greets the server in its own way")
-    taken = {name: given[name] for name in given if name in _TAKEN or name.startswith("ssl_")}
-    return {**taken, "connection_class": pool.connection_class}
+    bound = f"{wanted}, one that Sentinel.master_for has made, or a RedisCluster of the same kind"
+    route: Route | None = None
+    if isinstance(client, redis.asyncio.RedisCluster if asynchronous else redis.RedisCluster):
+        nodes: Any = cast("Any", client).nodes_manager.startup_nodes
+        route = ClusterRoute(tuple(Address(node.host, node.port) for node in nodes.values()))
+        given = cast("Mapping[str, Any]", cast("Any", client).get_connection_kwargs())
+        ssl = given.get("ssl") or "SSL" in getattr(given.get("connection_class"), "__name__", "")
+        own = "SSLConnection" if ssl else "Connection"
+    elif isinstance(client, redis.asyncio.Redis if asynchronous else redis.Redis):
+        pool: Any = client.connection_pool
+        given = cast("Mapping[str, Any]", pool.connection_kwargs)
+        own = pool.connection_class.__name__
+        if (manager := getattr(pool, "sentinel_manager", None)) is not None:
+            if not pool.is_master:
+                raise Malformed("client", client, f"{bound}: this one reads from replicas")
+            route = _of_sentinels(pool.service_name, manager)
+        # A cluster's and a sentinel's own greeting is not what a service has asked for.
+        if given.get("redis_connect_func") is not None:
+            raise Malformed(
+                "client", client, f"{wanted} without a redis_connect_func: the engine greets the server in its own way"
+            )
+    else:
+        raise Malformed("client", client, bound)
+    taken = {name: given[name] for name in given if name in _TAKEN or (name.startswith("ssl_") and given[name] is not None)}
+    home = sys.modules[AsyncConnection.__module__ if asynchronous else redis.Connection.__module__]
+    plain = getattr(home, _PLAIN_CLASSES.get(own, own), None) if route is not None else None
+    return route, {**taken, "connection_class": plain or cast("Any", client).connection_pool.connection_class}
+
+
+def _of_sentinels(service: str, manager: Any) -> SentinelRoute:
+    each: list[Mapping[str, Any]] = [sentinel.connection_pool.connection_kwargs for sentinel in manager.sentinels]
+    credentials = tuple((name, each[0][name]) for name in ("username", "password") if each[0].get(name) is not None)
+    return SentinelRoute(tuple(Address(one["host"], one["port"]) for one in each), service, credentials)
 
 
 def _shown(address: Mapping[str, Any], connection_class: Any) -> str:

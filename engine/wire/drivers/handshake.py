@@ -13,10 +13,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+import redis
+
 from engine.errors import UnsafeServer
 from engine.observer import Observer, ServerIdentity
 from engine.server_clock import ServerClock
 from engine.wire.drivers.client_errors import message_of
+from engine.wire.drivers.routes import ClusterRoute, Node, Route
 from engine.wire.scripts import Script
 
 log = logging.getLogger("ironclaim")
@@ -33,22 +36,33 @@ class Handshake:
     many connections are made at once. `replicated`: calls wait for a replica, so the era of the server must be known."""
 
     def __init__(
-        self, scripts: Iterable[Script], clock: ServerClock, observer: Observer | None, *, replicated: bool = False
+        self,
+        scripts: Iterable[Script],
+        clock: ServerClock,
+        observer: Observer | None,
+        *,
+        replicated: bool = False,
+        route: Route | None = None,
     ) -> None:
         self._clock = clock
         self._observer = observer
         self._replicated = replicated
+        self._route = route
         self._scripts = tuple(scripts)
         self.commands: tuple[tuple[object, ...], ...] = (
             *(("INFO", section) for section in _SECTIONS),
             *([("SCRIPT", "EXISTS", *(script.digest for script in self._scripts))] if self._scripts else []),
+            *([("CLUSTER", "MYID")] if isinstance(route, ClusterRoute) else []),
             ("HELLO",),
             ("TIME",),
         )
 
-    def conclude(self, replies: Sequence[Any]) -> tuple[tuple[object, ...], ...]:
-        """Check the server and learn its time; the commands that load what it lacks. Raises the first error among the
-        replies, or UnsafeServer."""
+    def conclude(
+        self, replies: Sequence[Any], node: Node | None = None, *, learns: bool = True
+    ) -> tuple[tuple[object, ...], ...]:
+        """Check the server, and that it is the `node` that was to be reached; the commands that load what it lacks. `learns`: its
+        time is the one that calls are bounded by. Raises the first error among the replies, UnsafeServer, or redis-py's
+        ConnectionError for another server."""
         sections, hello = replies[: len(_SECTIONS)], replies[-2]
         refusal = next((section for section in sections if is_refused(section)), None)
         # A server that answers INFO need not know HELLO.
@@ -59,13 +73,20 @@ class Handshake:
                 info.update(parse_info(section))
             check_server(info)
         else:
-            if self._replicated:
-                raise UnsafeServer(f'durability="replica" needs the command INFO, to know the server: {refusal}')
+            for needed, what in (
+                (self._replicated, 'durability="replica"'),
+                (self._route is not None, "sentinel:// and cluster://"),
+            ):
+                if needed:
+                    raise UnsafeServer(f"{what} needs the command INFO, to know the server: {refusal}")
             info = parse_hello(hello)
             check_version(info)
             tell_unknown(str(refusal))
-        seconds, micros = replies[-1]
-        self._clock.learn(int(seconds) * 1_000_000 + int(micros), time.monotonic_ns())
+        if node is not None:
+            check_node(node, info, replies[-3] if isinstance(self._route, ClusterRoute) else info.get("run_id", ""))
+        if learns:
+            seconds, micros = replies[-1]
+            self._clock.learn(int(seconds) * 1_000_000 + int(micros), time.monotonic_ns())
         if self._observer is not None:
             identity = ServerIdentity(info.get("run_id", ""), info.get("master_replid", ""), info.get("role", ""))
             self._observer.connected(identity)
@@ -104,6 +125,16 @@ def parse_hello(reply: object) -> dict[str, str]:
     pairs = zip(words[::2], words[1::2], strict=True) if found is None else found.items()
     texts = {name.decode(): value.decode() for name, value in pairs if isinstance(name, bytes) and isinstance(value, bytes)}
     return {_NAMES_IN_INFO.get(name, name): value for name, value in texts.items()}
+
+
+def check_node(node: Node, info: Mapping[str, str], identity: bytes | str) -> None:
+    """Refuse a server that is not the node that was to be reached, or that is no primary (any more). Raises redis-py's
+    ConnectionError: nothing was sent, and another one may serve by now."""
+    own = identity.decode() if isinstance(identity, bytes) else identity
+    if node.identity and own != node.identity:
+        raise redis.ConnectionError(f"{node.host}:{node.port} is {own}, not {node.identity}, which was named the primary")
+    if info.get("role") != "master":
+        raise redis.ConnectionError(f"{node.host}:{node.port} is no primary: its role is {info.get('role', 'unknown')}")
 
 
 def check_server(info: dict[str, str]) -> None:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from redis.exceptions import AskError, TryAgainError
+
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
 from engine.observer import Intended, Observer, Outcome
 from engine.server_clock import ServerClock
@@ -20,6 +22,7 @@ from engine.wire.drivers.client_errors import message_of, trouble_of
 from engine.wire.drivers.delivery import Delivery, GiveUp, Trouble, Verdict
 
 _INNER_CAPITAL = re.compile("(?<=[a-z])(?=[A-Z])")
+_OF_SLOTS = (AskError, TryAgainError)
 #: Calls that go out together.
 PIPELINE_MAX = 100
 
@@ -60,7 +63,8 @@ def pipeline(calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
 
 def loads_again(replies: Sequence[Any]) -> bool:
     """Whether the next call needs a new connection, whose handshake loads the scripts again (rule 28)."""
-    errors = [reply for reply in replies if isinstance(reply, Exception)]
+    # A slot that is elsewhere, or on its way, says nothing about this connection.
+    errors = [reply for reply in replies if isinstance(reply, Exception) and not isinstance(reply, _OF_SLOTS)]
     return any(trouble_of(error, sent=True) is Trouble.TRANSIENT for error in errors)
 
 

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 
 from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.finding import dialer_of
 from engine.wire.drivers.subscription import Subscription
 
 #: When nothing came for so long, a PING checks the connection.
@@ -89,7 +90,7 @@ class Notifier:
                 return self._subscription is made
 
         made = Subscription(
-            self._endpoint,
+            dialer_of(self._endpoint),
             (self._topic,),
             name=f"ironclaim-notifier-{self._topic}",
             heard=lambda _: self.notify(),

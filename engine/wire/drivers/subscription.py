@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import redis
 
+from engine.errors import UnsafeServer
 from engine.wire.drivers.client_errors import FAILURES
-from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.dialer import Connection, Dialer
+from engine.wire.drivers.routes import Node
 
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
-
-Connection = Any
 
 
 class Subscription:
@@ -32,7 +32,7 @@ class Subscription:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        dialer: Dialer,
         channels: tuple[str, ...],
         *,
         name: str,
@@ -44,9 +44,8 @@ class Subscription:
         look_s: float,
         pause_most_s: float = PAUSE_MOST_S,
     ) -> None:
-        self._settings = endpoint.settings()
-        self._class: Connection = endpoint.connection_class
-        self._answer_s = endpoint.options.timeout_ms / 1000
+        self._dialer = dialer
+        self._answer_s = dialer.endpoint.options.timeout_ms / 1000
         self._channels = channels
         self._name = name
         self._heard = heard
@@ -58,6 +57,7 @@ class Subscription:
         self._pause_most_s = pause_most_s
         self._ended = threading.Event()
         self._connection: Connection = None
+        self._node: Node | None = None
         #: Whether the server has confirmed all channels: no later message is missed.
         self.live = False
 
@@ -69,6 +69,15 @@ class Subscription:
         """End it now; called from another thread."""
         self._ended.set()
         self.live = False
+        self._break()
+
+    def leave(self) -> None:
+        """Close the connection if its server is no longer named; the thread connects to the one that is."""
+        resolver, node = self._dialer.resolver, self._node
+        if resolver is not None and node is not None and not resolver.serves(node):
+            self._break()
+
+    def _break(self) -> None:
         # Not disconnected: the thread that reads it does that, and redis-py's connections are not for two.
         socket = getattr(self._connection, "_sock", None)
         if socket is not None:
@@ -88,6 +97,8 @@ class Subscription:
                 self._listen()
             except FAILURES as error:
                 self._silence()
+                if self._dialer.resolver is not None and not isinstance(error, UnsafeServer):
+                    self._dialer.resolver.hears(error)
                 if not self._ended.is_set():
                     self._told_failure(error)
                 self._ended.wait(pause_s)
@@ -95,7 +106,10 @@ class Subscription:
         self._silence()
 
     def _subscribe(self) -> None:
-        connection = self._connection = self._class(**self._settings)
+        self._node = self._dialer.node(self._dialer.endpoint.slot)
+        connection = self._connection = self._dialer.make(self._node)
+        if self._dialer.resolver is not None:
+            self._dialer.resolver.join(self)
         connection.connect()
         connection.send_command("SUBSCRIBE", *self._channels, check_health=False)
         confirmed = 0

@@ -1,0 +1,190 @@
+"""Queues and channels in a real cluster by their url alone: slots that move, redirections, and a primary that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from engine import (
+    AsyncQueue,
+    Channel,
+    ConnectOptions,
+    Malformed,
+    OutcomeUnknown,
+    Queue,
+    ServerUnavailable,
+    Worker,
+    async_queues,
+    models,
+    queues,
+)
+from engine.testing.cluster import EmbeddedCluster
+from engine.wire.operations import ReadEvents
+from tests.engine.helpers.at_work import Book, at_work
+from tests.engine.helpers.waiting import wait_until
+
+LONG_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
+    """An empty one."""
+    shared.flush()
+    return shared
+
+
+def url_of(cluster: EmbeddedCluster, *nodes: int) -> str:
+    return "redis+cluster://" + ",".join(f"127.0.0.1:{cluster.ports[node]}" for node in nodes or range(3))
+
+
+def test_a_queue_is_found_from_any_node_and_listed_in_a_slot_of_its_own(cluster: EmbeddedCluster) -> None:
+    names = [f"q{number}" for number in range(6)]
+    for number, name in enumerate(names):
+        with Queue(name, url=url_of(cluster, number % 3)) as queue:
+            assert queue.enqueue("work", {}, id="a").created
+            owner = cluster.owner_of(cluster.slot_of(queue.model.keys.prefix))
+            assert cluster.client(owner).exists(queue.model.keys.job("a")) == 1
+    assert {info.name for info in queues(url_of(cluster))} == {*names}
+    assert {info.name for info in asyncio.run(async_queues(url_of(cluster, 2)))} == {*names}
+    assert len({cluster.owner_of(cluster.slot_of(f"{{{name}}}")) for name in names}) == 3, "they are not all at one node"
+
+
+def test_a_slot_that_moves_under_load_is_followed(cluster: EmbeddedCluster) -> None:
+    book, sent, stop = Book(), list[str](), threading.Event()
+    with Queue("q", url=url_of(cluster)) as queue, Queue("q", url=url_of(cluster)) as worked:
+        slot = cluster.slot_of(queue.model.keys.prefix)
+
+        def produce() -> None:
+            while not stop.wait(0.002):
+                sent.append(queue.enqueue("work", {}).job)
+
+        thread = threading.Thread(target=produce)
+        with at_work(Worker(worked, book.handlers("w", "work"), concurrency=4)):
+            thread.start()
+            owner = cluster.owner_of(slot)
+            for target in ((owner + 1) % 3, (owner + 2) % 3, owner):
+                seen = len(sent)
+                wait_until(lambda seen=seen: len(sent) > seen + 20, "jobs come")
+                cluster.move_slot(slot, target, portion=3)
+            stop.set()
+            thread.join(LONG_S)
+            wait_until(lambda: {job for _, job in book.ran} >= {*sent}, "each runs", LONG_S)
+        wait_until(lambda: queue.counts().finished == len(sent), "each is finished once", LONG_S)
+    assert len(book.ran) == len(sent) > 60
+
+
+def test_asyncio_calls_follow_a_slot(cluster: EmbeddedCluster) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q", url=url_of(cluster)) as queue:
+            slot = cluster.slot_of(queue.model.keys.prefix)
+            for count in (20, 40):
+                await asyncio.gather(*(queue.enqueue("work", {}) for _ in range(20)))
+                assert (await queue.counts()).waiting == count
+                target = (await asyncio.to_thread(cluster.owner_of, slot) + 1) % 3
+                await asyncio.to_thread(cluster.move_slot, slot, target)
+            assert (await queue.counts()).waiting == 40
+
+    asyncio.run(story())
+
+
+def test_an_ask_is_followed_within_the_call(cluster: EmbeddedCluster) -> None:
+    with Queue("q", url=url_of(cluster)) as queue:
+        queue.events.on()
+        queue.enqueue("work", {}, id="a")
+        move = cluster.begin_move(cluster.slot_of(queue.model.keys.prefix), 0 if _owner(cluster, queue) else 1)
+        move.move_keys(move.keys_left())
+        asks = _asks(cluster, move.target)
+        call = queue.model.call(ReadEvents("$", 1, 0))
+        assert queue.driver.run(call).after != "0-0", "the node that imports the slot has answered"
+
+        async def ask() -> None:
+            async with AsyncQueue("q", url=url_of(cluster)) as other:
+                assert (await other.driver.run(call)).after != "0-0"
+
+        asyncio.run(ask())
+        assert _asks(cluster, move.target) >= asks + 2
+        move.finish()
+        assert queue.counts().waiting == 1
+
+
+def _owner(cluster: EmbeddedCluster, queue: Queue) -> int:
+    return cluster.owner_of(cluster.slot_of(queue.model.keys.prefix))
+
+
+def _asks(cluster: EmbeddedCluster, node: int) -> int:
+    return int(cluster.client(node).info("commandstats").get("cmdstat_asking", {"calls": 0})["calls"])
+
+
+@pytest.fixture
+def replicated() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(replicas=1) as made:
+        yield made
+
+
+def test_a_primary_that_is_killed_is_replaced(replicated: EmbeddedCluster) -> None:
+    book, cluster, url = Book(), replicated, url_of(replicated)
+    with Queue("q", url=url) as queue, Queue("q", url=url) as worked:
+        slot = cluster.slot_of(queue.model.keys.prefix)
+        with at_work(Worker(worked, book.handlers("w", "work"))):
+            queue.enqueue("work", {}, id="before")
+            wait_until(lambda: len(book.ran) == 1, "it runs")
+            cluster.wait_until_whole()
+            cluster.kill(old := cluster.owner_of(slot))
+            new = cluster.wait_for_promotion(slot, old)
+            wait_until(lambda: _created(queue), "producers go on", LONG_S)
+            wait_until(lambda: len(book.ran) >= 2, "workers go on", LONG_S)
+            cluster.start_again(old)
+            assert cluster.client(new).exists(queue.model.keys.prefix + "seq") == 1
+
+
+def _created(queue: Queue) -> bool:
+    try:
+        return queue.enqueue("work", {}, id="after").job == "after"
+    except (ServerUnavailable, OutcomeUnknown):
+        return False
+
+
+def test_channels_run_in_a_cluster(cluster: EmbeddedCluster) -> None:
+    for name in ("news", "weather", "sport"):
+        with Channel(name, models.Dsps(), url=url_of(cluster)) as channel:
+            channel.subscribe("ada")
+            channel.publish("m1", {"n": 1})
+            assert [message.id for message in channel.fetch("ada", wait_ms=5_000).messages] == ["m1"]
+
+
+def test_clients_of_a_cluster_say_where_a_queue_is(cluster: EmbeddedCluster) -> None:
+    client: Any = redis.RedisCluster(host="127.0.0.1", port=cluster.ports[0])
+    with Queue("q", client=client) as queue:
+        assert queue.enqueue("work", {}, id="a").created and queue.url.startswith("redis+cluster://")
+        assert client.exists(queue.model.keys.job("a")) == 1
+    client.close()
+
+    async def use() -> None:
+        client: Any = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.ports[1])
+        await client.initialize()
+        async with AsyncQueue("q", client=client) as queue:
+            assert not (await queue.enqueue("work", {}, id="a")).created
+        await client.aclose()
+        with pytest.raises(Malformed, match="RedisCluster of the same kind"):
+            Queue("q", client=client)
+
+    asyncio.run(use())
+
+
+def test_nobody_there_is_said_with_each_address() -> None:
+    hurried = ConnectOptions(deadline_ms=300, connect_timeout_ms=200)
+    nowhere = Queue("q", url="redis+cluster://127.0.0.1:1", connect=hurried)
+    with nowhere as queue, pytest.raises(ServerUnavailable, match="127.0.0.1:1: ConnectionError"):
+        queue.enqueue("work", {})

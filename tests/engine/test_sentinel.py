@@ -1,0 +1,253 @@
+"""Queues behind real sentinels: failover by SIGKILL and by order, servers that come back, and what a majority is worth."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.sentinel import Sentinel
+
+from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
+from engine.testing.sentinel import SERVICE, EmbeddedSentinel
+from tests.engine.helpers.at_work import Book, at_work
+from tests.engine.helpers.waiting import wait_until
+
+HURRIED = ConnectOptions(deadline_ms=700, timeout_ms=300, connect_timeout_ms=300)
+#: Failovers take seconds.
+LONG_S = 30.0
+#: Commands that change keys or run scripts.
+WRITES = {"EVALSHA", "EVAL", "SET", "ZADD", "BLPOP", "SCRIPT"}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedSentinel]:
+    with EmbeddedSentinel() as made:
+        yield made
+
+
+@pytest.fixture
+def servers(shared: EmbeddedSentinel) -> EmbeddedSentinel:
+    """All of them up and in step, and nothing in them."""
+    shared.wait_until_whole()
+    primary = shared.primary()
+    assert primary is not None
+    shared.servers[primary].flush()
+    return shared
+
+
+class Monitor:
+    """What a server is sent, from now on."""
+
+    def __init__(self, port: int) -> None:
+        self._client: Any = redis.Redis(port=port)
+        self.words: list[str] = []
+        self._began = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        assert self._began.wait(10)
+
+    def _read(self) -> None:
+        try:
+            with self._client.monitor() as commands:
+                self._began.set()
+                for command in commands.listen():
+                    self.words.append(command["command"].split(" ", 1)[0].upper())
+        except redis.RedisError:
+            # The server was ended.
+            return
+
+
+class Producers:
+    """Four threads that enqueue until they are stopped."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.acknowledged: list[str] = []
+        self.errors: list[Exception] = []
+        self._queue = queue
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(4)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, number: int) -> None:
+        count = 0
+        while not self._stop.wait(0.005):
+            job = f"p{number}-{count}"
+            count += 1
+            try:
+                self._queue.enqueue("work", {}, id=job)
+                self.acknowledged.append(job)
+            except Exception as error:
+                self.errors.append(error)
+
+    def stop(self) -> list[str]:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(LONG_S)
+        assert not self.errors
+        return self.acknowledged
+
+
+def test_a_killed_primary_is_followed_and_gets_no_write_when_it_is_back(servers: EmbeddedSentinel) -> None:
+    book = Book()
+    with Queue("q1", url=servers.url) as queue, Queue("q1", url=servers.url) as worked:
+        old = servers.primary()
+        assert old is not None
+        with at_work(Worker(worked, book.handlers("w", "work"), concurrency=4)):
+            producers = Producers(queue)
+            wait_until(lambda: len(book.ran) > 50, "jobs run")
+            servers.kill(old)
+            new = servers.wait_for_failover(old)
+            before = len(producers.acknowledged)
+            servers.start_again(old)
+            monitor = Monitor(servers.servers[old].port)
+            wait_until(lambda: len(producers.acknowledged) > before + 100, "producers go on", LONG_S)
+            wait_until(lambda: servers.role(old) == "slave", "it is made a replica", LONG_S)
+            acknowledged = producers.stop()
+            client: Any = redis.Redis(port=servers.servers[new].port)
+            there = {job for job in acknowledged if client.exists(queue.model.keys.job(job))}
+            wait_until(lambda: there <= {job for _, job in book.ran}, "each job that the new primary has runs", LONG_S)
+            client.close()
+    assert monitor.words and not WRITES.intersection(monitor.words)
+    # Not more than the asynchronous window is lost: a loss of hundreds would be one of connections that were kept.
+    assert len(set(acknowledged) - there) < 100
+
+
+def test_connections_to_a_demoted_primary_are_closed_also_those_that_wait(servers: EmbeddedSentinel) -> None:
+    url, book = servers.url + "&client_name=service", Book()
+    with Queue("q2", url=url) as queue, Queue("q2", url=url) as worked, at_work(Worker(worked, book.handlers("w", "work"))):
+        queue.enqueue("work", {}, id="before")
+        wait_until(lambda: len(book.ran) == 1, "it runs")
+        old = servers.primary()
+        assert old is not None
+        client: Any = redis.Redis(port=servers.servers[old].port)
+        assert "service" in {one["name"] for one in client.client_list()}
+        servers.failover()
+        new = servers.wait_for_failover(old)
+        wait_until(lambda: "service" not in {one["name"] for one in client.client_list()}, "none is kept", LONG_S)
+        queue.enqueue("work", {}, id="after")
+        wait_until(lambda: len(book.ran) == 2, "the worker waits at the new one", LONG_S)
+        client.close()
+        waiting: Any = redis.Redis(port=servers.servers[new].port)
+        assert "service" in {one["name"] for one in waiting.client_list()}
+        waiting.close()
+
+
+def test_a_server_that_came_back_empty_at_its_address_is_not_the_one_that_is_named(servers: EmbeddedSentinel) -> None:
+    """It is up again before the sentinels have missed it: they name its address, with the run id of the one before."""
+    old = servers.primary()
+    assert old is not None
+    with Queue("q3", url=servers.url, connect=HURRIED) as queue:
+        assert queue.enqueue("work", {}).created
+        servers.kill(old)
+        servers.start_again(old)
+        with pytest.raises((ServerUnavailable, OutcomeUnknown), match="which was named the primary"):
+            queue.enqueue("work", {}, id="lost")
+        client: Any = redis.Redis(port=servers.servers[old].port)
+        assert "cmdstat_evalsha" not in client.info("commandstats")
+        client.close()
+        patient = Queue.like(queue, connect=ConnectOptions(deadline_ms=15_000))
+        wait_until(lambda: _goes(lambda: patient.enqueue("work", {}, id="seen")), "the sentinels have seen it", LONG_S)
+        patient.close()
+
+
+def _goes(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except (ServerUnavailable, OutcomeUnknown):
+        return False
+    return True
+
+
+def test_asyncio_queues_and_channels_follow_too(servers: EmbeddedSentinel) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q4", url=servers.url) as queue, AsyncChannel("news", url=servers.url) as channel:
+            await asyncio.gather(*(queue.enqueue("work", {}, id=f"a{number}") for number in range(20)))
+            await channel.subscribe("ada")
+            await channel.publish("m1", {"n": 1})
+            waiting = asyncio.create_task(channel.fetch("ada", wait_ms=20_000))
+            assert (await waiting).messages[0].id == "m1"
+            await channel.acknowledge("ada", (await channel.fetch("ada")).receipt or "")
+            waiting = asyncio.create_task(channel.fetch("ada", wait_ms=30_000))
+            old = servers.primary()
+            await asyncio.to_thread(servers.failover)
+            await asyncio.to_thread(servers.wait_for_failover, old)
+            await channel.publish("m2", {"n": 2})
+            assert (await waiting).messages[0].id == "m2", "it hears of it on a connection to the new primary"
+            assert (await queue.enqueue("work", {}, id="a0")).created is False, "the new primary has what the old one had"
+            assert (await queue.counts()).waiting == 20
+
+    asyncio.run(story())
+
+
+def test_a_minority_of_sentinels_names_nobody() -> None:
+    with EmbeddedSentinel(replicas=0) as servers:
+        queue = Queue("q5", url=servers.url, connect=HURRIED)
+        assert queue.enqueue("work", {}).created
+        for sentinel in servers.sentinels[1:]:
+            sentinel.kill()
+        # What is connected stays: nobody has named another one.
+        assert queue.enqueue("work", {}).created
+        other = ConnectOptions(deadline_ms=600, timeout_ms=300, connect_timeout_ms=300)
+        with Queue("q5", url=servers.url, connect=other) as late, pytest.raises(ServerUnavailable, match="no majority of 3"):
+            late.enqueue("work", {})
+        queue.close()
+
+
+def test_one_sentinel_of_the_url_tells_of_the_others(servers: EmbeddedSentinel) -> None:
+    url = f"sentinel://127.0.0.1:{servers.sentinel_ports[0]}/{SERVICE}"
+    with Queue("q6", url=url) as queue, Channel("news", models.Dsps(), url=url) as channel:
+        assert queue.enqueue("work", {}).created
+        assert channel.publish("m1", {}).created
+    unknown = Queue("q6", url=url.replace(SERVICE, "other"), connect=HURRIED)
+    with unknown as queue, pytest.raises(ServerUnavailable, match="primary of other"):
+        queue.enqueue("work", {})
+
+
+def test_sentinels_and_servers_have_users_of_their_own(servers: EmbeddedSentinel) -> None:
+    for process in (*servers.sentinels, *servers.servers):
+        client: Any = redis.Redis(port=process.port)
+        password = ">pw" if process in servers.servers else ">watch"
+        client.execute_command("ACL", "SETUSER", "ada", "on", password, "~*", "&*", "+@all")
+        client.close()
+    hosts = servers.url.removeprefix("sentinel://").split("/", 1)[0]
+    url = f"sentinel://ada:pw@{hosts}/{SERVICE}?sentinel_username=ada&sentinel_password="
+    with Queue("q7", url=url + "watch") as queue:
+        assert queue.enqueue("work", {}).created
+    with Queue("q7", url=url + "wrong", connect=HURRIED) as queue, pytest.raises(ServerUnavailable, match="WRONGPASS"):
+        queue.enqueue("work", {})
+
+
+def test_clients_that_ask_sentinels_say_where_a_queue_is(servers: EmbeddedSentinel) -> None:
+    addresses = [("127.0.0.1", port) for port in servers.sentinel_ports]
+    client: Any = Sentinel(addresses).master_for(SERVICE, db=2)
+    with Queue("q8", client=client) as queue:
+        assert queue.enqueue("work", {}, id="a").created
+        assert client.exists(queue.model.keys.job("a")) == 1
+        assert queue.url == servers.url.removesuffix("?db=0")
+    client.close()
+
+    async def use() -> None:
+        client: Any = AsyncSentinel(addresses).master_for(SERVICE, db=2)
+        async with AsyncQueue("q8", client=client) as queue:
+            assert not (await queue.enqueue("work", {}, id="a")).created
+        await client.aclose()
+
+    asyncio.run(use())
+
+
+def test_a_forked_child_asks_for_itself(servers: EmbeddedSentinel) -> None:
+    with Queue("q9", url=servers.url) as queue:
+        assert queue.enqueue("work", {}, id="parent").created
+        child = os.fork()
+        if not child:
+            os._exit(0 if queue.enqueue("work", {}, id="child").created else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert queue.counts().waiting == 2
