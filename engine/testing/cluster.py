@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -49,7 +49,7 @@ class EmbeddedCluster:
 
     `binary`: the program; without it see `server_binary`. Nodes are named by their number: first the primaries, then `replicas`
     of each of them. `announce`: what stands in front of each node (see `engine.testing.sentinel`), by the name `server-0` and so
-    on; `logs`: folder for their output, kept. Enter it from a thread that lives as long as the cluster should. Raises
+    on; `logs`: folder for their output, kept; `flags`: makes more of each node's command line. Enter it from a thread that lives as long as the cluster should. Raises
     ServerMissing and ServerFailed as `EmbeddedServer` does.
     """
 
@@ -62,6 +62,7 @@ class EmbeddedCluster:
         binary: str | os.PathLike[str] | None = None,
         logs: Path | None = None,
         announce: Announce = own_port,
+        flags: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._primaries = primaries
         self._nodes = primaries * (1 + replicas)
@@ -69,6 +70,7 @@ class EmbeddedCluster:
         self._binary = binary
         self._logs = logs
         self._announce = announce
+        self._flags = flags
         #: What clients and replicas know each node by.
         self.announced_ports: list[int] = []
         self._stack = ExitStack()
@@ -230,6 +232,7 @@ class EmbeddedCluster:
                 *("--cluster-enabled", "yes", "--cluster-port", str(quiet_port())),
                 *("--cluster-node-timeout", str(self._node_timeout_ms), "--cluster-allow-replica-migration", "no"),
                 *REPLICATION_FLAGS,
+                *self._flags(),
             ]
             if announced != port:
                 flags += ["--cluster-announce-ip", LOOPBACK, "--cluster-announce-port", str(announced)]

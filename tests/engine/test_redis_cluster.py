@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +28,14 @@ from engine import (
     models,
     queues,
 )
+from engine.testing import free_port
 from engine.testing.cluster import EmbeddedCluster
 from engine.wire.operations import ReadEvents
 from tests.engine.helpers.at_work import Book, at_work
 from tests.engine.helpers.waiting import wait_until
 
 LONG_S = 30.0
+HURRIED = ConnectOptions(deadline_ms=300, connect_timeout_ms=200)
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +190,54 @@ def test_clients_of_a_cluster_say_where_a_queue_is(cluster: EmbeddedCluster) -> 
 
 
 def test_nobody_there_is_said_with_each_address() -> None:
-    hurried = ConnectOptions(deadline_ms=300, connect_timeout_ms=200)
-    nowhere = Queue("q", url="redis+cluster://127.0.0.1:1", connect=hurried)
+    nowhere = Queue("q", url="redis+cluster://127.0.0.1:1", connect=HURRIED)
     with nowhere as queue, pytest.raises(ServerUnavailable, match="127.0.0.1:1: ConnectionError"):
         queue.enqueue("work", {})
+
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+
+
+@pytest.mark.skipif(not os.environ.get("IRONCLAIM_REDIS_SERVER"), reason="the bundled Valkey is built without TLS")
+def test_tls_leads_to_the_tls_ports_of_all_nodes() -> None:
+    """Over TLS the nodes name their TLS ports. The certificate and its key are for tests alone."""
+    files = [word for name in ("cert", "ca-cert") for word in (f"--tls-{name}-file", str(CERTIFICATES / "certificate.pem"))]
+    ports: list[int] = []
+
+    def flags() -> list[str]:
+        ports.append(free_port())
+        key = ("--tls-key-file", str(CERTIFICATES / "key.pem"))
+        return ["--tls-port", str(ports[-1]), "--tls-cluster", "yes", "--tls-auth-clients", "no", *key, *files]
+
+    with EmbeddedCluster(flags=flags) as cluster:
+        cluster.client(0).execute_command("ACL", "SETUSER", "ada", "on", ">p@w", "~*", "&*", "+@all")
+        for client in map(cluster.client, (1, 2)):
+            client.execute_command("ACL", "SETUSER", "ada", "on", ">p@w", "~*", "&*", "+@all")
+        options = f"ssl_ca_certs={CERTIFICATES / 'certificate.pem'}"
+        url = f"rediss+cluster://ada:p%40w@localhost:{ports[-1]}?{options}"
+        for name in ("qa", "qb", "qc", "qd"):
+            with Queue(name, url=url) as queue:
+                assert queue.enqueue("work", {}).created
+        with (
+            Queue("q", url=url.replace("p%40w", "wrong"), connect=ConnectOptions(deadline_ms=3_000)) as queue,
+            pytest.raises(ServerUnavailable, match="WRONGPASS"),
+        ):
+            queue.enqueue("work", {})
+        kinds = [one for node in range(3) for one in cluster.client(node).client_list() if one["user"] == "ada"]
+        assert not kinds, "each closed its connections"
+
+
+_GREENLETS = """
+from gevent import monkey; monkey.patch_all()
+import sys, gevent
+from engine import Queue
+with Queue("q", url=sys.argv[1]) as queue:
+    ends = [gevent.spawn(queue.enqueue, "work", number) for number in range(50)]
+    gevent.joinall(ends, timeout=60, raise_error=True)
+    print(sum(end.value.created for end in ends))
+"""
+
+
+def test_greenlets_find_their_way(cluster: EmbeddedCluster) -> None:
+    done = subprocess.run([sys.executable, "-c", _GREENLETS, url_of(cluster)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.strip()) == (0, "50"), done.stderr
