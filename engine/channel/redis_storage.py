@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class RedisStorage:
-    """A server: `url`, or `client` (a redis.Redis for `Channel`, a redis.asyncio.Redis for `AsyncChannel`), whose address,
-    credentials and TLS settings are used for connections of our own. `connect`: times and bounds of those. Each channel that is
-    opened on it has connections of its own."""
+    """A server, or several behind sentinels or in a cluster: `url`, or `client` (a redis.Redis or RedisCluster for `Channel`,
+    those of redis.asyncio for `AsyncChannel`), whose address, credentials and TLS settings are used for connections of our own.
+    `connect`: times and bounds of those. Each channel that is opened on it has connections of its own."""
 
     def __init__(
         self,
         url: str = DEFAULT_URL,
         *,
-        client: redis.Redis | redis.asyncio.Redis | None = None,
+        client: redis.Redis | redis.RedisCluster | redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None,
         connect: ConnectOptions | None = None,
     ) -> None:
         self._url = url

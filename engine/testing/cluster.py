@@ -49,8 +49,8 @@ class EmbeddedCluster:
 
     `binary`: the program; without it see `server_binary`. Nodes are named by their number: first the primaries, then `replicas`
     of each of them. `announce`: what stands in front of each node (see `engine.testing.sentinel`), by the name `server-0` and so
-    on; `logs`: folder for their output, kept; `flags`: makes more of each node's command line. Enter it from a thread that lives as long as the cluster should. Raises
-    ServerMissing and ServerFailed as `EmbeddedServer` does.
+    on; `logs`: folder for their output, kept; `flags`: makes more of each node's command line. Enter it from a thread that lives
+    as long as the cluster should. Raises ServerMissing and ServerFailed as `EmbeddedServer` does.
     """
 
     def __init__(

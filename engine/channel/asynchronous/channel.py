@@ -50,7 +50,7 @@ class AsyncChannel(ChannelSettings):
         model: Dsps | None = None,
         *,
         url: str = DEFAULT_URL,
-        client: redis.asyncio.Redis | None = None,
+        client: redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None,
         connect: ConnectOptions | None = None,
         storages: Mapping[str, Storage] | None = None,
         lua: Path | None = None,

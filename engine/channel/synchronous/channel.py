@@ -50,7 +50,7 @@ class Channel(ChannelSettings):
         model: Dsps | None = None,
         *,
         url: str = DEFAULT_URL,
-        client: redis.Redis | None = None,
+        client: redis.Redis | redis.RedisCluster | None = None,
         connect: ConnectOptions | None = None,
         storages: Mapping[str, Storage] | None = None,
         lua: Path | None = None,

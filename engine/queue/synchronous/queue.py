@@ -73,12 +73,13 @@ class Queue(QueueCalls):
     connects on first use.
 
     `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says where the server
-    is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose address, credentials and
-    TLS settings the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all
-    keys begin with, None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it
-    wrote; each send waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless
-    told. `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for
-    what does not fit.
+    is: a url (redis://, rediss:// or unix://, with user and password), sentinel://host:port,host:port/service or
+    redis+cluster://host:port,host:port; or a redis.Redis or RedisCluster whose addresses, credentials and TLS settings
+    the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all keys begin with,
+    None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send
+    waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces
+    the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for what does not fit, and
+    UnsupportedFeature for a model whose keys a cluster would scatter.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Queue(QueueCalls):
         model: Spec | None = None,
         *,
         url: str = DEFAULT_URL,
-        client: redis.Redis | None = None,
+        client: redis.Redis | redis.RedisCluster | None = None,
         prefix: str | None = None,
         connect: ConnectOptions | None = None,
         durability: Durable = "server",
