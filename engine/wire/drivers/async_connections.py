@@ -91,8 +91,11 @@ class AsyncConnections:
         self._belong()
         resolver = self._resolver
         known = None if resolver is None else resolver.known(slot)
-        opens = resolver is not None and not (known is not None and self._idle.get(known.address))
-        return await self.take_at(await self._dialer.node(slot) if opens else known, slot)
+        if resolver is None or (known is not None and self._idle.get(known.address)):
+            return await self.take_at(known, slot)
+        # First: the sentinels are listened to for those that have joined.
+        resolver.join(self)
+        return await self.take_at(await self._dialer.node(slot), slot)
 
     async def take_at(self, node: Node | None, slot: int) -> Connection:
         """A connection to a node, for calls of a slot. Raises as `take` does."""
@@ -105,11 +108,12 @@ class AsyncConnections:
             await connection.disconnect(nowait=True)
         connection = self._dialer.make(node, learns=slot == self._slot)
         self._open[connection] = node
-        if self._resolver is not None:
-            self._resolver.join(self)
         try:
             async with self.patience():
                 await connection.connect()
+            if node is not None and self._resolver is not None and self._resolver.replaced(node):
+                # While it was being made, so `leave` may have missed it.
+                raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
         except BaseException as error:
             await connection.disconnect(nowait=True)
             self.hears(error)

@@ -109,15 +109,16 @@ class AsyncNotifier:
     async def _open(self) -> Connection:
         """A connection, not yet connected, to the server of the topic."""
         dialer = self._dialer
-        node = self._node = await dialer.node(dialer.endpoint.slot)
         if dialer.resolver is not None:
             dialer.resolver.join(self)
+        node = self._node = await dialer.node(dialer.endpoint.slot)
         connection = self._connection = dialer.make(node)
         return connection
 
     async def _subscribe(self, connection: Connection) -> None:
         async with asyncio.timeout(self._answer_s):
             await connection.connect()
+            self.leave()
             await connection.send_command("SUBSCRIBE", self._topic, check_health=False)
             while (await self._read(connection))[0] != b"subscribe":
                 pass

@@ -85,8 +85,11 @@ class Connections:
         """A connection that is ready to send calls of a slot. Raises redis-py's errors, or UnsafeServer."""
         resolver = self._resolver
         known = None if resolver is None else resolver.known(slot)
-        opens = resolver is not None and not (known is not None and self._idle.get(known.address))
-        return self.take_at(self._dialer.node(slot) if opens else known, slot)
+        if resolver is None or (known is not None and self._idle.get(known.address)):
+            return self.take_at(known, slot)
+        # First: the sentinels are listened to for those that have joined.
+        resolver.join(self)
+        return self.take_at(self._dialer.node(slot), slot)
 
     def take_at(self, node: Node | None, slot: int) -> Connection:
         """A connection to a node, for calls of a slot. Raises as `take` does."""
@@ -118,9 +121,11 @@ class Connections:
         connection = self._dialer.make(node, learns=slot == self._slot)
         with self._lock:
             self._open[connection] = node
-        if self._resolver is not None:
-            self._resolver.join(self)
         connection.connect()
+        if node is not None and self._resolver is not None and self._resolver.replaced(node):
+            # While it was being made, so `leave` may have missed it.
+            connection.disconnect()
+            raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
         return connection
 
     def give_back(self, connection: Connection) -> None:

@@ -28,6 +28,8 @@ Answer = list[Any] | Exception
 #: Sends commands to an address on a connection of their own and returns the replies. Raises FAILURES.
 Ask = Callable[[Address, Sequence[Words]], list[Any]]
 
+#: Questions are asked so often at most.
+_PAUSE_LEAST_S = 0.05
 #: While answers are waited for, what came so far is looked at so often.
 _LOOK_S = 0.05
 #: Replies after which another server may have to be asked.
@@ -57,6 +59,7 @@ class Resolver:
         self._lock = threading.Lock()
         self._pending: Future[None] | None = None
         self._doubted = True
+        self._begun_s = 0.0
         self._pid = os.getpid()
         self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
 
@@ -69,6 +72,11 @@ class Resolver:
     def serves(self, node: Node) -> bool:
         """Whether the latest answers name this node for anything."""
         raise NotImplementedError
+
+    def replaced(self, node: Node) -> bool:
+        """Whether another server has been named in place of this one. Nodes of a cluster find that out by themselves."""
+        del node
+        return False
 
     def addresses(self) -> Iterable[Address]:
         """Whom to ask."""
@@ -150,6 +158,9 @@ class Resolver:
 
     def _run(self, pending: Future[None]) -> None:
         failure: Exception | None = None
+        # Many calls fail at once, and again soon.
+        time.sleep(max(0.0, self._begun_s + _PAUSE_LEAST_S - time.monotonic()))
+        self._begun_s = time.monotonic()
         self._doubted = False
         try:
             self._gather()

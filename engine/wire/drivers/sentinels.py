@@ -59,6 +59,10 @@ class Sentinels(Resolver):
         """The primary, by an answer of the last second."""
         return self.known(slot) if time.monotonic_ns() - self._answered_ns < FRESH_NS else None
 
+    def replaced(self, node: Node) -> bool:
+        """Whether this is not the primary any more."""
+        return not self.serves(node)
+
     def addresses(self) -> Iterable[Address]:
         """Those of the url, and those that have answered before."""
         return {*self._route.sentinels, *self._listened}

@@ -106,11 +106,12 @@ class Subscription:
         self._silence()
 
     def _subscribe(self) -> None:
-        self._node = self._dialer.node(self._dialer.endpoint.slot)
-        connection = self._connection = self._dialer.make(self._node)
         if self._dialer.resolver is not None:
             self._dialer.resolver.join(self)
+        self._node = self._dialer.node(self._dialer.endpoint.slot)
+        connection = self._connection = self._dialer.make(self._node)
         connection.connect()
+        self.leave()
         connection.send_command("SUBSCRIBE", *self._channels, check_health=False)
         confirmed = 0
         while confirmed < len(self._channels):
