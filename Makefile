@@ -18,6 +18,8 @@ JOBS ?= 4
 MINUTES ?=
 ARGS ?=
 MODEL ?=
+TOPOLOGY ?=
+DURABILITY ?=
 BUSY ?=
 COUNT ?=
 ROWS ?= 1e6 3e6 10e6
@@ -36,11 +38,13 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine bench-guard bench-judge bench-scale peers interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (3 minutes)'
+	@echo 'make chaos TOPOLOGY=sentinel [SEED=1] [MINUTES=1] [DURABILITY=replica] [MODEL=dsps]   faults of the servers too: embedded, aof,'
+	@echo '                                    replica, sentinel or cluster; then the verdict, with the declared loss (2 to 3 minutes)'
 	@echo 'make bench MODEL=all [SEED=1]       45 seconds and the costs of each model, and one table of all (up to 30 minutes)'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make bench-guard [BASE=commit] [ONLY=claim]   enqueue, claim, finish and drain beside the commit before, as ratios (2 minutes)'
@@ -63,7 +67,7 @@ help:
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
 	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
-	@echo '  SERVER=redis                      bench, interop, mischief, upgrade, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
+	@echo '  SERVER=redis                      bench, chaos, interop, mischief, upgrade, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
@@ -78,7 +82,7 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench interop mischief upgrade test test-all test-nightly simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
+bench chaos interop mischief upgrade test test-all test-nightly simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
@@ -86,6 +90,11 @@ test test-all test-nightly mutate: TOOLS += postgres
 test test-all test-nightly: TOOLS += browser node
 interop: TOOLS += node
 check: TOOLS := luacheck
+
+# One drill of a topology; MINUTES of faults, drawn by the seed.
+chaos: setup
+	@$(BESIDE)$(BIN)/python -m chaos bench --seed $(SEED) --minutes $(or $(MINUTES),1) $(if $(TOPOLOGY),--topology $(TOPOLOGY)) \
+		$(if $(DURABILITY),--durability $(DURABILITY)) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(SLO),--slo $(SLO))
 
 bench: setup
 	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))) $(if $(SLO),--slo $(SLO))

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from reports import loss
 from reports.channels.frames import ChannelFrames
+from reports.frames import Frames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,9 +55,12 @@ def with_findings(rows: DataFrame, frames: AnyFrames) -> DataFrame:
     if any(finding.procs for finding in findings):
         rows = rows.join(hands(frames), "subject", "left")
     name = F.lit("")
+    if isinstance(frames, Frames) and loss.loss_windows(frames.run):
+        rows = rows.join(loss.hit_jobs(frames), "subject", "left")
+        name = F.coalesce(loss.covered(), name)
     for finding in reversed(findings):
         name = F.when(covers(finding), F.lit(finding.name)).otherwise(name)
-    return rows.withColumn("finding", name).drop("hands")
+    return rows.withColumn("finding", name).drop("hands", "enqueue_loss", "write_loss")
 
 
 def covers(finding: Finding) -> Column:

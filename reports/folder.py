@@ -10,6 +10,9 @@ from typing import Any
 
 from reports.errors import JudgeError
 
+#: A window of loss reaches at most so far beyond its fault.
+LOSS_MS_MAX = 10_000
+
 #: Bytes that one step reads when searching backwards for the last newline of a file.
 TAIL_BYTES = 65_536
 
@@ -81,6 +84,7 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
             lacks = [name for name in PLANNED if not isinstance(entry, dict) or not isinstance(entry.get(name), str)]
             found += [f"plan[{number}] has no {name}, it must be a text" for name in lacks]
     found += findings_faults(spec.get("findings", []))
+    found += loss_faults(spec.get("loss", []))
     # An unreadable bound must not be ignored: the check that uses it would be skipped.
     if not is_whole(spec.get("delayed_p99_ms", 0)):
         found.append(f"delayed_p99_ms is {shown(spec, 'delayed_p99_ms')}, it must be a whole number, 0 = none")
@@ -135,6 +139,22 @@ def findings_faults(findings: object) -> list[str]:
             found.append(f"{at} has checks {json.dumps(checks)[:VALUE_MAX]}, they must be ids of J or P checks, or id:kind")
         if not isinstance(procs, list) or not all(map(is_text, procs)):
             found.append(f"{at} has procs {json.dumps(procs)[:VALUE_MAX]}, they must be how names of processes begin")
+    return found
+
+
+def loss_faults(losses: object) -> list[str]:
+    """What is wrong with the declared losses of a spec: a loose one would cover losses that it does not describe."""
+    if not isinstance(losses, list):
+        return ["loss is no list"]
+    found: list[str] = []
+    for number, one in enumerate(losses):
+        at, entry = f"loss[{number}]", one if isinstance(one, dict) else {}
+        found += [f"{at} has no {name}, it must be a text" for name in ("fault", "text") if not is_text(entry.get(name))]
+        for name in ("before_ms", "after_ms"):
+            if not is_whole(entry.get(name)) or entry[name] > LOSS_MS_MAX:
+                found.append(f"{at} has {name} {json.dumps(entry.get(name))[:VALUE_MAX]}, it must be from 0 to {LOSS_MS_MAX}")
+        if entry.get("until") not in ("inject", "witness"):
+            found.append(f"{at} has until {json.dumps(entry.get('until'))[:VALUE_MAX]}, it must be inject or witness")
     return found
 
 

@@ -23,6 +23,7 @@ from reports.channels import frames as channel_frames
 from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
 from reports.facts import Run
+from reports.loss import era_of_cluster, of_cluster
 from reports.plain_frames import JOB_COLUMNS, TOKEN_COLUMNS, plain_jobs, plain_tokens
 from reports.recovery import in_hand
 
@@ -153,11 +154,18 @@ def events(found: DataFrame, run: Run) -> DataFrame:
         "f": F.when(F.col("f") == "tick", "enqueue").otherwise(F.col("f")),
         "intended_ns": F.coalesce("item.intended_ns", "intended_ns"),
         # The era of the server is the replid of the last connection; where there was only one, it does not matter when it was.
-        "era": F.coalesce("replid", F.lit("")) if len(run.replids) > 1 else F.lit(next(iter(run.replids), "")),
+        "era": era(run),
     }
     columns = [made[name].alias(name) if name in made else F.col(name) for name in (*ROW_COLUMNS, "position", "state", "era")]
     renamed = F.col("result").alias("answer"), F.col("name").alias("snapshot")
     return found.select(*columns, *renamed, *(F.col(f"item.{name}") for name in ITEM_COLUMNS))
+
+
+def era(run: Run) -> Column:
+    """The era of the server in which an event happened."""
+    if of_cluster(run):
+        return era_of_cluster(run)
+    return F.coalesce("replid", F.lit("")) if len(run.replids) > 1 else F.lit(next(iter(run.replids), ""))
 
 
 def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:

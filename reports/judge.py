@@ -111,7 +111,7 @@ def evaluate(
 ) -> tuple[dict[str, Any], AnyFrames | None]:
     """The verdict and the frames that it was decided on. PySpark is imported only here, so that its absence is reported as one
     line."""
-    from reports import findings, frames, load, measure
+    from reports import findings, frames, load, loss, measure
     from reports.channels import measure as channel_measure
 
     size_mb = sum(file.stat().st_size for file in files) / 1e6
@@ -136,7 +136,7 @@ def evaluate(
         measured, trouble = measure.measures(built) if of_jobs else channel_measure.measures(built), ""
     except Exception as error:
         measured, trouble = verdict.NO_MEASURES, f"the measures crashed: {one_line(error)}"
-    return verdict.decide(found, measured, spec, trouble), built
+    return verdict.decide(found, measured, spec, trouble, loss.findings(spec)), built
 
 
 def tables_folder(run: Path) -> Path:

@@ -56,9 +56,14 @@ def worst(codes: Iterable[int]) -> int:
 
 
 def decide(
-    found: Sequence[CheckResult], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = ""
+    found: Sequence[CheckResult],
+    measures: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    trouble: str = "",
+    losses: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The verdict of a run that could be judged. `trouble`: why the measures failed, which also makes the verdict unknown."""
+    """The verdict of a run that could be judged. `trouble`: why the measures failed, which also makes the verdict unknown.
+    `losses`: what the servers may lose, as findings."""
     by_id = {one.check.id: one for one in found}
     counted = {name: proved(by_id[check], name) for check, name in COUNTED if check in by_id}
     return {
@@ -67,7 +72,7 @@ def decide(
         "reasons": [f"{one.check.id} {one.verdict}: {one.why}" for one in ranked(found) if one.verdict != "valid"]
         + ([trouble] if trouble else []),
         "checks": [check_entry(one) for one in found],
-        "findings": [finding_entry(finding, found) for finding in spec.get("findings") or ()],
+        "findings": [finding_entry(finding, found) for finding in (*(spec.get("findings") or ()), *losses)],
         "measures": {**measures, **counted},
         "slo": [],
         "spec": dict(spec),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis
+from redis.exceptions import RedisClusterException
 
 from chaos import rows
 from chaos.channels.spec import Channel
@@ -60,7 +61,10 @@ class Keyspace:
     def look(self, *, cursors: bool = True) -> Look:
         """Everything at one instant; in a cluster each channel at one, as each has a slot of its own. Raises redis.RedisError."""
         if isinstance(self._client, redis.RedisCluster):
-            looks = [self._look((channel,), cursors=cursors) for channel in self.channels]
+            try:
+                looks = [self._look((channel,), cursors=cursors) for channel in self.channels]
+            except RedisClusterException as error:
+                raise redis.ConnectionError(str(error)) from error
             clocks = {name: clock for look in looks for name, clock in look.clocks.items()}
             return Look(looks[-1].srv_us, clocks, {name: found for look in looks for name, found in look.cursors.items()})
         return self._look(self.channels, cursors=cursors)

@@ -130,7 +130,7 @@ class Failover:
             planned.fault,
             name=planned.name,
             stage="stray",
-            target=f"server-{self.old}",
+            target=planned.target,
             seen=count == 0,
             detail=f"{count} scripts of clients ran at server-{self.old} after they must have heard of the new primary",
         )

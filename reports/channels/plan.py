@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports.channels.circle import CLOCK_MAX
 from reports.facts import MS, Run
+from reports.loss import HEARD_NS, loss_windows
 from reports.windows import Window, windows
 
 if TYPE_CHECKING:
@@ -99,7 +100,12 @@ def life_s(expire_ms: int) -> int:
 
 def restores(run: Run) -> tuple[Restore, ...]:
     """Every restore, in order. If the instant of its snapshot is not recorded, a restore may undo everything before it."""
-    return tuple(restore(run, window) for window in windows(run) if window.name == RESTORE)
+    found = [restore(run, window) for window in windows(run) if window.name == RESTORE]
+    # A failover that may lose writes is one as well: the server that answers then has what was acknowledged before the window.
+    for one in loss_windows(run):
+        heal_ns = max(one.end_ns, one.switched_ns + HEARD_NS)
+        found.append(Restore(one.fault, one.begin_ns, one.begin_ns, heal_ns))
+    return tuple(sorted(found, key=lambda each: each.inject_ns))
 
 
 def restore(run: Run, window: Window) -> Restore:

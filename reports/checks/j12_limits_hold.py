@@ -45,15 +45,17 @@ def crowds(frames: Frames) -> DataFrame:
         F.struct(limited(limit).alias("limit"), F.lit(limit["concurrency"]).cast("bigint").alias("allowed"))
         for limit in limits(frames.run)
     ]
-    counted = frames.tokens.where(held).select("claim_done_ns", "hold_end_ns", F.explode(F.array(*against)).alias("against"))
+    # A server that lost claims does not count them: only leases of one era are counted together.
+    names = ["claim_done_ns", "hold_end_ns", "claim_era"]
+    counted = frames.tokens.where(held).select(*names, F.explode(F.array(*against)).alias("against"))
     counted = counted.where(F.col("against.limit").isNotNull())
     steps = F.array(
         F.struct(F.col("claim_done_ns").alias("t_ns"), F.lit(1).alias("step")),
         F.struct(F.col("hold_end_ns").alias("t_ns"), F.lit(-1).alias("step")),
     )
-    each = counted.select("against.*", F.explode(steps).alias("at")).select("limit", "allowed", "at.*")
+    each = counted.select("against.*", "claim_era", F.explode(steps).alias("at")).select("limit", "allowed", "claim_era", "at.*")
     # At equal instants an end (step -1) sorts before a claim, because the end of a hold is exclusive.
-    up_to_now = Window.partitionBy("limit", "allowed").orderBy("t_ns", "step")
+    up_to_now = Window.partitionBy("limit", "allowed", "claim_era").orderBy("t_ns", "step")
     running = each.withColumn("held", F.sum("step").over(up_to_now.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
     return running.groupBy("limit", "allowed").agg(F.max("held").alias("most"))
 

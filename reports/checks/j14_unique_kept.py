@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Check, Flag, milliseconds, sentence
 from reports.facts import Run
+from reports.loss import in_loss
 from reports.meaning import NEVER_NS
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     before = Window.partitionBy("unique").orderBy("created_done_ns", "job").rowsBetween(Window.unboundedPreceding, -1)
     holder = F.struct(F.coalesce("key_free_ns", F.lit(NEVER_NS)).alias("free_ns"), "created_done_ns", F.col("job").alias("job"))
     pairs = keyed.withColumn("held", F.max(holder).over(before))
-    both = (F.col("held.created_done_ns") < F.col("enqueue_sent_ns")) & (F.col("created_done_ns") < F.col("held.free_ns"))
+    # A holder that the servers lost, as declared, holds nothing.
+    sure = ~in_loss(frames.run, F.col("held.created_done_ns"))
+    both = sure & (F.col("held.created_done_ns") < F.col("enqueue_sent_ns")) & (F.col("created_done_ns") < F.col("held.free_ns"))
     text = sentence("was created while ", F.col("held.job"), " had the unique key ", F.col("unique"))
     turned_away = frames.events.agg(
         F.count_if((F.col("f") == "enqueue") & (F.col("result") == "duplicate") & F.col("holder").isNotNull()).alias("away")
@@ -42,7 +45,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     idle = Flag("nobody kept out", F.col("away") == 0, sentence("kept nobody out"), absence=False, level="unknown")
     kept = Flag(
         "key kept",
-        F.col("first_send_ns") > F.col("ended_ns"),
+        (F.col("first_send_ns") > F.col("ended_ns")) & ~in_loss(frames.run, F.col("ended_ns")),
         sentence("was a duplicate of ", F.col("holder"), ", which had ended ", late_ms(), " ms before"),
         absence=False,
     )

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.checks.j1_no_overlap import doubts as nothing_claimed
 from reports.facts import MS, Run, whole
+from reports.loss import one_era
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -42,7 +43,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     returned, sent, strange = F.col("returned_crc"), F.col("sent_crc"), F.array_except("read_crcs", "sent_crcs")
     later_ns = F.col("read_nothing_ns") - F.col("accepted_done_ns")
     # A failover may have lost a result together with the finish.
-    still_kept = (later_ns > 0) & (later_ns < kept_ms * MS) & F.lit(len(run.replids) <= 1)
+    still_kept = (later_ns > 0) & (later_ns < kept_ms * MS) & F.lit(one_era(run))
     of_lease = ("under ", token())
 
     def flag(kind: str, condition: Column, *words: Column | str, absence: bool = False) -> Flag:

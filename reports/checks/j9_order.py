@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
+from reports.loss import one_era
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -31,7 +32,7 @@ PRIORITIES = range(1, 11)
 
 def ordered(run: Run) -> bool:
     """True for a run of lanes on a server of one era."""
-    return run.of_lanes and len(run.replids) <= 1
+    return run.of_lanes and one_era(run)
 
 
 def first_claims(frames: Frames) -> DataFrame:

@@ -58,3 +58,15 @@ def load_that_lags_behind(history: History) -> None:
     for row in history.files["producer-1.jsonl"]:
         if row.get("intended_ns"):
             row["intended_ns"] -= 3_000 * MS
+
+
+@kind("J24", apart=True)
+def acknowledged_finish_undone(history: History) -> str:
+    """A server lost an accepted finish that it was not declared to lose, and handed the job out again."""
+    history.spec["loss"] = []
+    life = history.take()
+    proc, at_ns = history.another(life.proc), life.finish.row["done_ns"] + 1_000 * MS
+    connection = next(row for row in history.files[f"{proc}.jsonl"] if row["kind"] == "connection")
+    history.add(proc, {**connection, "t_ns": at_ns - MS, "server_run_id": "after", "replid": "after"})
+    history.claimed_again(life, proc, at_ns)
+    return life.job

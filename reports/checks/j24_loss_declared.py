@@ -1,0 +1,62 @@
+"""J24: what was acknowledged is kept, except in the windows of the declared loss (see `reports.loss`), and nobody writes to a
+server that was replaced.
+
+A job whose finish or drop was accepted is not handed out again by a later era of the server; a lease that was handed out is
+known to a later era, so that the next one counts one claim more. (J4 has the jobs that are gone.) A client that must have heard
+of a new primary runs no script at the old one: the harness counts them at that server, in the stage `stray` of its fault.
+
+Losses inside of a window are counted under its declared finding. Applies to runs whose spec says what may be lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
+from reports.facts import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from reports.frames import Frames
+
+
+def doubts(run: Run) -> list[str]:
+    """The check needs accepted finishes: without them none can be undone."""
+    return [] if run.has("finished") else ["no finish ever succeeded"]
+
+
+def flags(run: Run) -> dict[Base, list[Flag]]:
+    """Jobs that ran again after their end in another era, and leases that a later era does not know of."""
+    last, before = F.col("last_claim"), F.col("before")
+
+    def undone(end: Column, words: str) -> Flag:
+        again = (last["first_send_ns"] > end["done_ns"]) & (last["era"] != end["era"])
+        late_ms = milliseconds(last["first_send_ns"] - end["done_ns"])
+        return Flag("end undone", again, sentence("was claimed again ", late_ms, f" ms after its {words}"), absence=False)
+
+    found: dict[Base, list[Flag]] = {
+        "jobs": [undone(F.col("first_finish"), "finish had been accepted"), undone(F.col("first_drop"), "drop had been accepted")]
+    }
+    if run.of_lanes:
+        forgotten = (F.col("claims") <= before["claims"]) & (F.col("claim_era") != before["claim_era"])
+        words = sentence("lease ", token(), " is claim ", F.col("claims"), " of the job, after claim ", before["claims"])
+        found["tokens"] = [Flag("claim undone", forgotten, words, absence=False)]
+    return found
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Faults after which clients wrote to the server that had been replaced."""
+    strays = [stage for stage in frames.run.stages if stage.stage == "stray" and not stage.ok]
+    if not strays:
+        return []
+    told = F.array(*(F.struct(F.lit(one.fault).alias("fault"), F.lit(one.detail).alias("detail")) for one in strays))
+    rows = frames.jobs.sparkSession.range(1).select(F.explode(told).alias("at")).select("at.*")
+    return [(rows, Flag("stray write", F.lit(True), sentence("shows: ", F.col("detail")), absence=False, subject="fault"))]
+
+
+CHECK = Check(
+    "J24", "acknowledged writes are kept", doubts, flags, more, applies=lambda run: not run.of_channels and "loss" in run.spec
+)

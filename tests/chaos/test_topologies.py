@@ -1,0 +1,175 @@
+"""Topologies: who is primary, what stands in front of whom, and their faults on real servers. The writer is redis-py, not the
+engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import RedisClusterException
+
+from chaos import topologies
+from chaos.channels import plan as channel_plan
+from chaos.errors import HarnessError
+from chaos.plan import FAULTS_A_MINUTE, NETWORK_FAULT_NAMES, SERVERS, draw, fault_names, worker_names
+from chaos.spec import RunSpec
+from chaos.topology import Setting, make
+from chaos.topology.clients import client_of
+from reports.folder import loss_faults
+from tests.chaos.topology_stage import stage
+
+WORKERS = worker_names(3)
+
+
+@pytest.mark.parametrize("topology", topologies.TOPOLOGIES)
+def test_a_plan_has_only_faults_that_belong_to_its_topology(topology: str) -> None:
+    plans = [draw(seed, workers=WORKERS, topology=topology) for seed in range(20)]
+    for plan in plans:
+        assert sorted(planned.name for planned in plan.faults) == sorted(fault_names(topology))
+        for planned in plan.faults:
+            if planned.name in topologies.FAULTS:
+                assert topology in topologies.FAULTS[planned.name] and planned.target == SERVERS
+    alone = topology not in topologies.FOLLOWED
+    assert all(plan.needs_network() is alone for plan in plans) and alone == ("net-down" in fault_names(topology))
+    assert len({tuple(planned.name for planned in plan.faults) for plan in plans}) > 1
+
+
+@pytest.mark.parametrize("topology", topologies.TOPOLOGIES)
+def test_a_short_plan_has_a_drawn_few_of_them_and_most_are_of_servers(topology: str) -> None:
+    few = [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(60)]
+    assert few == [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(60)]
+    assert {len(plan.faults) for plan in few} == {FAULTS_A_MINUTE}
+    wanted = min(2, len(topologies.fitting(topology)))
+    assert all(sum(planned.name in topologies.FAULTS for planned in plan.faults) == wanted for plan in few)
+    # Whatever belongs to it comes in some plan.
+    assert {planned.name for plan in few for planned in plan.faults} == set(fault_names(topology))
+    assert len(draw(1, workers=WORKERS, topology=topology, minutes=9).faults) == len(fault_names(topology))
+
+
+def test_channels_leave_out_what_needs_one_server_or_a_proxy_for_each() -> None:
+    assert channel_plan.fault_names("aof") == channel_plan.FAULT_NAMES
+    assert channel_plan.fault_names("cluster") == ("subscriber-kill", *topologies.fitting("cluster"))
+    publishers = channel_plan.publisher_names(2)
+    for seed in range(20):
+        faults = channel_plan.draw(seed, publishers=publishers, topology="sentinel", minutes=1).faults
+        assert {one.name for one in faults} <= set(channel_plan.fault_names("sentinel")) and len(faults) == FAULTS_A_MINUTE
+    with pytest.raises(HarnessError, match="snapshot-restore"):
+        channel_plan.draw(1, publishers=publishers, topology="sentinel", kinds=("snapshot-restore",))
+
+
+def test_a_fault_of_another_topology_is_refused() -> None:
+    with pytest.raises(HarnessError, match=r"^fault 'slot-move' does not exist; choose from worker-kill, .*primary-kill"):
+        draw(1, workers=WORKERS, topology="sentinel", kinds=("slot-move",))
+    assert not set(NETWORK_FAULT_NAMES) & set(fault_names("cluster"))
+
+
+@pytest.mark.parametrize(
+    ("topology", "durability", "lossy"),
+    [
+        ("embedded", "", set()),
+        ("aof", "always", set()),
+        ("aof", "everysec", {"server-kill"}),
+        ("replica", "server", set()),
+        ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut"}),
+        ("sentinel", "replica", {"primary-cut"}),
+        ("cluster", "server", {"primary-kill", "failover-lossy"}),
+        ("cluster", "replica", set()),
+    ],
+)
+def test_the_spec_says_what_may_be_lost_before_the_run(topology: str, durability: str, lossy: set[str]) -> None:
+    derived = RunSpec("run", 1, topology=topology, durability=durability).derived()
+    assert {entry["fault"] for entry in derived["loss"]} == lossy
+    assert loss_faults(list(derived["loss"])) == []
+
+
+@pytest.mark.parametrize(("topology", "durability"), [("sentinels", ""), ("aof", "replica"), ("sentinel", "everysec")])
+def test_what_a_topology_has_not_is_refused(topology: str, durability: str) -> None:
+    with pytest.raises(HarnessError, match="topology|durability"):
+        RunSpec("run", 1, topology=topology, durability=durability)
+
+
+def test_several_servers_need_proxies(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="needs proxies"):
+        make("replica", Setting(tmp_path / "server.log"))
+
+
+def test_a_killed_server_comes_back_with_its_file_but_for_what_was_on_no_disk(tmp_path: Path) -> None:
+    with stage("aof", tmp_path, "everysec") as (found, end):
+        seen = found.carry_out("server-kill")
+        assert all(ok for ok, _ in seen.values()), seen
+        cut = int(seen["heal"][1].split(", ")[1].split()[0])
+        assert cut > 0
+        end()
+        loss, killed_ns = topologies.EVERYSEC, found.at_ns["inject"]
+        lost_ns = [found.writer.acknowledged_ns[key] for key in found.lost()]
+        assert lost_ns and min(lost_ns) >= killed_ns - loss.before_ms * 1_000_000
+        assert max(lost_ns) <= killed_ns + loss.after_ms * 1_000_000
+
+
+def test_replicas_that_stand_still_are_seen_to_lag_and_to_catch_up(tmp_path: Path) -> None:
+    with stage("replica", tmp_path) as (found, end):
+        seen = found.carry_out("replica-lag")
+        assert all(ok for ok, _ in seen.values()), seen
+        end()
+        assert found.servers.is_whole() and found.lost() == []
+
+
+def test_a_cluster_announces_its_proxies_and_loses_nothing_when_it_moves(tmp_path: Path) -> None:
+    with stage("cluster", tmp_path) as (found, end):
+        old = found.servers.primary()
+        known = {node.port for node in found.client.get_nodes()}
+        assert known == set(found.servers.servers.announced_ports) and not known & set(found.servers.ports)
+        for name in ("failover-clean", "slot-move"):
+            seen = found.carry_out(name)
+            assert all(ok for ok, _ in seen.values()), seen
+        assert found.servers.primary() not in (None, old) and found.servers.complaint() == ""
+        end()
+        assert found.lost() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_client_that_does_not_hear_of_a_decision_is_seen_at_the_primary_that_was_cut_off(tmp_path: Path) -> None:
+    """redis-py looks for the primary only when a connection fails: here none does."""
+    with stage("sentinel", tmp_path) as (found, end):
+        old = found.servers.primary()
+        seen = found.carry_out("primary-cut")
+        stray = seen.pop("stray")
+        assert all(ok for ok, _ in seen.values()), seen
+        assert stray[0] is False and f"ran at server-{old} after" in stray[1]
+        end()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("topology", topologies.FOLLOWED)
+def test_failovers_with_and_without_lost_writes(topology: str, tmp_path: Path) -> None:
+    with stage(topology, tmp_path) as (found, end):
+        for name in ("failover-clean", "primary-kill", "failover-lossy"):
+            old = found.servers.primary()
+            seen = found.carry_out(name)
+            assert all(ok for ok, _ in seen.values()), seen
+            assert found.servers.primary() not in (None, old) and found.servers.is_whole()
+        end()
+        assert found.servers.complaint() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_sentinels_and_servers_are_known_by_their_proxies_alone(tmp_path: Path) -> None:
+    with stage("sentinel", tmp_path) as (found, _):
+        inner = found.servers.servers
+        proxies = {*inner.server_ports, *inner.sentinel_ports}
+        assert len(proxies) == 6 and not proxies & {*found.servers.ports, *(one.port for one in inner.sentinels)}
+        with redis.Redis(port=inner.sentinels[0].port, decode_responses=True) as sentinel:
+            told: list[Any] = [sentinel.execute_command(f"SENTINEL {what}", "ironclaim") for what in ("SENTINELS", "REPLICAS")]
+        assert {int(one["port"]) for one in (*told[0], *told[1])} <= proxies
+        assert found.servers.address().port == found.servers.ports[0]
+
+
+def test_a_url_of_each_kind_has_a_client() -> None:
+    with pytest.raises(RedisClusterException, match="at least one reachable node"):
+        client_of("redis+cluster://127.0.0.1:1", 0.1)
+    assert client_of("sentinel://127.0.0.1:1,127.0.0.1:2/name?db=0", 0.1).connection_pool.service_name == "name"

@@ -1,0 +1,120 @@
+"""Servers of a topology with one client that writes all the time, and faults carried out on them: no engine, no workers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import redis
+from redis.exceptions import RedisClusterException
+
+from chaos.faults import FAULTS
+from chaos.faults.base import Scene, carry_out
+from chaos.network import Network
+from chaos.plan import SERVERS, PlannedFault
+from chaos.processes import send
+from chaos.topology import Setting, make
+from chaos.topology.clients import client_of
+from chaos.watch import NEVER, Answer
+from engine.history import HistoryFile
+from tests.chaos.network_stage import program
+
+#: Keys of the writer: so many that a slot has some to move.
+KEYS = 200
+WRITE = "redis.call('SET', KEYS[1], ARGV[1])"
+
+
+@dataclass
+class Writer:
+    """Stands for a process of the run: what it was answered last, and every value that was acknowledged, by key."""
+
+    answered: Answer = NEVER
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    #: When that was, in monotonic ns.
+    acknowledged_ns: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class TopologyStage:
+    """Servers under load."""
+
+    servers: Any
+    writer: Writer
+    client: Any
+    harness: Path
+    scene: Scene
+    #: When each stage of the last fault was, in monotonic ns.
+    at_ns: dict[str, int] = field(default_factory=dict)
+
+    def carry_out(self, name: str) -> dict[str, tuple[bool, str]]:
+        """Carry a fault out; what each of its stages saw."""
+        planned = PlannedFault(f"1-{name}", name, SERVERS, 0)
+        fault = FAULTS[name](self.scene, planned)
+        carry_out(fault, planned, harness=self.scene.harness, begin_phase=lambda name, t_ns: None)
+        rows = [json.loads(line) for line in self.harness.read_text().splitlines()]
+        rows = [row for row in rows if row["kind"] == "fault"]
+        self.at_ns = {row["stage"]: row["t_ns"] for row in rows}
+        return {row["stage"]: (row["result"] == "ok", row["detail"]) for row in rows}
+
+    def lost(self) -> list[str]:
+        """Keys that do not have what was acknowledged last. The writer must have stopped."""
+        kept = {key: self.client.get(key) for key in self.writer.acknowledged}
+        return [key for key, value in self.writer.acknowledged.items() if int(kept[key] or -1) < value]
+
+
+def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while not (held := condition()) and time.monotonic() < deadline_s:
+        time.sleep(poll_s)
+    return held
+
+
+def write(stop: threading.Event, client: Any, writer: Writer) -> None:
+    number = 0
+    while not stop.is_set():
+        key, sent_ns = f"{{bench}}:{number % KEYS}", time.monotonic_ns()
+        try:
+            client.eval(WRITE, 1, key, number)
+        except (redis.RedisError, RedisClusterException):
+            # A failover: the client asks again by itself.
+            stop.wait(0.02)
+            continue
+        writer.answered = Answer(sent_ns, time.monotonic_ns())
+        writer.acknowledged[key], writer.acknowledged_ns[key] = number, writer.answered.done_ns
+        number += 1
+        stop.wait(0.002)
+
+
+@contextmanager
+def stage(name: str, folder: Path, durability: str = "") -> Iterator[tuple[TopologyStage, Callable[[], None]]]:
+    """The servers under load, and what ends the load."""
+    (folder / "logs").mkdir()
+    harness = HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
+    with Network("", program=program(), log=folder / "toxiproxy.log") as network:
+        setting = Setting(folder / "logs" / "server.log", durability, network, "bench")
+        with make(name, setting) as servers:
+            client, writer, stop = client_of(servers.url, 1.0), Writer(), threading.Event()
+            crew: Any = SimpleNamespace(children={"writer": SimpleNamespace(alive=lambda: True)})
+            watch: Any = SimpleNamespace(view=lambda name: writer, poll=lambda: None)
+            scene = Scene(crew, watch, wait, send, 9_000, 11_000, network, servers, harness)
+            thread = threading.Thread(target=write, args=(stop, client, writer))
+            thread.start()
+
+            def end() -> None:
+                stop.set()
+                thread.join()
+
+            try:
+                assert wait(lambda: len(writer.acknowledged) == KEYS, timeout_s=20)
+                yield TopologyStage(servers, writer, client, folder / "harness.jsonl", scene), end
+            finally:
+                end()
+                client.close()
+                harness.close()

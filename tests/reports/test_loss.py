@@ -1,0 +1,131 @@
+"""Declared loss: what the servers lost inside its windows is counted, and every other loss of an acknowledged write violates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.facts import Run, Stage
+from reports.folder import spec_faults
+from reports.loss import findings, loss_windows
+from tests.reports.conftest import Checked, Judge
+from tests.reports.good_run import cast, freeze, kill, traffic
+from tests.reports.story import END_S, PLAN, SPEC, Story, ns
+
+KILL = {"fault": "0-primary-kill", "name": "primary-kill", "target": "servers"}
+
+#: From 4 s to 5.25 s of the story.
+LOSS = {"fault": "primary-kill", "before_ms": 1_000, "until": "inject", "after_ms": 250, "text": "what no replica had"}
+
+PROCESSES = ("producer-1", "worker-1", "worker-2", "worker-3")
+
+
+class Failover(Story):
+    """A story whose primary is killed at 5 s and replaced at 7 s; `before` and `after` are what happens then."""
+
+    def __init__(self, folder: Path, loss: list[dict[str, Any]]) -> None:
+        super().__init__(folder)
+        self.spec |= {"plan": [KILL, *PLAN], "loss": loss, "topology": "sentinel"}
+        cast(self)
+        self.phases(lead_in=0.0, primary_kill=5.0, recover_primary_kill=8.0, kill=10.0, recover_kill=20.0, freeze=25.0)
+        self.phases(recover_freeze=36.0, settle=38.0, drain=45.0, end=END_S)
+        for number in (1, 2, 3):
+            self.life(f"worker-{number}", f"quiet-{number}", 0.1 + number / 10)
+
+    def replaced(self, *, strays: int = 0) -> None:
+        """Everybody connects to the new primary."""
+        for stage, at in (("inject", 5.0), ("witness", 7.0), ("heal", 8.0), ("healed", 9.0)):
+            self.fault("0-primary-kill", "servers", stage, at, detail=f"{stage} seen")
+        stray = f"{strays} scripts of clients ran at server-0"
+        self.fault("0-primary-kill", "servers", "stray", 9.1, result="missing" if strays else "ok", detail=stray)
+        for process in PROCESSES:
+            self.row(process, "connection", 7.1, server_run_id="r2", replid="era-2", server_role="master")
+
+    def rest(self) -> Path:
+        """The other faults, calm load, and the end."""
+        kill(self)
+        freeze(self)
+        self.row("worker-4", "connection", 20.0, server_run_id="r2", replid="era-2", server_role="master")
+        traffic(self)
+        return self.write()
+
+
+def run_at(story: Failover, job: str, enqueued: float, at: float, **told: Any) -> None:
+    story.enqueue(job, enqueued)
+    story.run("worker-1", job, at, told=told)
+
+
+def test_a_loss_inside_of_its_window_is_declared_and_counted(tmp_path: Path, judged: Judge) -> None:
+    story = Failover(tmp_path / "run", [LOSS])
+    story.enqueue("gone", 4.5)
+    run_at(story, "finished-twice", 4.1, 4.6)
+    story.enqueue("claimed-anew", 4.2)
+    story.claim("worker-3", "claimed-anew", 4.7, told={"claims": 1})
+    story.replaced()
+    story.run("worker-1", "finished-twice", 8.5)
+    story.run("worker-1", "claimed-anew", 8.7, told={"claims": 1})
+    decided = judged(story.rest())
+    assert (decided["verdict"], decided["reasons"]) == ("valid", [])
+    (finding,) = decided["findings"]
+    assert (finding["name"], finding["text"]) == ("loss by primary-kill", "what no replica had")
+    assert "J4 gone was enqueued, has not finished, and is in no state at the end" in finding["examples"]
+    subjects = {example.split()[1] for example in finding["examples"]}
+    assert subjects == {"gone", "finished-twice", "claimed-anew"} and finding["rows"] >= 3
+    assert decided["measures"]["lost"] == 1
+
+
+@pytest.mark.parametrize("loss", [[LOSS], []])
+def test_a_loss_outside_of_every_window_is_a_violation(loss: list[dict[str, Any]], tmp_path: Path, checked: Checked) -> None:
+    """The same losses a second before the window, and with it where nothing is declared."""
+    early = 1.5 if loss else 0.0
+    story = Failover(tmp_path / "run", loss)
+    story.enqueue("gone", 4.5 - early)
+    run_at(story, "finished-twice", 4.1 - early, 4.6 - early)
+    story.enqueue("claimed-anew", 4.2 - early)
+    story.claim("worker-3", "claimed-anew", 4.7 - early, told={"claims": 1})
+    story.replaced()
+    story.run("worker-1", "finished-twice", 8.5)
+    story.run("worker-1", "claimed-anew", 8.7, told={"claims": 1})
+    found = checked(story.rest(), "J4", "J24")
+    assert found["J4"] == ("violated", "gone was enqueued, has not finished, and is in no state at the end")
+    verdict, why = found["J24"]
+    assert verdict == "violated" and why.startswith("2 found, the first: claimed-anew lease ")
+
+
+def test_a_write_at_the_server_that_was_replaced_is_a_violation(tmp_path: Path, checked: Checked) -> None:
+    story = Failover(tmp_path / "run", [LOSS])
+    story.replaced(strays=3)
+    why = "0-primary-kill shows: 3 scripts of clients ran at server-0"
+    assert checked(story.rest(), "J24") == {"J24": ("violated", why)}
+
+
+def test_a_window_ends_with_the_stage_that_it_names() -> None:
+    stages = [
+        Stage("0-primary-kill", "primary-kill", stage, "servers", ok=True, detail="", t_ns=ns(at))
+        for stage, at in (("inject", 5), ("witness", 7), ("heal", 8))
+    ]
+
+    def span(**more: Any) -> tuple[float, float]:
+        (one,) = loss_windows(Run(spec={"loss": [{**LOSS, **more}]}, files={}, stages=tuple(stages)))
+        return (one.begin_ns - ns(0)) / 1e9, (one.end_ns - ns(0)) / 1e9
+
+    assert span() == (4.0, 5.25)
+    assert span(until="witness", after_ms=1_000) == (4.0, 8.0)
+    assert loss_windows(Run(spec={"loss": [{**LOSS, "fault": "primary-cut"}]}, files={}, stages=tuple(stages))) == []
+    assert findings({}) == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "complaint"),
+    [
+        ("all", "loss is no list"),
+        ([{**LOSS, "before_ms": -1}], "loss[0] has before_ms -1, it must be from 0 to 10000"),
+        ([{**LOSS, "after_ms": 60_000}], "loss[0] has after_ms 60000, it must be from 0 to 10000"),
+        ([{**LOSS, "until": "healed"}], 'loss[0] has until "healed", it must be inject or witness'),
+        ([{**LOSS, "fault": ""}], "loss[0] has no fault, it must be a text"),
+    ],
+)
+def test_a_loose_declaration_is_refused(loss: object, complaint: str) -> None:
+    assert spec_faults({**SPEC, "loss": loss}) == [complaint]
