@@ -63,7 +63,9 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         topology=arguments.topology or topologies.EMBEDDED,
         durability=arguments.durability or "",
     )
-    default = DEFAULT_OBJECTIVES if spec.model == LANES and spec.lease_ms == LEASE_MS else None
+    usual = spec.model == LANES and spec.lease_ms == LEASE_MS
+    # They allow no job to be lost, whatever was declared.
+    default = DEFAULT_OBJECTIVES if usual and not topologies.losses(spec.topology, spec.durability) else None
     if arguments.slo:
         validate_objectives(arguments.slo, channels=False)
     return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, arguments.faults, objectives=arguments.slo or default)[0]

@@ -28,6 +28,8 @@ def client(servers: EmbeddedSentinel, server: int) -> redis.Redis:
     return redis.Redis(port=servers.servers[server].port, decode_responses=True, socket_timeout=5)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
 def test_the_sentinels_promote_a_replica_and_the_old_primary_comes_back_empty(tmp_path: Path) -> None:
     with EmbeddedSentinel(logs=tmp_path) as servers:
         assert servers.primary() == 0 and [servers.role(number) for number in range(3)] == ["master", "slave", "slave"]
