@@ -191,6 +191,12 @@ class Frame(Generic[S]):
             self._harness.append([row])
         if gone:
             raise HarnessError("; ".join(f"unplanned exit of {child.ending()}" for child in gone))
+        if moved := self._servers.unplanned_failover():
+            for stage in ("inject", "witness"):
+                name = topologies.UNPLANNED.fault
+                row = rows.fault(f"0-{name}", name=name, stage=stage, target="servers", seen=True, detail=moved)
+                self._harness.append([row])
+            raise HarnessError(moved)
         if complaint := self._servers.complaint() or (self._network.complaint() if self._network else ""):
             raise HarnessError(complaint)
         if self.progress.due(self._phase):

@@ -74,6 +74,10 @@ LOSSY = Loss(
 )
 CUT = Loss("primary-cut", BEHIND_MS, "witness", HEARD_MS, "what the old primary answered until its clients heard of the new one")
 
+UNPLANNED = Loss(
+    "unplanned-failover", 10_000, "witness", HEARD_MS, "what a primary answered that was replaced without a fault that says so"
+)
+
 
 def check(topology: str, durability: str) -> None:
     """Raise HarnessError for a topology that does not exist, or a durability that it has not; empty is its first."""
@@ -96,7 +100,8 @@ def losses(topology: str, durability: str) -> tuple[Loss, ...]:
     if topology not in FOLLOWED:
         return ()
     found = (CUT,) if durability == "replica" else (KILLED, LOSSY, CUT)
-    return tuple(loss for loss in found if topology in FAULTS[loss.fault])
+    # One that nobody planned makes a run unknown, and nothing that it lost says anything about the engine.
+    return (*(loss for loss in found if topology in FAULTS[loss.fault]), UNPLANNED)
 
 
 def declared_loss(topology: str, durability: str) -> tuple[dict[str, Any], ...]:

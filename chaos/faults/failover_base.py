@@ -68,6 +68,7 @@ class Failover:
         if primary is None:
             raise HarnessError(f"{self.planned.fault}: nobody is primary before the fault")
         self.old = primary
+        self.servers.moving = True
         return self.act()
 
     def witness(self) -> Seen:
@@ -77,6 +78,7 @@ class Failover:
         if self.new is None:
             return Seen(t_ns, False, f"server-{self.old} is still the primary, or nobody is")
         self.decided_ns = t_ns
+        self.servers.known, self.servers.moving = self.new, False
         more = self.decided()
         named = f"server-{self.new} in place of server-{self.old} named after {(t_ns - began_ns) / 1e6:.0f} ms"
         return Seen(t_ns, True, named + (f"; {more}" if more else ""))

@@ -38,6 +38,7 @@ class SlotMoving:
             raise HarnessError("nobody owns the slot before it moves")
         target = next(node for node in range(len(servers.ports)) if node != source and servers.servers.role(node) == "master")
         self._before = sent_away(servers.ports[source])
+        servers.moving = True
         t_ns = time.monotonic_ns()
         try:
             self._move = move = servers.servers.begin_move(servers.slot, target)
@@ -69,6 +70,7 @@ class SlotMoving:
         assert self._move is not None
         move, servers = self._move, self._servers
         agreed = self._scene.wait(lambda: servers.primary() == move.target, timeout_s=FOLLOW_TIMEOUT_S, poll_s=0.05)
+        servers.known, servers.moving = servers.primary(), False
         missing = self._scene.unanswered_since(self._healed_ns, FOLLOW_TIMEOUT_S)
         t_ns = time.monotonic_ns()
         moved = sent_away(servers.ports[move.source])["MOVED"] - self._before["MOVED"]

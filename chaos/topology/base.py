@@ -46,6 +46,10 @@ class Topology(Protocol):
         """Why the topology does not work any more, in one line; empty while it does."""
         ...
 
+    def unplanned_failover(self) -> str:
+        """What happened when another server became the primary without a fault that says so; empty while none has."""
+        ...
+
 
 class Replicated(Topology, Protocol):
     """Several servers, of which one is the primary of the run's keys. Servers are named by their number; a fault says which ones
@@ -53,6 +57,9 @@ class Replicated(Topology, Protocol):
 
     #: Servers that a fault has killed.
     down: set[int]
+    #: The primary that is known of: another one was not planned, unless a fault says that it is `moving`.
+    known: int | None
+    moving: bool
     #: The flat list of servers, each with its own port.
     ports: tuple[int, ...]
 

@@ -34,6 +34,9 @@ class Embedded:
     def server_pids(self) -> dict[str, int]:
         return {"server": self._server.pid}
 
+    def unplanned_failover(self) -> str:
+        return ""
+
     def complaint(self) -> str:
         code = self._server.process.poll()
         return "" if code is None else f"the embedded server exited in mid-run with code {code}"
@@ -124,6 +127,9 @@ class Durable:
 
     def server_pids(self) -> dict[str, int]:
         return {} if self.ended else {"server": self._server.pid}
+
+    def unplanned_failover(self) -> str:
+        return ""
 
     def complaint(self) -> str:
         code = None if self.ended else self._server.process.poll()

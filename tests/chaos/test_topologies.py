@@ -18,7 +18,7 @@ from chaos.spec import RunSpec
 from chaos.topology import Setting, make
 from chaos.topology.clients import client_of
 from reports.folder import loss_faults
-from tests.chaos.topology_stage import stage
+from tests.chaos.topology_stage import stage, wait
 
 WORKERS = worker_names(3)
 
@@ -72,10 +72,10 @@ def test_a_fault_of_another_topology_is_refused() -> None:
         ("aof", "always", set()),
         ("aof", "everysec", {"server-kill"}),
         ("replica", "server", set()),
-        ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut"}),
-        ("sentinel", "replica", {"primary-cut"}),
-        ("cluster", "server", {"primary-kill", "failover-lossy"}),
-        ("cluster", "replica", set()),
+        ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut", "unplanned-failover"}),
+        ("sentinel", "replica", {"primary-cut", "unplanned-failover"}),
+        ("cluster", "server", {"primary-kill", "failover-lossy", "unplanned-failover"}),
+        ("cluster", "replica", {"unplanned-failover"}),
     ],
 )
 def test_the_spec_says_what_may_be_lost_before_the_run(topology: str, durability: str, lossy: set[str]) -> None:
@@ -127,6 +127,15 @@ def test_a_cluster_announces_its_proxies_and_loses_nothing_when_it_moves(tmp_pat
         assert found.servers.primary() not in (None, old) and found.servers.complaint() == ""
         end()
         assert found.lost() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_failover_that_no_fault_says_is_noticed(tmp_path: Path) -> None:
+    with stage("sentinel", tmp_path) as (found, _):
+        assert found.servers.unplanned_failover() == "" and found.servers.known == 0
+        found.servers.failover()
+        assert wait(lambda: "in place of server-0, without a fault" in found.servers.unplanned_failover(), timeout_s=20)
 
 
 @pytest.mark.slow
