@@ -60,7 +60,7 @@ def with_findings(rows: DataFrame, frames: AnyFrames) -> DataFrame:
         name = F.coalesce(loss.covered(), name)
     for finding in reversed(findings):
         name = F.when(covers(finding), F.lit(finding.name)).otherwise(name)
-    return rows.withColumn("finding", name).drop("hands", "enqueue_loss", "write_loss")
+    return rows.withColumn("finding", name).drop("hands", "job_loss", "write_loss")
 
 
 def covers(finding: Finding) -> Column:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from reports.frames import Frames
 
 #: The checks whose violations a lost write explains, and the kinds of them (all without one). Each names the job that was hit.
-#: The first is explained only by a lost enqueue, the others by any lost write of the job.
-ENQUEUE_LOST = "J4:lost"
+#: Those of JOB_LOST only when all that was ever acknowledged of the job may be lost, the others by any lost write of it. A job
+#: whose enqueue was not answered may have been claimed at the old server, and be refused by the next.
+JOB_LOST = ("J4:lost", "J5:from nowhere")
 WRITE_LOST = (
     "J1:overlap",
     "J3",
@@ -68,7 +69,7 @@ def finding_name(fault: str) -> str:
 def findings(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The declared losses as declared findings, for the verdict."""
     return [
-        {"name": finding_name(one["fault"]), "text": one["text"], "checks": [ENQUEUE_LOST, *WRITE_LOST]}
+        {"name": finding_name(one["fault"]), "text": one["text"], "checks": [*JOB_LOST, *WRITE_LOST]}
         for one in spec.get("loss") or ()
     ]
 
@@ -119,18 +120,19 @@ def of_cluster(run: Run) -> bool:
 
 
 def hit_jobs(frames: Frames) -> DataFrame:
-    """Per job that a declared loss may have hit: `subject`; `enqueue_loss` and `write_loss`, the kinds of fault that may have
-    lost its enqueue, and any write of it."""
+    """Per job that a declared loss may have hit: `subject`; `job_loss` and `write_loss`, the kinds of fault that may have lost
+    all that was acknowledged of it, and any write of it."""
     acknowledged = F.when(F.col("type") == "ok", loss_of(frames.run, F.col("done_ns")))
-    made = F.when(F.col("f") == "enqueue", acknowledged)
+    # What came first is its enqueue or, where that was not answered, a claim.
+    first = F.min(F.when(F.col("type") == "ok", F.struct("done_ns", F.coalesce(acknowledged, F.lit("")).alias("loss"))))
     grouped = frames.events.groupBy(F.col("job").alias("subject"))
-    hit = grouped.agg(F.max(made).alias("enqueue_loss"), F.max(acknowledged).alias("write_loss"))
+    hit = grouped.agg(F.nullif(first["loss"], F.lit("")).alias("job_loss"), F.max(acknowledged).alias("write_loss"))
     return hit.where(F.col("write_loss").isNotNull())
 
 
 def covered() -> Column:
     """The name of the finding that a violation row belongs to by its declared loss; null for none."""
     which, whole = F.concat_ws(":", "check", "kind"), F.col("check")
-    enqueue = F.when(which == ENQUEUE_LOST, F.col("enqueue_loss"))
+    enqueue = F.when(which.isin(*JOB_LOST), F.col("job_loss"))
     write = F.when(which.isin(*WRITE_LOST) | whole.isin(*WRITE_LOST), F.col("write_loss"))
     return F.concat(F.lit(finding_name("")), F.coalesce(enqueue, write))

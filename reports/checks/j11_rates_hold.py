@@ -27,6 +27,7 @@ from reports.checks.base import Check, Flag, milliseconds, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.checks.j12_limits_hold import limited
 from reports.facts import MS, Run
+from reports.loss import in_loss
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -44,6 +45,8 @@ def charged(frames: Frames) -> DataFrame:
     """The leases that certainly took a place in the window of their claim."""
     released = F.coalesce(F.col("given_up.f") == "release", F.lit(False)) | F.col("end_unanswered")
     certain = (F.col("deliveries") > 0) & F.col("claim_srv_ms").isNotNull() & F.col("start_ns").isNotNull()
+    # A claim that the servers may have lost, as declared, takes no place for certain.
+    certain = certain & ~in_loss(frames.run, F.col("claim_done_ns"))
     return frames.tokens.where(certain & ~released)
 
 

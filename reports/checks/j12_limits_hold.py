@@ -16,6 +16,7 @@ from reports.caching import kept
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
+from reports.loss import in_loss
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,7 +41,8 @@ def limited(limit: dict[str, Any]) -> Column:
 
 def crowds(frames: Frames) -> DataFrame:
     """The largest number of leases certainly held at once against each limit, with what the limit allows."""
-    held = F.col("hold_end_ns") > F.col("claim_done_ns")
+    # A claim that the servers may have lost, as declared, is held by nobody for certain.
+    held = (F.col("hold_end_ns") > F.col("claim_done_ns")) & ~in_loss(frames.run, F.col("claim_done_ns"))
     against = [
         F.struct(limited(limit).alias("limit"), F.lit(limit["concurrency"]).cast("bigint").alias("allowed"))
         for limit in limits(frames.run)

@@ -94,6 +94,18 @@ def test_a_loss_outside_of_every_window_is_a_violation(loss: list[dict[str, Any]
     assert verdict == "violated" and why.startswith("2 found, the first: claimed-anew lease ")
 
 
+@pytest.mark.parametrize(("claimed", "verdict"), [(4.6, "valid"), (3.6, "violated")])
+def test_a_job_that_only_the_old_server_knew_is_lost_by_its_first_answer(
+    claimed: float, verdict: str, tmp_path: Path, checked: Checked
+) -> None:
+    """Its enqueue was not answered in time, and refused by the new one; a worker had claimed it at the old one."""
+    story = Failover(tmp_path / "run", [LOSS])
+    story.enqueue("refused", claimed - 0.2, result="orphan", reply="fail", took=3.5)
+    story.claim("worker-1", "refused", claimed)
+    story.replaced()
+    assert {check: found for check, (found, _) in checked(story.rest(), "J4", "J5").items()} == {"J4": verdict, "J5": verdict}
+
+
 def test_a_write_at_the_server_that_was_replaced_is_a_violation(tmp_path: Path, checked: Checked) -> None:
     story = Failover(tmp_path / "run", [LOSS])
     story.replaced(strays=3)
