@@ -66,10 +66,15 @@ def finding_name(fault: str) -> str:
     return f"loss by {fault}"
 
 
+def check_of(which: str) -> str:
+    """The check of `check:kind`."""
+    return which.partition(":")[0]
+
+
 def findings(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The declared losses as declared findings, for the verdict."""
     return [
-        {"name": finding_name(one["fault"]), "text": one["text"], "checks": [*JOB_LOST, *WRITE_LOST]}
+        {"name": finding_name(one["fault"]), "text": one["text"], "checks": sorted({*map(check_of, (*JOB_LOST, *WRITE_LOST))})}
         for one in spec.get("loss") or ()
     ]
 
