@@ -60,7 +60,7 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         mutant=arguments.mutant,
         rate_per_s=RATES_PER_S[0] if arguments.rate is None else arguments.rate,
         lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
-        topology=arguments.topology or topologies.EMBEDDED,
+        topology=arguments.topology or (mutant.topology if mutant else topologies.EMBEDDED),
         durability=arguments.durability or "",
     )
     usual = spec.model == LANES and spec.lease_ms == LEASE_MS

@@ -15,6 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 from bench.models import DURABILITY, LANES
 from bench.workload import CAPABILITY
 from chaos import rows
+from chaos.mutants import engine_beside
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.history import HistoryFile
@@ -81,13 +82,15 @@ class Children(Generic[S]):
     def _start(self, name: str, role: str, command: list[str], environment: Mapping[str, str]) -> Child:
         self.watch.follow(name)
         log = self.logs / f"{name}.log"
+        environment = {**changed_engine(self.lua), **environment}
         with log.open("ab") as output:
             process = start_guarded(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=ROOT,
+                # Locust puts the folder that it starts in before all others.
+                cwd=environment.get("PYTHONPATH", str(ROOT)).split(os.pathsep)[0],
                 env=child_environment(environment),
             )
         self.children[name] = Child(name, role, process, log)
@@ -221,6 +224,13 @@ def child_environment(more: Mapping[str, str]) -> dict[str, str]:
     """Our environment for children, who must find the same packages whatever the working directory."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
+
+
+def changed_engine(lua: Path | None) -> dict[str, str]:
+    """What makes a process import the changed package of the engine, where a mutant has one. Without the safe path, the folder
+    that a process starts in comes first, and with it the engine of this checkout."""
+    beside = engine_beside(lua)
+    return {} if beside is None else {"PYTHONPATH": os.pathsep.join((str(beside), str(ROOT))), "PYTHONSAFEPATH": "1"}
 
 
 def send(pid: int, number: int) -> None:

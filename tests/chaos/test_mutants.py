@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,13 @@ import pytest
 from chaos import mutants
 from chaos.errors import HarnessError
 from chaos.mutants import MUTANTS, Mutant
-from chaos.planting import Edit
+from chaos.planting import ENGINE, Edit
+from chaos.processes import changed_engine, child_environment
+from chaos.topologies import EMBEDDED
 from engine.wire.scripts import load_folder, scripts_folder
 
-SCRIPTED = [mutant for mutant in MUTANTS.values() if mutant.edits]
+CHANGED = [mutant for mutant in MUTANTS.values() if mutant.edits]
+SCRIPTED = [mutant for mutant in CHANGED if mutant.topology == EMBEDDED]
 
 
 def changed(planted: Path) -> set[Path]:
@@ -42,6 +47,21 @@ def test_the_loader_accepts_the_mutated_scripts(mutant: Mutant, tmp_path: Path) 
     assert planted is not None
     for folder in {file.parts[0] for file in changed(planted)}:
         assert load_folder(planted / folder).keys() == load_folder(scripts_folder() / folder).keys()
+
+
+@pytest.mark.parametrize("mutant", [mutant for mutant in CHANGED if mutant not in SCRIPTED], ids=lambda mutant: mutant.name)
+def test_processes_of_a_mutant_of_the_engine_import_the_changed_package(mutant: Mutant, tmp_path: Path) -> None:
+    planted = mutants.plant(mutant, scripts_folder(), tmp_path / "lua")
+    assert planted is not None and not changed(planted), "its scripts are the clean ones"
+    environment = child_environment(changed_engine(planted))
+    show = "import engine, engine.wire.drivers.in_flight, engine.wire.drivers.sentinels; print(engine.__file__)"
+    done = subprocess.run([sys.executable, "-c", show], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == str(tmp_path / "engine" / "__init__.py"), done.stderr
+    differing = [
+        path for path in ENGINE.rglob("*.py") if path.read_text() != (tmp_path / path.relative_to(ENGINE.parent)).read_text()
+    ]
+    assert 1 <= len(differing) <= len(mutant.edits)
+    assert changed_engine(None) == changed_engine(scripts_folder()) == {}
 
 
 @pytest.mark.parametrize(("text", "found"), [("nothing here\n", 0), ("one -- anchor: sample\n-- anchor: sample\ntwo\n", 2)])

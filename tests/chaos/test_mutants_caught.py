@@ -34,6 +34,8 @@ PROVOKED_BY = {
     "rate-not-counted": "worker-kill",
     "unique-not-kept": "worker-kill",
     "inject-nothing": "worker-kill",
+    "writes-to-a-replaced-primary": "primary-kill",
+    "moved-taken-as-success": "slot-move",
 }
 
 #: What the scenario has beside the short one: limits that are reached in no time, unique keys.
@@ -56,6 +58,10 @@ CLOSURES = {
     "rate-not-counted": {"J11"},
     "unique-not-kept": {"J14"},
     "inject-nothing": {"H1", "H2"},
+    # Clients that nobody answers leave everything where it is, and cannot even stop.
+    "writes-to-a-replaced-primary": {"J24", "J13", "J4", "J6", "J7", "J8", "H0", "H1", "H2", "H3"},
+    # A job that was never made held a unique key, for the judge.
+    "moved-taken-as-success": {"J4", "J14"},
 }
 
 

@@ -82,7 +82,7 @@ class Handshake:
             info = parse_hello(hello)
             check_version(info)
             tell_unknown(str(refusal))
-        if node is not None:
+        if node is not None:  # anchor: server-is-the-named-one
             check_node(node, info, replies[-3] if isinstance(self._route, ClusterRoute) else info.get("run_id", ""))
         if learns:
             seconds, micros = replies[-1]

@@ -115,7 +115,7 @@ class InFlightCall:
     def returns(self, reply: Any) -> float:
         """Take what a send brought: a reply as it came, NotSent, or another exception. Unless the call has `ended`, send again
         after the pause that this returns, in seconds."""
-        if not isinstance(reply, NotSent):
+        if not isinstance(reply, NotSent):  # anchor: redirection-is-no-answer
             self._sends += 1
         if not isinstance(reply, Exception):
             try:

@@ -83,7 +83,7 @@ class Sentinels(Resolver):
             votes[identity] = Node(*_address(primary), primary.get("runid", ""))
         agreed = _agreed(votes.values(), count)
         if agreed is not None:
-            self._primary, self._answered_ns = agreed, time.monotonic_ns()
+            self._primary, self._answered_ns = agreed, time.monotonic_ns()  # anchor: majority-is-followed
             return None
         if last and not further - answers.keys():
             raise redis.ConnectionError(self._complaint(answers, votes.values(), count))
