@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from engine.queue.asynchronous.queue import AsyncQueue, async_queues
     from engine.queue.asynchronous.results import AsyncResults
     from engine.queue.durations import Durations, HandlerTimes
+    from engine.queue.era import DataLoss
     from engine.queue.job_info import JobError, JobInfo
     from engine.queue.locks import Lock
     from engine.queue.metrics import join_metrics
@@ -105,6 +106,7 @@ _HOMES = {
     "engine.job": ("Job",),
     "engine.outcomes": ("Bury", "Discard", "RetryLater"),
     "engine.queue.durations": ("Durations", "HandlerTimes"),
+    "engine.queue.era": ("DataLoss",),
     "engine.queue.locks": ("Lock",),
     "engine.queue.metrics": ("join_metrics",),
     "engine.queue.obstacles": ("LaneInfo", "LimitInfo", "Obstacles", "PauseInfo"),
@@ -143,6 +145,7 @@ __all__ = [
     "ChannelRule",
     "ConnectOptions",
     "Counts",
+    "DataLoss",
     "Discard",
     "Durations",
     "EngineError",

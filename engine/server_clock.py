@@ -7,13 +7,38 @@ can never be accepted too late.
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 from engine.errors import ScriptFault
 
 
-class ServerClock:
-    """The offset between the server's clock and this process's monotonic clock, from the latest reply."""
+class Watch(Protocol):
+    """What looks out for a server that went back (`engine.queue.era`). Called from many threads, it does not raise."""
 
-    def __init__(self) -> None:
+    #: What a call that leaves now remembers for `answered`.
+    mark: Any
+    #: Commands of each handshake.
+    commands: tuple[tuple[object, ...], ...]
+
+    def greeted(self, server: Any, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
+        """A handshake has met this server (a ServerIdentity): the command that it has to send in addition, if any."""
+        ...
+
+    def concluded(self, raw: Any) -> None:
+        """The reply to that."""
+        ...
+
+    def answered(self, operation: Any, raw: Any, mark: Any) -> None:
+        """A call has been answered, which left with this mark."""
+        ...
+
+
+class ServerClock:
+    """The offset between the server's clock and this process's monotonic clock, from the latest reply. All drivers of a queue
+    have one in common, and with it the `watch` over its server, None where nobody watches."""
+
+    def __init__(self, watch: Watch | None = None) -> None:
+        self.watch = watch
         self._offset_us: int | None = None
 
     def learn(self, srv_us: int, arrival_ns: int) -> None:

@@ -31,6 +31,7 @@ from engine.wire.operations import (
     Finish,
     Lease,
     LeasedJob,
+    NoteEra,
     Operation,
     Options,
     ReadProgress,
@@ -127,6 +128,10 @@ class Lanes(Scripted):
                 return self._finish(operation)
             case Finish(claim=Claim() as claim):
                 return self._claim(operation, claim, operation.leases, operation.values)
+            case NoteEra(claims=claims):
+                records = [self.keys.claim(incarnation) for incarnation, _, _ in claims]
+                words = [word for _, counter, is_there in claims for word in (counter, int(is_there))]
+                return self.bound(operation, key_groups=(records,), argument_groups=(words,))
             case Release(leases=leases):
                 return self.about_leases(operation, leases, map(token, leases))
             case Drop(leases=leases):

@@ -241,6 +241,12 @@ class LanesKeys:
         return f"{self.prefix}seq"
 
     @property
+    def era(self) -> str:
+        """List: the servers that the queue was on, the latest first: replication id, `seq` when it came there, server time
+        (ms); at most 16."""
+        return f"{self.prefix}era"
+
+    @property
     def limits(self) -> str:
         """Hash: `n:<name>`, `k:<key>` or `k:*` (every key without its own) -> concurrency, rate, per_ms, fixed or sliding."""
         return f"{self.prefix}limits"
@@ -277,7 +283,8 @@ class LanesKeys:
 
     @property
     def stats(self) -> str:
-        """Hash: counters `finished`, `buried`, `schedules` (versions given); `turn`, the virtual time of the lanes (rule 18);
+        """Hash: counters `finished`, `buried`, `schedules` (versions given), `data_losses` and
+        `lost_era`, the entry of `era` that the last of those was counted for; `turn`, the virtual time of the lanes (rule 18);
         `waits_ms`, the time until which a caller may wait for the end of a job; `events`, how many events are kept, if any."""
         return f"{self.prefix}stats"
 

@@ -33,6 +33,12 @@ def exposition(
         _family(
             "jobs_expired_total", "counter", "Jobs that expired before anybody had started them.", f"{{{of}}} {counts.expired}"
         ),
+        _family(
+            "data_losses_total",
+            "counter",
+            "Times that a process found that the server has less than it was told.",
+            f"{{{of}}} {counts.data_losses}",
+        ),
         _family("workers", "gauge", "Workers that are alive.", f"{{{of}}} {len(alive)}"),
         _family("worker_places", "gauge", "Handlers that they run at once.", f"{{{of}}} {sum(w.concurrency for w in alive)}"),
     ]

@@ -16,6 +16,7 @@ from engine.observer import Observer
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing
+from engine.queue.era import EraWatch, OnDataLoss
 from engine.queue.producing import NewJob
 from engine.serializers import Serializer, Serializers
 from engine.server_clock import ServerClock
@@ -27,7 +28,7 @@ from engine.wire.operations import Enqueue, ReplicationProbe
 Durable = Literal["server", "replica"]
 #: What the two faces of a queue have in common.
 _SHARED = (
-    *("name", "url", "lua", "payload_bytes_max", "model", "spec", "prefix", "clock", "durability", "serializers"),
+    *("name", "url", "lua", "payload_bytes_max", "model", "spec", "prefix", "clock", "era", "durability", "serializers"),
     *("hooks", "handlers", "parameters"),
 )
 #: The least time of a test clock: 2100-01-01.
@@ -64,8 +65,9 @@ class QueueSettings:
         if endpoint.is_cluster and "{" not in self.model.keys.prefix:
             lacking = f"keys of {self.model.name} have no hash tag, so they fall into many slots of a cluster"
             raise UnsupportedFeature(f"{lacking}: one server, or sentinels, is where it runs")
-        #: The server's time, as any of its calls has learned it.
-        self.clock = ServerClock()
+        #: The server's time, as any of its calls has learned it, and what notices that the server went back.
+        self.era = EraWatch(self.name, self.model) if "note_era" in self.model.scripts else None
+        self.clock = ServerClock(self.era)
         wait_ms = validate.duration_ms("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
         self.durability = Durability(self.model.call(ReplicationProbe()), wait_ms) if validate.durability(durability) else None
@@ -78,6 +80,18 @@ class QueueSettings:
         self.parameters: dict[str, Parameters] = {}
         #: The AsyncQueue of a Queue and the other way round, once it was asked for (`engine.queue.faces`).
         self.other_face: Any = None
+
+    def on_data_loss(self, callback: OnDataLoss) -> OnDataLoss:
+        """Call this with each DataLoss: the server has less than this process was acknowledged or has seen, after a failover, a
+        restore, a restart without its data. Once for each, in a thread of its own or as a task of the running event loop, so
+        that it neither holds up nor fails a call; what it raises is logged. Returns it, so that it can decorate. Raises
+        UnsupportedFeature for an old keyspace, which has no sequence to tell by."""
+        if self.era is None:
+            raise UnsupportedFeature(f"{self.model.name} has no sequence that tells that a server went back")
+        if not callable(callback):
+            raise Malformed("callback", callback, "a function that takes a DataLoss")
+        self.era.call_back(callback)
+        return callback
 
     async def aclose(self) -> None:
         """Close the idle connections, also those that `aenqueue` and `acall` of its tasks have opened."""

@@ -17,7 +17,7 @@
 --   cursor   '' = begin; else where the call before has ended, whose lanes are counted
 --   classes  1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next call ('' = no more lanes),
---       expired
+--       expired, losses of data that processes have found
 
 settled(prefix)
 local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}
@@ -28,10 +28,11 @@ for _, lane in ipairs(lanes) do
 end
 reply[2] = waiting
 for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end
-local totals = redis.call('HMGET', stats, 'finished', 'buried', 'expired')
+local totals = redis.call('HMGET', stats, 'finished', 'buried', 'expired', 'data_losses')
 reply[#reply + 1] = tonumber(totals[1] or 0)
 reply[#reply + 1] = tonumber(totals[2] or 0)
 for _, key in ipairs({ blocked, handing }) do reply[#reply + 1] = redis.call('ZCARD', key) end
 reply[#reply + 1] = more
 reply[#reply + 1] = tonumber(totals[3] or 0)
+reply[#reply + 1] = tonumber(totals[4] or 0)
 return reply

@@ -37,8 +37,8 @@
 --   tail          envelope after them, from the enqueue nonce on, if it has one
 --   more          1 for each thing that few jobs have: expires_ms (0 = never), and the envelopes of the jobs that its success and its
 --                 failure make ('' = none)
--- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the existing job; or orphan and the id of the parent of
---       which nothing is known
+-- REPLY srv_us, created | repeated | duplicate | refused, state, fence (created: sequence), id of the existing job; or orphan and the id
+--       of the parent of which nothing is known
 
 -- A plain job, which is what most calls bring: no parents, no delay, no unique or dedup key. Its call reads only the keys that it
 -- writes, each of them once, because each further command costs more than the rest of the script.
@@ -148,4 +148,4 @@ if events then
   events[1] = { 'created', id, envelope_open(envelope).name, waits_for[1] and 'blocked' or due_ms > 0 and 'delayed' or 'waiting' }
 end
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, 'created', '', 0, id }
+return { srv_us, 'created', '', sequence, id }

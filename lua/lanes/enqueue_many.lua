@@ -25,7 +25,7 @@
 --                 unique key, dedup key (/ = none), dedup_ms, and expires_ms if it expires; items without a place go into the first lane at once
 --   items         1 for each item: envelope without the fields that the server sets
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
---       existing job
+--       existing job; then, if any job was created, the first and the last sequence
 
 -- The reads. Most often no id is known, and a page of 500 then costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
@@ -138,7 +138,7 @@ for page = 1, count, PIECE / 2 do
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if sequence > 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
-local reply = { srv_us, table.concat(letters), known_states }
+local reply = { srv_us, table.concat(letters), known_states, fresh > 0 and sequence - fresh + 1 or nil, fresh > 0 and sequence or nil }
 if expiries[1] then check_types({ prefix .. 'expiring' }, {}, {}) end
 local new = {}
 for _, lane in ipairs(lanes) do

@@ -2,7 +2,7 @@
 -- Begin or end the deletion of a queue (rule 7). The first call pauses the queue for a minute, removes 1,000 schedules and
 -- replies what is to be deleted: the jobs up to a sequence, and no later one. Another such call renews the minute and removes more. The last call removes
 -- limits, pauses and retention, and, if there is no new job by then, all other keys, in part: it is repeated until none is left.
--- What stays: `seq`, which tells late copies of earlier calls from later jobs; `sweep`, the version in `settings` and the live
+-- What stays: `seq` and `era`, which tell late copies of earlier calls from later jobs; `sweep`, the version in `settings` and the live
 -- ones of `workers`, which running workers rely on; and keys that expire.
 --
 -- KEYS

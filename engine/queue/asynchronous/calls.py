@@ -81,6 +81,10 @@ class AsyncQueueCalls(QueueSettings):
             self._noted = True
             with suppress(EngineError):
                 await self.driver.send(self.model.call(NoteQueue(await self.driver.server_now_ms())))
+            with suppress(EngineError):
+                noting = self.era.begin() if self.era is not None else None
+                if noting is not None:
+                    await self.driver.send(self.model.call(noting))
 
 
 class AsyncPart:

@@ -76,6 +76,10 @@ class QueueCalls(QueueSettings):
             self._noted = True
             with suppress(EngineError):
                 self.driver.send(self.model.call(NoteQueue(self.driver.server_now_ms())))
+            with suppress(EngineError):
+                noting = self.era.begin() if self.era is not None else None
+                if noting is not None:
+                    self.driver.send(self.model.call(noting))
 
 
 class Part:

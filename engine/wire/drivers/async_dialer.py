@@ -13,7 +13,7 @@ from engine.wire.drivers.client_errors import is_reply
 from engine.wire.drivers.dialer import Connection
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.finding import resolver_of
-from engine.wire.drivers.handshake import Handshake, raise_errors
+from engine.wire.drivers.handshake import Handshake
 from engine.wire.drivers.routes import Node
 
 
@@ -52,7 +52,7 @@ class AsyncDialer:
             await connection.on_connect()
             missing = handshake.conclude(await self._ask(connection, handshake.commands), node, learns=learns)
             if missing:
-                raise_errors(await self._ask(connection, missing))
+                handshake.finish(missing, await self._ask(connection, missing))
 
         return self.endpoint.connection_class(**settings, redis_connect_func=greet)
 

@@ -12,7 +12,7 @@ from engine.server_clock import ServerClock
 from engine.wire.drivers.client_errors import FAILURES, is_reply
 from engine.wire.drivers.cluster import ClusterNodes
 from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.handshake import Handshake, raise_errors
+from engine.wire.drivers.handshake import Handshake
 from engine.wire.drivers.resolver import Ask, Resolver
 from engine.wire.drivers.routes import Address, Node
 
@@ -47,7 +47,7 @@ class Dialer:
             connection.on_connect()
             missing = handshake.conclude(ask(connection, handshake.commands), node, learns=learns)
             if missing:
-                raise_errors(ask(connection, missing))
+                handshake.finish(missing, ask(connection, missing))
 
         return self.endpoint.connection_class(**settings, redis_connect_func=greet)
 

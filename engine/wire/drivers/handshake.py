@@ -49,7 +49,10 @@ class Handshake:
         self._replicated = replicated
         self._route = route
         self._scripts = tuple(scripts)
+        # Connections without scripts only wait, and write nothing.
+        self._watch = clock.watch if self._scripts else None
         self.commands: tuple[tuple[object, ...], ...] = (
+            *(self._watch.commands if self._watch is not None else ()),
             *(("INFO", section) for section in _SECTIONS),
             *([("SCRIPT", "EXISTS", *(script.digest for script in self._scripts))] if self._scripts else []),
             *([("CLUSTER", "MYID")] if isinstance(route, ClusterRoute) else []),
@@ -63,6 +66,8 @@ class Handshake:
         """Check the server, and that it is the `node` that was to be reached; the commands that load what it lacks. `learns`: its
         time is the one that calls are bounded by. Raises the first error among the replies, UnsafeServer, or redis-py's
         ConnectionError for another server."""
+        seen = list(replies[: len(self._watch.commands)] if self._watch is not None else ())
+        replies = replies[len(seen) :]
         sections, hello = replies[: len(_SECTIONS)], replies[-2]
         refusal = next((section for section in sections if is_refused(section)), None)
         # A server that answers INFO need not know HELLO.
@@ -87,11 +92,19 @@ class Handshake:
         if learns:
             seconds, micros = replies[-1]
             self._clock.learn(int(seconds) * 1_000_000 + int(micros), time.monotonic_ns())
+        identity = ServerIdentity(info.get("run_id", ""), info.get("master_replid", ""), info.get("role", ""))
         if self._observer is not None:
-            identity = ServerIdentity(info.get("run_id", ""), info.get("master_replid", ""), info.get("role", ""))
             self._observer.connected(identity)
         there = replies[len(_SECTIONS)] if self._scripts else ()
-        return tuple(("SCRIPT", "LOAD", script.text) for script, known in zip(self._scripts, there, strict=True) if not known)
+        missing = tuple(("SCRIPT", "LOAD", script.text) for script, known in zip(self._scripts, there, strict=True) if not known)
+        return missing if self._watch is None else (*missing, *self._watch.greeted(identity, seen))
+
+    def finish(self, commands: Sequence[tuple[object, ...]], replies: Sequence[Any]) -> None:
+        """Take the replies to what `conclude` has returned. Raises the first error of a script that could not be loaded."""
+        loads = sum(words[0] == "SCRIPT" for words in commands)
+        raise_errors(replies[:loads])
+        if self._watch is not None and loads < len(replies):
+            self._watch.concluded(replies[loads])
 
 
 def is_refused(reply: object) -> bool:

@@ -77,7 +77,7 @@ class InFlightCall:
 
     __slots__ = (
         *("call", "ended", "_again", "_clock", "_deadline_ms", "_delivery", "_done_ns", "_failure", "_first_send_ns"),
-        *("_last_send_ns", "_observer", "_reply", "_sends", "_ticket"),
+        *("_last_send_ns", "_mark", "_observer", "_reply", "_sends", "_ticket"),
     )
 
     def __init__(
@@ -96,6 +96,7 @@ class InFlightCall:
         #: Nothing is left to send: `sent` has the reply or raises.
         self.ended = False
         self._clock = clock
+        self._mark = clock.watch.mark if clock.watch is not None else None
         self._observer = observer
         self._deadline_ms = deadline_ms if call.patient else 0
         self._again = again
@@ -122,6 +123,9 @@ class InFlightCall:
                 self._reply = self.call.parse(reply)
             except ScriptFault as error:
                 self._failure = error
+            else:
+                if self._clock.watch is not None:
+                    self._clock.watch.answered(self.call.operation, reply, self._mark)
         else:
             step = self._step(reply)
             if not isinstance(step, EngineError):

@@ -73,6 +73,7 @@ from engine.wire.operations.claims import (
     Retry,
     Value,
 )
+from engine.wire.operations.eras import EraNoted, ErasOperation, ErasReply, NoteEra
 from engine.wire.operations.jobs import (
     Backoff,
     ClosedWindows,
@@ -190,6 +191,7 @@ Operation = (
     | ResultsOperation
     | WorkersOperation
     | RegistryOperation
+    | ErasOperation
     | MetadataOperation
     | ChannelOperation
 )
@@ -203,6 +205,7 @@ Reply = (
     | ObstaclesReply
     | ResultsReply
     | WorkersReply
+    | ErasReply
     | MetadataReply
     | ChannelReply
 )
@@ -247,6 +250,7 @@ __all__ = [
     "Enqueued",
     "EnqueuedMany",
     "Era",
+    "EraNoted",
     "Event",
     "EventPage",
     "Explain",
@@ -289,6 +293,7 @@ __all__ = [
     "Missed",
     "NameCounts",
     "NewMessage",
+    "NoteEra",
     "NoteProgress",
     "NoteQueue",
     "ObstaclesPart",

@@ -147,7 +147,10 @@ class Enqueue(NamedTuple):
 
     def parse(self, raw: Any, decode: object) -> Enqueued:
         """The raw reply as a value."""
-        return Enqueued(server_us(raw), self.job, one_of(raw[1], _RESULTS), raw[2].decode(), int(raw[3]), raw[4].decode())
+        result = one_of(raw[1], _RESULTS)
+        # Of a job that was created this is the sequence (engine/queue/era.py).
+        fence = 0 if result == "created" else int(raw[3])
+        return Enqueued(server_us(raw), self.job, result, raw[2].decode(), fence, raw[4].decode())
 
 
 @immutable

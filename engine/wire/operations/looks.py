@@ -28,15 +28,16 @@ class Count(Declaration, script="counts", label="counts"):
 
     def parse(self, raw: Any, decode: object) -> Counts:
         """The raw reply as a value."""
-        return Counts(server_us(raw), *(int(number) for number in raw[1:10]), cursor=raw[10].decode(), expired=int(raw[11]))
+        numbers, losses = [int(number) for number in raw[1:10]], int(raw[12]) if len(raw) > 12 else 0
+        return Counts(server_us(raw), *numbers, cursor=raw[10].decode(), expired=int(raw[11]), data_losses=losses)
 
 
 @immutable
 class Counts:
     """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked` wait for others to
     finish; `handing` have ended, and those are still to be told. `done` keeps the last 1,000 that finished; `finished`,
-    `buried` and `expired` count all that ever were. `cursor` says that these are not all lanes; a queue's `counts` have
-    them all."""
+    `buried` and `expired` count all that ever were, `data_losses` how often processes found that the server went back. `cursor`
+    says that these are not all lanes; a queue's `counts` have them all."""
 
     srv_us: int
     waiting: int
@@ -50,6 +51,7 @@ class Counts:
     handing: int = 0
     cursor: str = ""
     expired: int = 0
+    data_losses: int = 0
 
 
 class NameCounts(NamedTuple):

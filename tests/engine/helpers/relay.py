@@ -75,6 +75,12 @@ class Relay:
             ends, self._open = self._open, []
         _close(*ends)
 
+    def lead_to(self, server_port: int) -> None:
+        """Lead to another server from now on, as a fixed address does after a failover."""
+        self.down()
+        self._server_port = server_port
+        self.up()
+
     def hush(self) -> None:
         """The connections that are open now stay so, and nothing comes through them any more, as when a network drops packets."""
         with self._lock:

@@ -1,0 +1,227 @@
+"""Notices that a server went back: that writes are gone which this process was told of, after a failover, a restore, a restart
+without its data, or FLUSHALL.
+
+It costs a healthy connection nothing but one more command of its handshake, which reads the latest entry of `era`. Where that is
+another one than this process has seen, one more call asks what is missing, before anything is written there. Beside that, replies
+of a living connection are looked at: a sequence that was given before, a mark of the era that is gone.
+
+Losses are suffixes: asynchronous replication and an append-only file lose the last writes and no others. So producers go by the
+sequences of their jobs, and workers by the counters of their claims, which follow their finishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine.models.model import Model
+from engine.observer import ServerIdentity
+from engine.wire.operations import Beat, Claim, Enqueue, EnqueueMany, EraNoted, Finish, NoteEra
+
+log = logging.getLogger("ironclaim")
+
+#: What a callback is, and what it returns is not used: a coroutine function is awaited.
+OnDataLoss = Callable[["DataLoss"], Any]
+
+#: Incarnations whose claims are remembered: a process has one for each worker, and a new one now and then.
+_INCARNATIONS_MAX = 32
+_NOBODY = ServerIdentity("", "", "")
+_WORDS = {
+    "sequence": "jobs that were acknowledged are gone",
+    "claim": "the last claims are gone",
+    "marker": "it is older than what was seen there",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataLoss:
+    """A server has less than this process was told. `before` and `after` are the server that it knew and the one that it found
+    (equal where one server was emptied). `acknowledged` is the highest sequence of a job that this process was acknowledged, 0 =
+    none; `found` the sequence up to which the data came along. `missing`: `sequence` where jobs of this process are gone, `claim`
+    where claims of its workers are, `marker` where it is only known that the data is older than what was seen. `srv_us` is the
+    server's time."""
+
+    queue: str
+    before: ServerIdentity
+    after: ServerIdentity
+    acknowledged: int
+    found: int
+    missing: str
+    srv_us: int
+
+
+class EraWatch:
+    """What one process knows of the era of a queue. Safe from threads; its callers are the drivers, so it does not raise."""
+
+    def __init__(self, queue: str, model: Model) -> None:
+        self._queue = queue
+        self._model = model
+        self._lock = threading.Lock()
+        #: The epoch and the highest sequence that was acknowledged in it: a call remembers what it was when it left.
+        self.mark: tuple[object, int] = (object(), 0)
+        #: What each handshake asks.
+        self.commands: tuple[tuple[object, ...], ...] = (("LINDEX", model.keys.era, 0),)
+        self._used = False
+        self._known = b""
+        #: The entry of the era at which a loss was last told.
+        self._told = b""
+        self._server = self._latest = _NOBODY
+        self._met: dict[str, ServerIdentity] = {}
+        self._claims: dict[str, tuple[int, int, int]] = {}
+        self._callbacks: list[tuple[OnDataLoss, asyncio.AbstractEventLoop | None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> NoteEra | None:
+        """The process begins to use the queue: the call that notes the server; None where that is not known."""
+        with self._lock:
+            self._used, self._server = True, self._latest
+            return NoteEra(self._server.replid, "", "", 0) if self._server.replid else None
+
+    def greeted(self, server: ServerIdentity, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
+        """A handshake has met this server, with these replies to `commands`; what it has to ask in addition."""
+        head = replies[0]
+        with self._lock:
+            self._latest = server
+            # A refusal: a node that does not have the queue, or a user who may not ask.
+            if not self._used or not server.replid or isinstance(head, Exception):
+                return ()
+            if head and head == self._known and head.split(b" ", 1)[0] == server.replid.encode():
+                self._server = server
+                return ()
+            self._met = {self._server.replid: self._server, server.replid: server}
+            now_ns = time.monotonic_ns()
+            claims = tuple((name, at[0], now_ns < at[1] + at[2] * 1_000_000) for name, at in self._claims.items())
+            asked = NoteEra(server.replid, self._server.replid, self._known.decode(), self.mark[1], claims)
+        return (self._model.call(asked).words(),)
+
+    def concluded(self, raw: Any) -> None:
+        """The reply to what `greeted` has asked. A refusal leaves it to the next handshake."""
+        if not isinstance(raw, Exception):
+            self._noted(NoteEra("", "", "", 0).parse(raw, None))
+
+    def answered(self, operation: Any, raw: Any, mark: Any) -> None:
+        """A call has been answered; `mark` is what it was when the call left."""
+        kind: Any = type(operation)
+        if kind is Enqueue:
+            if raw[1] == b"created":
+                self._created(raw[3], raw, mark)
+        elif kind is Claim or kind is Finish:
+            claim = operation if kind is Claim else operation.claim
+            if claim is not None and raw[2] in (b"leased", b"empty"):
+                self._claimed(claim)
+        elif kind is EnqueueMany:
+            if len(raw) > 3:
+                self._created(raw[3], raw, mark)
+        elif kind is Beat:
+            self._beaten(raw)
+        elif kind is NoteEra:
+            self._noted(operation.parse(raw, None))
+
+    def call_back(self, callback: OnDataLoss) -> None:
+        """Call this with each DataLoss."""
+        self._callbacks.append((callback, _running_loop()))
+
+    def _created(self, first: int, raw: Any, mark: tuple[object, int]) -> None:
+        last = raw[4] if len(raw) == 5 and isinstance(raw[4], int) else first
+        with self._lock:
+            epoch, highest = self.mark
+            if mark[0] is not epoch:
+                return
+            # Sequences only grow: this one was given before the call left.
+            if first > mark[1]:
+                self.mark = (epoch, max(highest, last))
+                return
+            loss = self._lost(self._server, first - 1, "sequence", raw[0], fresh=True)
+            self.mark = (self.mark[0], last)
+        self._tell(loss)
+
+    def _claimed(self, claim: Claim) -> None:
+        with self._lock:
+            self._claims.pop(claim.incarnation, None)
+            self._claims[claim.incarnation] = (claim.counter, time.monotonic_ns(), claim.lease_ms)
+            if len(self._claims) > _INCARNATIONS_MAX:
+                del self._claims[next(iter(self._claims))]
+
+    def _beaten(self, raw: Any) -> None:
+        head = raw[6] if len(raw) > 6 else self._known
+        with self._lock:
+            if not self._known or head == self._known:
+                return
+            # Of another server: a process has come before this one, whose next handshake asks what is missing.
+            if head and head.split(b" ", 1)[0] != self._known.split(b" ", 1)[0]:
+                return
+            loss = self._lost(self._server, 0, "marker", raw[0])
+        self._tell(loss)
+
+    def _noted(self, noted: EraNoted) -> None:
+        entry = noted.entry.encode()
+        loss = None
+        with self._lock:
+            server = self._met.get(noted.entry.split(" ", 1)[0], self._latest)
+            if noted.missing:
+                loss = self._lost(server, noted.found, noted.missing, noted.srv_us, entry)
+            self._known, self._server = entry, server
+        self._tell(loss)
+
+    def _lost(
+        self, after: ServerIdentity, found: int, missing: str, srv_us: int, told: bytes = b"", *, fresh: bool = False
+    ) -> DataLoss | None:
+        """The event, once for each: a loss that a reply has shown (`fresh`) is found again by the next beat and handshake, and
+        by several at once. What is acknowledged from now on counts."""
+        acknowledged = self.mark[1]
+        again = not fresh and self._told != b"" and self._told in (self._known, told)
+        self._told = told or self._known
+        self.mark = (object(), 0)
+        self._claims.clear()
+        return None if again else DataLoss(self._queue, self._server, after, acknowledged, found, missing, srv_us)
+
+    def _tell(self, loss: DataLoss | None) -> None:
+        if loss is None:
+            return
+        log.warning(
+            "queue %s: the server went back: %s. Acknowledged up to sequence %d, found up to %d; server %s, before %s",
+            *(loss.queue, _WORDS[loss.missing], loss.acknowledged, loss.found),
+            *(loss.after.run_id or "unknown", loss.before.run_id or "unknown"),
+            extra={"queue": loss.queue, "acknowledged": loss.acknowledged, "found": loss.found, "missing": loss.missing},
+        )
+        for callback, loop in tuple(self._callbacks):
+            loop = loop if loop is not None and loop.is_running() else _running_loop()
+            try:
+                if loop is None:
+                    threading.Thread(target=_call_in_thread, args=(callback, loss), name="ironclaim-loss", daemon=True).start()
+                else:
+                    loop.call_soon_threadsafe(self._call_in_loop, loop, callback, loss)
+            except RuntimeError:
+                log.exception("queue %s: a callback of its data loss was not called", loss.queue)
+
+    def _call_in_loop(self, loop: asyncio.AbstractEventLoop, callback: OnDataLoss, loss: DataLoss) -> None:
+        task = loop.create_task(_call(callback, loss))
+        # The loop itself keeps tasks by weak references only.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _call(callback: OnDataLoss, loss: DataLoss) -> None:
+    try:
+        result = callback(loss)
+        if inspect.isawaitable(result):
+            await result
+    except Exception:
+        log.exception("queue %s: a callback of its data loss failed", loss.queue)
+
+
+def _call_in_thread(callback: OnDataLoss, loss: DataLoss) -> None:
+    asyncio.run(_call(callback, loss))
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,291 @@
+"""A server that went back is noticed by producers and workers, and one that lost nothing is not reported. On real servers: a
+replica promoted behind a fixed address, a restart without the data, with older data, with all of it, and FLUSHALL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, ConnectOptions, DataLoss, Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
+from engine.testing import EmbeddedServer, free_port
+from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import wait_until
+
+QUICK = ConnectOptions(idle_check_ms=0)
+
+
+class Losses(list[DataLoss]):
+    """What a queue has told, from any thread."""
+
+    def only(self) -> DataLoss:
+        """The one event; fails unless there is exactly one, also after a further round of calls."""
+        wait_until(lambda: len(self) > 0, "a loss was told")
+        assert len(self) == 1, self
+        return self[0]
+
+
+def opened(url: str, losses: Losses, **more: Any) -> Queue:
+    queue = Queue("q", url=url, connect=QUICK, **more)
+    queue.on_data_loss(losses.append)
+    return queue
+
+
+def enqueue(queue: Queue, count: int) -> None:
+    for _ in range(count):
+        assert queue.enqueue("work", {}).created
+
+
+def silent(losses: Losses) -> bool:
+    """Whether nothing was told: callbacks run in threads, and none of those is left."""
+    wait_until(lambda: not any(thread.name == "ironclaim-loss" for thread in threading.enumerate()), "all callbacks have run")
+    return not losses
+
+
+class Primary:
+    """A primary and its replica, behind one fixed address."""
+
+    def __init__(self, primary: EmbeddedServer, replica: EmbeddedServer, front: Relay) -> None:
+        self.primary, self.replica, self.front = primary, replica, front
+
+    def cut(self) -> None:
+        """From now on the replica gets nothing: it no longer asks, and is promoted as it is."""
+        with raw_client(self.replica.url) as there:
+            there.execute_command("REPLICAOF", "NO", "ONE")
+
+    def in_step(self) -> None:
+        with raw_client(self.primary.url) as client:
+            wait_until(lambda: client.execute_command("WAIT", 1, 100) == 1, "the replica has all")
+
+
+@pytest.fixture
+def pair() -> Iterator[Primary]:
+    quick = ("--repl-diskless-sync-delay", "0", "--repl-diskless-sync", "yes")
+    with EmbeddedServer(flags=quick) as primary, EmbeddedServer(flags=("--replicaof", f"127.0.0.1 {primary.port}")) as replica:
+        with raw_client(replica.url) as client:
+            wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica has all")
+        with Relay(primary.port) as front:
+            yield Primary(primary, replica, front)
+
+
+def test_a_failover_that_lost_acknowledged_jobs_is_told_once_also_when_others_have_enqueued_since(pair: Primary) -> None:
+    losses, late = Losses(), Losses()
+    with opened(pair.front.url, losses) as first, opened(pair.front.url, late) as second:
+        enqueue(first, 5)
+        enqueue(second, 1)
+        pair.in_step()
+        pair.cut()
+        enqueue(first, 4)
+        pair.front.lead_to(pair.replica.port)
+        # Others come first, and the sequence is soon beyond what was acknowledged.
+        with Queue("q", url=pair.replica.url) as other:
+            enqueue(other, 20)
+        enqueue(first, 2)
+        loss = losses.only()
+        assert (loss.queue, loss.acknowledged, loss.found, loss.missing) == ("q", 10, 6, "sequence")
+        with raw_client(pair.primary.url) as old, raw_client(pair.replica.url) as new:
+            assert (loss.before.run_id, loss.after.run_id) == (old.info("server")["run_id"], new.info("server")["run_id"])
+            assert loss.after.replid == new.info("replication")["master_replid"] != loss.before.replid
+            assert new.llen("ic:{q}:era") == 2
+        # The second one has lost nothing: what it was acknowledged came along.
+        enqueue(second, 1)
+        first.close()
+        enqueue(first, 1)
+        assert silent(late) and losses.only() == loss
+        assert first.counts().data_losses == 1
+        assert 'ironclaim_data_losses_total{queue="q"} 1' in first.metrics().splitlines()
+
+
+def test_a_failover_that_lost_nothing_is_not_reported(pair: Primary, caplog: pytest.LogCaptureFixture) -> None:
+    losses = Losses()
+    with opened(pair.front.url, losses) as queue:
+        enqueue(queue, 5)
+        pair.in_step()
+        pair.cut()
+        pair.front.lead_to(pair.replica.port)
+        enqueue(queue, 5)
+        assert silent(losses) and queue.counts().data_losses == 0
+        with raw_client(pair.replica.url) as new:
+            assert new.get("ic:{q}:seq") == b"10" and new.llen("ic:{q}:era") == 2
+    assert "went back" not in caplog.text
+
+
+def test_a_worker_tells_of_claims_that_are_gone(pair: Primary) -> None:
+    """Its queue object has enqueued nothing: what it was acknowledged is claims and finishes."""
+    handlers, losses, ran = Handlers(), Losses(), []
+    handlers("work")(lambda job: ran.append(job.id))
+    with Queue("q", url=pair.primary.url) as producer:
+        enqueue(producer, 3)
+        pair.in_step()
+        with opened(pair.front.url, losses) as queue:
+            worker = Worker(queue, handlers, sweep_ms=50)
+            thread = threading.Thread(target=worker.run)
+            thread.start()
+            try:
+                wait_until(lambda: len(ran) == 3, "all have run")
+                pair.in_step()
+                pair.cut()
+                enqueue(producer, 3)
+                wait_until(lambda: len(ran) == 6, "those have run that will be lost")
+                pair.front.lead_to(pair.replica.port)
+                assert losses.only().missing == "claim"
+            finally:
+                worker.stop()
+                thread.join()
+
+
+@pytest.mark.parametrize("how", ["connection", "bulk", "handshake"])
+def test_a_server_that_was_emptied_is_noticed(ironclaim_url: str, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    losses = Losses()
+    with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:
+        enqueue(queue, 3)
+        client.flushall()
+        if how == "handshake":
+            queue.close()
+            queue.counts()
+        elif how == "bulk":
+            queue.enqueue_many([{"name": "work", "payload": 1}] * 2_500)
+        else:
+            enqueue(queue, 1)
+        loss = losses.only()
+        assert (loss.acknowledged, loss.found, loss.before) == (3, 0, loss.after)
+        enqueue(queue, 1)
+        queue.close()
+        enqueue(queue, 1)
+        assert losses.only() == loss
+        assert queue.counts().data_losses == 1
+    warnings = [record for record in caplog.records if record.name == "ironclaim" and record.levelno == logging.WARNING]
+    assert ["the server went back" in record.message for record in warnings] == [True]
+
+
+def test_a_worker_hears_by_its_beats_that_the_server_was_emptied(ironclaim_url: str) -> None:
+    losses = Losses()
+    with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:
+        worker = Worker(queue, _handlers(), beat_ms=100)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            wait_until(lambda: client.llen("ic:{q}:era") == 1, "the worker has noted the server")
+            wait_until(lambda: client.zcard("ic:{q}:workers") == 1, "it beats")
+            client.flushall()
+            assert losses.only().missing in ("marker", "claim")
+        finally:
+            worker.stop()
+            thread.join()
+
+
+def _handlers() -> Handlers:
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    return handlers
+
+
+def test_what_people_do_to_a_queue_and_to_connections_is_no_loss(ironclaim_url: str) -> None:
+    losses = Losses()
+    with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:
+        enqueue(queue, 3)
+        for _ in range(3):
+            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            enqueue(queue, 1)
+        assert queue.drain() == 6
+        enqueue(queue, 1)
+        assert queue.clean("waiting") == 1 and queue.obliterate()
+        enqueue(queue, 1)
+        queue.close()
+        enqueue(queue, 1)
+        with Queue("q", url=ironclaim_url) as other:
+            enqueue(other, 1)
+        enqueue(queue, 1)
+        assert silent(losses) and queue.counts().data_losses == 0
+        assert client.get("ic:{q}:seq") == b"11"
+
+
+def test_looking_at_a_queue_writes_nothing(ironclaim_url: str) -> None:
+    with Queue("q", url=ironclaim_url) as queue, raw_client(ironclaim_url) as client:
+        queue.counts()
+        queue.close()
+        queue.metrics()
+        assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize("kept", ["nothing", "snapshot", "everything"])
+def test_a_restart_tells_of_what_it_has_lost(tmp_path: Path, kept: str) -> None:
+    """kill -9, and the same port again: empty, with the RDB file of before the last jobs, with the append-only file of all."""
+    port, losses = free_port(), Losses()
+    always = ("--appendonly", "yes", "--appendfsync", "always") if kept == "everything" else ()
+    first = EmbeddedServer(port=port, folder=tmp_path, flags=always)
+    first.__enter__()
+    with opened(f"redis://127.0.0.1:{port}/0", losses) as queue:
+        enqueue(queue, 4)
+        if kept == "snapshot":
+            with raw_client(first.url) as client:
+                client.save()
+            shutil.copy(tmp_path / "dump.rdb", tmp_path / "kept.rdb")
+        enqueue(queue, 3)
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+        first.stop()
+        if kept == "snapshot":
+            shutil.copy(tmp_path / "kept.rdb", tmp_path / "dump.rdb")
+        with EmbeddedServer(port=port, folder=tmp_path, flags=always) as second:
+            enqueue(queue, 2)
+            if kept == "everything":
+                assert silent(losses)
+            else:
+                loss = losses.only()
+                assert (loss.acknowledged, loss.found) == (7, 4 if kept == "snapshot" else 0)
+                assert loss.before.run_id != loss.after.run_id
+            with raw_client(second.url) as client:
+                assert client.get("ic:{q}:seq") == {"nothing": b"2", "snapshot": b"6", "everything": b"9"}[kept]
+
+
+def test_callbacks_cannot_break_a_call_and_coroutines_run_in_their_loop(
+    ironclaim_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use() -> None:
+        told: list[tuple[DataLoss, Any]] = []
+        async with AsyncQueue("q", url=ironclaim_url) as queue:
+
+            @queue.on_data_loss
+            def bad(loss: DataLoss) -> None:
+                raise RuntimeError("no")
+
+            @queue.on_data_loss
+            async def good(loss: DataLoss) -> None:
+                await asyncio.sleep(0)
+                told.append((loss, asyncio.get_running_loop()))
+
+            await queue.enqueue("work", {})
+            with raw_client(ironclaim_url) as client:
+                client.flushall()
+            assert (await queue.enqueue("work", {})).created
+            while not told:
+                await asyncio.sleep(0.005)
+            assert told[0][0].acknowledged == 1 and told[0][1] is asyncio.get_running_loop()
+
+    asyncio.run(asyncio.wait_for(use(), 20))
+    assert "a callback of its data loss failed" in caplog.text
+
+    losses = Losses()
+    with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:
+        queue.on_data_loss(lambda loss: 1 / 0)
+        enqueue(queue, 1)
+        client.flushall()
+        enqueue(queue, 1)
+        assert losses.only().queue == "q"
+
+
+def test_old_keyspaces_say_that_they_cannot_tell(ironclaim_url: str) -> None:
+    for model in (models.Bull(), models.Bridge(), models.Mosquito()):
+        with Queue("q", model, url=ironclaim_url) as queue, pytest.raises(UnsupportedFeature, match="no sequence"):
+            queue.on_data_loss(print)
+    with Queue("q", url=ironclaim_url) as queue, pytest.raises(Malformed, match="callback"):
+        queue.on_data_loss(None)  # type: ignore[arg-type]
