@@ -67,7 +67,8 @@ class EraWatch:
         self.mark: tuple[object, int] = (object(), 0)
         #: What each handshake asks.
         self.commands: tuple[tuple[object, ...], ...] = (("LINDEX", model.keys.era, 0),)
-        self._used = False
+        #: Whether the process has begun to use the queue.
+        self.used = False
         self._known = b""
         #: The entry of the era at which a loss was last told.
         self._told = b""
@@ -80,7 +81,7 @@ class EraWatch:
     def begin(self) -> NoteEra | None:
         """The process begins to use the queue: the call that notes the server; None where that is not known."""
         with self._lock:
-            self._used, self._server = True, self._latest
+            self.used, self._server = True, self._latest
             return NoteEra(self._server.replid, "", "", 0) if self._server.replid else None
 
     def greeted(self, server: ServerIdentity, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
@@ -89,7 +90,7 @@ class EraWatch:
         with self._lock:
             self._latest = server
             # A refusal: a node that does not have the queue, or a user who may not ask.
-            if not self._used or not server.replid or isinstance(head, Exception):
+            if not self.used or not server.replid or isinstance(head, Exception):
                 return ()
             if head and head == self._known and head.split(b" ", 1)[0] == server.replid.encode():
                 self._server = server

@@ -251,6 +251,7 @@ class Worker:
             self._queue.driver.server_now_ms()
         finally:
             patience.cancel()
+        self._queue.note_era()
         if settings.beat_ms:
             # Who cannot be asked warns of nothing.
             with suppress(EngineError):

@@ -81,8 +81,14 @@ class AsyncQueueCalls(QueueSettings):
             self._noted = True
             with suppress(EngineError):
                 await self.driver.send(self.model.call(NoteQueue(await self.driver.server_now_ms())))
+            await self.note_era()
+
+    async def note_era(self) -> None:
+        """Note the server before the first write of this process, or begin of a worker; for the engine's own parts. A failure
+        concerns nobody here. The server must have been met."""
+        if self.era is not None and not self.era.used and self.model.now_ms is None:
+            noting = self.era.begin()
             with suppress(EngineError):
-                noting = self.era.begin() if self.era is not None else None
                 if noting is not None:
                     await self.driver.send(self.model.call(noting))
 
