@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import cron, enqueue, health, jobs, lua, outbox, pausing, queues, top, worker
+    from engine.command import backup, cron, enqueue, health, jobs, lua, outbox, pausing, queues, top, worker
 
     parser = argparse.ArgumentParser(prog="ironclaim", description="Workers, and a look at queues.")
     parser.add_argument("--version", action="version", version=_VERSION)
@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     enqueue.add_parser(commands)
     jobs.add_parsers(commands)
     cron.add_parser(commands)
+    backup.add_parsers(commands)
     top.add_parser(commands)
     health.add_parser(commands)
     lua.add_parser(commands)

@@ -31,6 +31,7 @@ from engine.wire.operations import (
     Finish,
     Lease,
     LeasedJob,
+    LoadRestore,
     NoteEra,
     Operation,
     Options,
@@ -132,6 +133,14 @@ class Lanes(Scripted):
                 records = [self.keys.claim(incarnation) for incarnation, _, _ in claims]
                 words = [word for _, counter, is_there in claims for word in (counter, int(is_there))]
                 return self.bound(operation, key_groups=(records,), argument_groups=(words,))
+            case LoadRestore(phase="begin"):
+                return self.bound(operation, key_groups=(self.keys.lasting,), argument_groups=((),))
+            case LoadRestore(items=items):
+                # As they are in the file, which no text need be.
+                names: list[Any] = [self.keys.prefix.encode() + item[0] for item in items]
+                return self.bound(
+                    operation, key_groups=(names,), argument_groups=([word for item in items for word in item[1:]],)
+                )
             case Release(leases=leases):
                 return self.about_leases(operation, leases, map(token, leases))
             case Drop(leases=leases):

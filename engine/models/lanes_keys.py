@@ -247,6 +247,12 @@ class LanesKeys:
         return f"{self.prefix}era"
 
     @property
+    def lasting(self) -> tuple[str, ...]:
+        """The keys beside `sweep` and `seq` of which a queue that was ever used has some, whatever jobs it holds."""
+        named = (self.active, self.due, self.dead, self.done, self.blocked, self.cron, self.classes, self.parked, self.limits)
+        return (*named, self.paused, self.retention, self.settings, self.workers, self.stats, self.events, self.era)
+
+    @property
     def limits(self) -> str:
         """Hash: `n:<name>`, `k:<key>` or `k:*` (every key without its own) -> concurrency, rate, per_ms, fixed or sliding."""
         return f"{self.prefix}limits"

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from engine.models.model import Model
 from engine.observer import ServerIdentity
@@ -108,7 +108,7 @@ class EraWatch:
 
     def answered(self, operation: Any, raw: Any, mark: Any) -> None:
         """A call has been answered; `mark` is what it was when the call left."""
-        kind: Any = type(operation)
+        kind = cast("Any", type(operation))
         if kind is Enqueue:
             if raw[1] == b"created":
                 self._created(raw[3], raw, mark)

@@ -30,6 +30,7 @@ from engine.wire.operations.administration import (
     SetWorker,
     Window,
 )
+from engine.wire.operations.backups import BackupsOperation, BackupsReply, EndRestore, LoadRestore, RestoreEnded, RestoreLoaded
 from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -192,6 +193,7 @@ Operation = (
     | WorkersOperation
     | RegistryOperation
     | ErasOperation
+    | BackupsOperation
     | MetadataOperation
     | ChannelOperation
 )
@@ -206,6 +208,7 @@ Reply = (
     | ResultsReply
     | WorkersReply
     | ErasReply
+    | BackupsReply
     | MetadataReply
     | ChannelReply
 )
@@ -242,6 +245,7 @@ __all__ = [
     "DropOutcome",
     "DueSchedule",
     "EnableSchedule",
+    "EndRestore",
     "EndResult",
     "Ended",
     "EndedJobs",
@@ -282,6 +286,7 @@ __all__ = [
     "ListedWorkers",
     "Listing",
     "LivingWorker",
+    "LoadRestore",
     "LockReply",
     "Look",
     "Looked",
@@ -322,6 +327,8 @@ __all__ = [
     "ReplicationProbe",
     "Reply",
     "ReportRunTimes",
+    "RestoreEnded",
+    "RestoreLoaded",
     "Resume",
     "Resumed",
     "Retry",

@@ -1,0 +1,1 @@
+"""Backup and restore of one queue, under load: `ironclaim backup` and `ironclaim restore` (docs/guides/backups.md)."""

@@ -1,0 +1,63 @@
+#!lua flags=allow-oom
+-- End the restore of a backup. The jobs that were leased when the backup was made are given back first, some at a time: claimable at
+-- once, without a crash or a failure charged, with a fence no lower than the time, so that what their former holders still say is
+-- refused (rule 6). When none is left, a new era begins, and the queue is open.
+--
+-- KEYS
+--   sweep   string  restore, id of the backup, owner; then its hash again
+--   seq     list    one word; then the last sequence again
+--   era     list    the servers that the queue was on
+--   stats   hash    counters
+--   active  zset    id by lease deadline (ms)
+--   dead    zset    id by time
+--   due     zset    sequence and id by due_ms
+-- ARGV
+--   prefix       prefix of the queue's keys
+--   backup       id of the backup
+--   owner        the process that restores it
+--   replid       replication id of this server
+--   limit        number: most jobs to give back in this call
+--   sweep_value  the value of `sweep` in the backup, '' = none
+--   seq_value    the value of `seq`, '' = none
+-- REPLY srv_us, ok | more (call again) | other (another process has begun since), how many jobs were given back
+
+settled(prefix)
+check_types({ active, dead, due }, { stats }, { era })
+local time = redis.call('TIME')
+local srv_us = time[1] * 1000000 + time[2]
+local now_ms, restored = math.floor(srv_us / 1000), redis.call('HGET', stats, 'restored')
+if redis.call('TYPE', sweep).ok ~= 'string' then return { srv_us, restored == backup and 'ok' or 'other', 0 } end
+if redis.call('GET', sweep) ~= 'restore ' .. backup .. ' ' .. owner then return { srv_us, 'other', 0 } end
+local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
+local given_back = redis.call('ZRANGE', active, 0, limit - 1)
+for _, id in ipairs(given_back) do
+  local run, job = prefix .. 'run:' .. id, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+  local state = run_read(run, 'fence', 'limits', 'requeued_ms')
+  local died_ms = tonumber(redis.call('ZSCORE', dead, id) or -1)
+  if not job or job.kind ~= 'J' then
+    -- What a call that was cut off has left: as a sweep does it.
+    reap_job(prefix, id, now_ms, turn, wakes)
+  else
+    if died_ms >= 0 and died_ms < tonumber(state[3] or 0) then
+      -- Left over from a requeue that was cut off, as reap_job has it.
+      redis.call('ZREM', dead, id)
+      died_ms = -1
+    end
+    if state[2] and state[2] ~= '' then free_slots(prefix, state[2], id, turn, wakes) end
+    if died_ms < 0 and not redis.call('ZSCORE', due, due_member(job.sequence, id)) then to_lane(prefix, id, job, turn) end
+    -- anchor: restored-leases-have-ended
+    run_write(run, 'nonce', '', 'limits', '', 'fence', math.max(tonumber(state[1] or 0), now_ms))
+  end
+  redis.call('ZREM', active, id)
+end
+if redis.call('ZCARD', active) > 0 then return { srv_us, 'more', #given_back } end
+if restored ~= backup then
+  -- The sequence at which the era begins: that of the backup.
+  if seq_value ~= '' then redis.call('RESTORE', seq, 0, seq_value, 'REPLACE') else redis.call('DEL', seq) end
+  redis.call('LPUSH', era, replid .. string.format(' %d %d', tonumber(redis.call('GET', seq) or 0), now_ms))
+  redis.call('LTRIM', era, 0, 15)
+  redis.call('HSET', stats, 'restored', backup)
+end
+-- The last write opens the queue.
+if sweep_value ~= '' then redis.call('RESTORE', sweep, 0, sweep_value, 'REPLACE') else redis.call('DEL', sweep) end
+return { srv_us, 'ok', #given_back }
