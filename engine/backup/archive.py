@@ -3,8 +3,8 @@
     magic                 b"ironclaim backup 1\n"
     frames, each:         kind (1 byte), length (4), CRC-32 of the content (4), content
       H, the first one    JSON: what was backed up, from where
-      D                   zlib: entries, each: length of the key (4), when it expires (8, ms, 0 = never), length of the value (4), and
-                          the key without the queue's prefix, and its value as DUMP gives it (none = no such key)
+      D                   zlib: entries, each: length of the key (4), when it expires (8, ms, 0 = never), length of the value (4),
+                          and the key without the queue's prefix, and its value as DUMP gives it (none = no such key)
       T, the last one     JSON: the instant, totals, and the SHA-256 of all bytes before this frame
 
 Numbers are big-endian. A file without T is not whole. It is written under another name and gets its own when it is whole and on

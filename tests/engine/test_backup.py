@@ -1,0 +1,402 @@
+"""Backup and restore of a queue: one instant while it is worked, refusals before any write, what a kill leaves, and what a
+restored queue does. The drill with real producers and workers is in test_backup_drill.py."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from engine import Handlers, Queue, UnsupportedFeature, Worker, WrongKeyType, models
+from engine.backup.archive import Archive, ArchiveWriter, BadBackup, Entry
+from engine.backup.restoring import NotEmpty, Overtaken, restore
+from engine.backup.taking import PAUSE_MS, BackupFailed, Taken, take
+from engine.testing import EmbeddedServer, start_guarded
+from engine.wire.operations import Claim, Finish
+from tests.engine.command.running import ROOT, ironclaim, said
+from tests.engine.helpers.waiting import wait_until
+
+#: What a restored queue has of its own: the two keys that kept it closed, its era, and the mark in the counters.
+OWN = {b"era", b"stats"}
+
+
+def quiet(*_: object) -> None:
+    """No progress."""
+
+
+@pytest.fixture(scope="module")
+def second_server() -> Iterator[EmbeddedServer]:
+    """Where backups are restored."""
+    with EmbeddedServer() as server:
+        yield server
+
+
+@pytest.fixture
+def target(second_server: EmbeddedServer) -> Iterator[Queue]:
+    second_server.flush()
+    with Queue("q", url=second_server.url) as queue:
+        yield queue
+
+
+@contextmanager
+def raw(queue: Queue) -> Iterator[Any]:
+    """A client without decoding."""
+    with redis.Redis.from_url(queue.url) as client:
+        yield client
+
+
+def keys_of(queue: Queue) -> dict[bytes, tuple[bytes, int]]:
+    """All keys of the queue without its prefix, with value and expiry."""
+    prefix, found = queue.model.keys.prefix.encode(), {}
+    with raw(queue) as client:
+        keys = list(client.scan_iter(prefix + b"*", count=1000))
+        pipeline = client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.dump(key).pexpiretime(key)
+        replies = pipeline.execute()
+        for key, value, expires_ms in zip(keys, replies[::2], replies[1::2], strict=True):
+            if value is not None:
+                found[key[len(prefix) :]] = (value, max(0, expires_ms))
+    return found
+
+
+def content(file: Path) -> dict[bytes, tuple[bytes, int]]:
+    """What a backup holds."""
+    found: dict[bytes, tuple[bytes, int]] = {}
+    for entry in Archive(file).entries():
+        if entry.value:
+            found[entry.key] = (entry.value, entry.expires_ms)
+        else:
+            found.pop(entry.key, None)
+    return found
+
+
+def backed_up(queue: Queue, folder: Path, **more: Any) -> Path:
+    file = folder / "q.backup"
+    taken = take(queue, file, quiet, **more)
+    assert isinstance(taken, Taken) and taken.bytes <= file.stat().st_size
+    return file
+
+
+@contextmanager
+def load(url: str) -> Iterator[None]:
+    """Two producers and a worker, in threads, for as long as the block lasts."""
+    ended, handlers = threading.Event(), Handlers()
+    handlers("work")(lambda job: None)
+
+    def produce(number: int) -> None:
+        with Queue("q", url=url) as queue:
+            while not ended.is_set():
+                queue.enqueue("work", {}, key=str(random.randrange(5)), delay_ms=random.choice((0, 0, 50)))
+
+    with Queue("q", url=url) as queue:
+        worker = Worker(queue, handlers, sweep_ms=50, prefetch=20)
+        threads = [threading.Thread(target=produce, args=(number,)) for number in range(2)]
+        threads.append(threading.Thread(target=worker.run))
+        for thread in threads:
+            thread.start()
+        try:
+            wait_until(lambda: queue.counts().finished > 50, "the queue is worked")
+            yield
+        finally:
+            ended.set()
+            worker.stop()
+            for thread in threads:
+                thread.join()
+
+
+def test_it_holds_exactly_the_keys_of_one_instant_while_the_queue_is_worked(queue: Queue, tmp_path: Path) -> None:
+    for start in range(0, 10_000, 2_500):
+        queue.enqueue_many([{"name": "idle", "payload": {"n": start + number}} for number in range(2_500)])
+    seen: list[dict[bytes, tuple[bytes, int]]] = []
+    with load(queue.url):
+        before = queue.counts().finished
+        file = backed_up(queue, tmp_path, at_instant=lambda: seen.append(keys_of(queue)))
+        wait_until(lambda: queue.counts().finished > before, "writes go on")
+    held, archive = content(file), Archive(file)
+    assert held == seen[-1]
+    assert len(held) > 10_000 and archive.totals["entries"] > len(held), "keys changed while it was taken"
+    assert archive.totals["sequence"] > 10_050 and archive.totals["paused_ms"] < PAUSE_MS
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_without_the_right_to_pause_a_quiet_queue_is_backed_up_and_a_busy_one_is_refused(queue: Queue, tmp_path: Path) -> None:
+    queue.enqueue("idle", {})
+    with raw(queue) as client:
+        client.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all", "-client|pause")
+        try:
+            with Queue("q", url=queue.url.replace("redis://", "redis://shop:secret@")) as shop:
+                assert content(backed_up(shop, tmp_path)) == keys_of(queue)
+                (tmp_path / "q.backup").unlink()
+                with load(queue.url), pytest.raises(BackupFailed, match="may not run CLIENT PAUSE"):
+                    take(shop, tmp_path / "q.backup", quiet, at_instant=lambda: time.sleep(0.1))
+                assert list(tmp_path.iterdir()) == []
+        finally:
+            client.execute_command("ACL", "DELUSER", "shop")
+
+
+def everything(queue: Queue) -> None:
+    """A queue with something of each kind in it."""
+    queue.enqueue("plain", {"n": 1}, id="plain")
+    queue.enqueue("later", {}, id="later", delay_ms=3_600_000)
+    queue.enqueue("once", {}, id="once", unique="u")
+    queue.enqueue("window", {}, id="window", dedup="d", dedup_ms=3_600_000)
+    queue.enqueue("parent", {}, id="parent")
+    queue.enqueue("child", {}, id="child", needs=["parent"])
+    queue.enqueue("limited", {}, id="limited-1", key="acme")
+    queue.enqueue("limited", {}, id="limited-2", key="acme")
+    queue.enqueue("paused", {}, id="paused")
+    queue.set_limit(key="acme", concurrency=1)
+    queue.pause("paused")
+    queue.schedules.put("nightly", "plain", {}, cron="0 3 * * *")
+    queue.set_retention(dead_max=7)
+
+
+def claimed(queue: Queue, *names: str, counter: int = 1, lease_ms: int = 60_000) -> list[Any]:
+    now_ms = queue.driver.server_now_ms()
+    claim = Claim("ab" * 8, counter, 10, lease_ms, now_ms + 5_000, "w", 1_000, names)
+    return list(queue.driver.run(queue.model.call(claim)).jobs)
+
+
+def finish(queue: Queue, lease: Any) -> str:
+    return queue.driver.run(queue.model.call(Finish((lease,)))).items[0][0]
+
+
+def test_a_restored_queue_goes_on_where_it_was(queue: Queue, target: Queue, tmp_path: Path) -> None:
+    everything(queue)
+    held = claimed(queue, "limited", "plain")
+    assert sorted(job.lease.job for job in held) == ["limited-1", "plain"]
+    done = claimed(queue, "parent", counter=2)[0]
+    assert finish(queue, done.lease) == "ok"
+    file = backed_up(queue, tmp_path)
+    restored = restore(Archive(file), target, quiet)
+    assert (restored.given_back, restored.sequence) == (2, 9)
+    before, after = content(file), keys_of(target)
+    # Untouched but for what had been leased.
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    leased = {b"run:limited-1", b"run:plain", b"active", b"held:k:acme"}
+    places = {b"lane:plain", b"ready:plain", b"lane:limited/acme", b"ready:limited", b"parked", b"parked:k:acme", b"blocking"}
+    assert leased <= changed <= leased | places | OWN
+    with raw(target) as client:
+        assert client.zcard("ic:{q}:active") == client.zcard("ic:{q}:held:k:acme") == 0
+        assert client.zscore("ic:queues", "q") is not None
+        assert client.lrange("ic:{q}:era", 0, 0)[0].split()[1] == b"9"
+    counts = target.counts()
+    assert (counts.waiting, counts.delayed, counts.blocked, counts.active, counts.finished) == (7, 1, 0, 0, 1)
+    # The fence is above what was handed out, so a former holder is refused, and no crash is charged.
+    again = {job.lease.job: job for job in claimed(target, "plain", "limited", counter=7)}
+    assert sorted(again) == ["limited-1", "plain"], "the limit of acme holds"
+    for job in held:
+        newer = again[job.lease.job]
+        assert newer.lease.fence > job.lease.fence and newer.crashes == newer.failures == 0
+        assert finish(target, job.lease) == "stale" and finish(target, newer.lease) == "ok"
+    # What keeps duplicates out, pauses and schedules came along, and the sequence goes on.
+    assert target.enqueue("once", {}, unique="u").job == "once"
+    assert target.enqueue("window", {}, dedup="d", dedup_ms=1_000).job == "window"
+    assert target.enqueue("parent", {}, id="parent").result == "duplicate"
+    assert claimed(target, "paused", counter=8) == [] and [s.name for s in target.schedules.list()] == ["nightly"]
+    target.enqueue("plain", {})
+    with raw(target) as client:
+        assert client.get("ic:{q}:seq") == b"10"
+
+
+def test_every_job_runs_once_in_a_restored_queue_of_another_name(
+    queue: Queue, second_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    second_server.flush()
+    ids = [queue.enqueue("work", {}, key=str(number % 7)).job for number in range(500)]
+    held = [job.lease for counter in range(20) for job in claimed(queue, "work", counter=counter + 1)]
+    for lease in held[:100]:
+        finish(queue, lease)
+    file = backed_up(queue, tmp_path)
+    handlers, ran = Handlers(), []
+    handlers("work")(lambda job: ran.append(job.id))
+    with Queue("copy", url=second_server.url, prefix="other") as copy:
+        restored = restore(Archive(file), copy, quiet)
+        assert restored.given_back == 100
+        Worker(copy, handlers, sweep_ms=50).run(burst=True)
+        assert sorted(ran) == sorted(set(ids) - {lease.job for lease in held[:100]})
+        assert copy.counts().finished == 500
+    with redis.Redis.from_url(second_server.url) as client:
+        assert {key.split(b":")[0] for key in client.scan_iter()} == {b"other"}
+
+
+def test_producers_notice_the_restore(queue: Queue, tmp_path: Path) -> None:
+    told: list[Any] = []
+    queue.on_data_loss(told.append)
+    queue.enqueue("work", {})
+    file = backed_up(queue, tmp_path)
+    queue.enqueue("work", {})
+    with raw(queue) as client, Queue("q", url=queue.url) as other:
+        client.flushall()
+        restore(Archive(file), other, quiet)
+    queue.close()
+    queue.enqueue("work", {})
+    wait_until(lambda: told, "the loss was told")
+    assert (told[0].acknowledged, told[0].found, told[0].missing) == (2, 1, "sequence")
+
+
+def test_it_refuses_what_is_not_empty_and_another_model_before_any_write(queue: Queue, target: Queue, tmp_path: Path) -> None:
+    queue.enqueue("work", {})
+    file = backed_up(queue, tmp_path)
+    for key in ("job:left", "claim:left", "seq", "sweep"):
+        with raw(target) as client:
+            client.flushall()
+            client.set(f"ic:{{q}}:{key}", "1") if key != "sweep" else client.hset("ic:{q}:sweep", "max_lease_ms", 1)
+            with pytest.raises(NotEmpty, match=f"has the key ic:{{q}}:{key}"):
+                restore(Archive(file), target, quiet)
+            assert client.keys() == [f"ic:{{q}}:{key}".encode()]
+            client.flushall()
+    for model in (models.Bull(), models.Bridge()):
+        with Queue("q", model, url=target.url) as other:
+            with pytest.raises(UnsupportedFeature, match="no restore"):
+                restore(Archive(file), other, quiet)
+            with pytest.raises(UnsupportedFeature, match="no backup"):
+                take(other, tmp_path / "other", quiet)
+    foreign = tmp_path / "foreign"
+    with ArchiveWriter(foreign, {"id": "a", "model": "bull", "queue": "q"}) as writer:
+        writer.add(Entry(b"key", 0, b"value"))
+        writer.finish({"sequence": 0, "instant_ms": 0})
+    with pytest.raises(BadBackup, match="of the model bull"):
+        restore(Archive(foreign), target, quiet)
+    strange = tmp_path / "strange"
+    with ArchiveWriter(strange, {"id": "a", "model": "lanes", "queue": "q", "server": "redis 99"}) as writer:
+        writer.add(Entry(b"key", 0, b"a value of a later version"))
+        writer.finish({"sequence": 0, "instant_ms": 0})
+    with pytest.raises(BadBackup, match="made on redis 99, whose values this server does not read"):
+        restore(Archive(strange), target, quiet)
+    assert keys_of(target) == {}
+    restore(Archive(file), target, quiet)
+    with pytest.raises(NotEmpty, match="this backup was restored there already"):
+        restore(Archive(file), target, quiet)
+    with pytest.raises(BackupFailed, match="there is no queue nobody"), Queue("nobody", url=target.url) as nobody:
+        take(nobody, tmp_path / "nobody", quiet)
+    assert not (tmp_path / "nobody").exists() and not list(tmp_path.glob("*.partial"))
+
+
+def test_a_damaged_file_is_refused_wherever_it_was_damaged(queue: Queue, tmp_path: Path) -> None:
+    queue.enqueue_many([{"name": "work", "payload": {"n": number}} for number in range(200)])
+    file = backed_up(queue, tmp_path)
+    whole, bad, found = file.read_bytes(), tmp_path / "bad", set()
+    seeded = random.Random(7)
+    for at in (*range(40), *range(len(whole) - 40, len(whole)), *(seeded.randrange(len(whole)) for _ in range(200))):
+        bad.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << seeded.randrange(8)]) + whole[at + 1 :])
+        with pytest.raises(BadBackup) as caught:
+            Archive(bad)
+        found.add(str(caught.value).partition(": ")[2].split(" ")[0])
+    for length in range(0, len(whole), 97):
+        bad.write_bytes(whole[:length])
+        with pytest.raises(BadBackup, match=r"not whole|no backup|another version"):
+            Archive(bad)
+    bad.write_bytes(whole + b"x")
+    with pytest.raises(BadBackup, match="behind its end"):
+        Archive(bad)
+    assert {"damaged", "no", "it"} <= found
+    bad.write_bytes(whole.replace(b"backup 1", b"backup 2", 1))
+    with pytest.raises(BadBackup, match="another version"):
+        Archive(bad)
+
+
+@contextmanager
+def half_way(what: str, url: str, file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has come half-way and stands still; killed in the end, if it lives."""
+    reached = file.with_name(f"{what}.reached")
+    reached.unlink(missing_ok=True)
+    program = [sys.executable, "-m", "tests.engine.helpers.backup_drill", what, url, str(file), str(reached)]
+    process = start_guarded(program, cwd=ROOT)
+    try:
+        wait_until(reached.exists, "it is half-way")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("what", ["backup", "backup-paused"])
+def test_a_killed_backup_leaves_no_backup_and_holds_nobody_up(queue: Queue, tmp_path: Path, what: str) -> None:
+    queue.enqueue("work", {})
+    file = tmp_path / "q.backup"
+    with half_way(what, queue.url, file) as process:
+        process.kill()
+        process.wait()
+        since_s = time.monotonic()
+        queue.enqueue("work", {})
+        assert time.monotonic() - since_s < PAUSE_MS / 1000 + 1
+    assert not file.exists() and file.with_name("q.backup.partial").exists()
+    taken = said("backup", "q", str(file), "--url", queue.url)
+    assert taken["sequence"] == 2 and content(file).keys() >= {b"seq", b"lane:work"}
+    assert not file.with_name("q.backup.partial").exists()
+
+
+def test_a_killed_restore_leaves_a_closed_queue_and_is_run_again(queue: Queue, target: Queue, tmp_path: Path) -> None:
+    for _ in range(500):
+        queue.enqueue("work", {}, key="k")
+    held = claimed(queue, "work")
+    file = backed_up(queue, tmp_path)
+    target.driver.server_now_ms()
+    with half_way("restore", target.url, file) as process:
+        process.kill()
+        process.wait()
+        for call in (
+            lambda: target.enqueue("work", {}),
+            lambda: target.enqueue("work", {}, key="k", delay_ms=5),
+            lambda: target.enqueue_many([{"name": "work", "payload": 1}]),
+            lambda: claimed(target, "work"),
+        ):
+            with pytest.raises(WrongKeyType, match=r"ic:\{q\}:(sweep|seq)"):
+                call()
+        assert 0 < len(keys_of(target)) < len(content(file))
+    kept = file.rename(tmp_path / "kept.backup")
+    with pytest.raises(NotEmpty, match="another backup is being restored there"):
+        restore(Archive(backed_up(queue, tmp_path)), target, quiet)
+    restored = said("restore", str(kept), "--url", target.url)
+    assert restored["given_back"] == len(held) == 10
+    assert target.counts().waiting == 500
+    changed = {key for key, value in content(kept).items() if keys_of(target).get(key) != value}
+    assert changed <= {b"active", b"lane:work/k", *(f"run:{job.lease.job}".encode() for job in held)} | OWN
+
+
+def test_the_process_that_began_last_restores(queue: Queue, target: Queue, tmp_path: Path) -> None:
+    """The older one wrote its first piece and stood still: what it writes later would undo what was worked since."""
+    for _ in range(1_000):
+        queue.enqueue("work", {})
+    archive, again = Archive(backed_up(queue, tmp_path)), []
+
+    def overtake(*_: object) -> None:
+        if not again:
+            again.append(restore(archive, target, quiet))
+
+    with pytest.raises(Overtaken), Queue("q", url=target.url) as older:
+        restore(archive, older, overtake)
+    assert again[0].sequence == 1_000 and target.counts().waiting == 1_000
+    assert target.enqueue("work", {}).created
+
+
+def test_the_commands_tell_what_they_did_and_what_is_wrong(queue: Queue, target: Queue, tmp_path: Path) -> None:
+    queue.enqueue("work", {})
+    file = tmp_path / "q.backup"
+    taken = said("backup", "q", str(file), "--url", queue.url)
+    assert taken["backed up"] == "q" and taken["file"] == str(file) and taken["sequence"] == 1 and taken["paused_ms"] > 0
+    restored = said("restore", str(file), "--url", target.url, "--as", "copy")
+    assert (restored["restored"], restored["sequence"], restored["given_back"]) == ("copy", 1, 0)
+    assert restored["instant_ms"] == taken["instant_ms"]
+    with Queue("copy", url=target.url) as copy:
+        assert copy.counts().waiting == 1
+    again = ironclaim("restore", str(file), "--url", target.url, "--as", "copy")
+    assert again.returncode == 2 and "was restored there already" in again.stderr and again.stderr.count("\n") == 1
+    file.write_bytes(b"something else")
+    bad = ironclaim("restore", str(file), "--url", target.url)
+    assert bad.returncode == 2 and bad.stderr == f"ironclaim: {file}: no backup, this one reads version 1\n"
+    missing = ironclaim("restore", str(tmp_path / "none"), "--url", target.url)
+    assert missing.returncode == 2 and "No such file" in missing.stderr
+    nobody = ironclaim("backup", "nobody", str(file), "--url", queue.url)
+    assert nobody.returncode == 2 and "there is no queue nobody" in nobody.stderr
