@@ -23,6 +23,7 @@ from engine.backup.taking import PAUSE_MS, BackupFailed, Taken, take
 from engine.testing import EmbeddedServer, start_guarded
 from engine.wire.operations import Claim, Finish
 from tests.engine.command.running import ROOT, ironclaim, said
+from tests.engine.desk import run_texts
 from tests.engine.helpers.waiting import wait_until
 
 #: What a restored queue has of its own: the two keys that kept it closed, its era, and the mark in the counters.
@@ -190,6 +191,11 @@ def test_a_restored_queue_goes_on_where_it_was(queue: Queue, target: Queue, tmp_
         assert client.zcard("ic:{q}:active") == client.zcard("ic:{q}:held:k:acme") == 0
         assert client.zscore("ic:queues", "q") is not None
         assert client.lrange("ic:{q}:era", 0, 0)[0].split()[1] == b"9"
+        for job in held:
+            run = run_texts(client, f"ic:{{q}}:run:{job.lease.job}")
+            assert int(run["fence"]) > restored.instant_ms >= job.lease.fence
+            assert run.get("crashes", "0") == run.get("failures", "0") == "0"
+            assert run["nonce"] == "" and run["claims"] == "1"
     counts = target.counts()
     assert (counts.waiting, counts.delayed, counts.blocked, counts.active, counts.finished) == (7, 1, 0, 0, 1)
     # The fence is above what was handed out, so a former holder is refused, and no crash is charged.

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from engine import Queue
+from engine import JobOptions, Queue
 from engine.backup.archive import Archive
 from engine.backup.restoring import restore
 from engine.backup.taking import take
@@ -22,7 +22,8 @@ def produce(url: str, folder: Path, name: str) -> None:
     with Queue("q", url=url) as queue, (folder / f"{name}.acknowledged").open("ab", buffering=0) as told:
         number = 0
         while True:
-            options = ({}, {"delay_ms": 300}, {"key": "acme"}, {"unique": f"{name}-{number}"})[number % 4]
+            kinds: tuple[JobOptions, ...] = ({}, {"delay_ms": 300}, {"key": "acme"}, {"unique": f"{name}-{number}"})
+            options = kinds[number % len(kinds)]
             enqueued = queue.enqueue("mark", {"folder": str(folder), "text": "x" * 100}, id=f"{name}-{number}", **options)
             told.write(f"{enqueued.job} {enqueued.srv_us}\n".encode())
             number += 1
