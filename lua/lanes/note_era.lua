@@ -35,7 +35,7 @@ for at, entry in ipairs(entries) do
   if entry == known then seen = true end
   -- What lies behind the era that the process knew is no concern of its. A restored snapshot does not have that one, so the times tell.
   if entry == known or known == '' and id == before or at > 1 and tonumber(at_ms) < known_ms then break end
-  found = math.min(found, tonumber(began)) -- anchor: an-era-begins-at-its-sequence
+  found = math.min(found, tonumber(began))
 end
 -- The list keeps 16 entries, so of one that is as long the process may know an older one.
 if not seen and #entries < 16 then missing = 'marker' end
@@ -43,7 +43,7 @@ for at = 5, #KEYS do
   local counter, is_there = string.match(redis.call('GET', KEYS[at]) or '', '^%d+'), ARGV[2 * at - 3]
   if counter and tonumber(counter) < tonumber(ARGV[2 * at - 4]) or not counter and is_there == '1' then missing = 'claim' end
 end
-if acknowledged > found then missing = 'sequence' end -- anchor: lost-sequences-are-told
+if acknowledged > found then missing = 'sequence' end
 if fresh then
   redis.call('LPUSH', era, here)
   redis.call('LTRIM', era, 0, 15)

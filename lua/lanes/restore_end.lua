@@ -12,6 +12,7 @@
 --   dead    zset    id by time
 --   due     zset    sequence and id by due_ms
 -- ARGV
+--   now_ms       '' or the time of a test
 --   prefix       prefix of the queue's keys
 --   backup       id of the backup
 --   owner        the process that restores it
@@ -23,9 +24,8 @@
 
 settled(prefix)
 check_types({ active, dead, due }, { stats }, { era })
-local time = redis.call('TIME')
-local srv_us = time[1] * 1000000 + time[2]
-local now_ms, restored = math.floor(srv_us / 1000), redis.call('HGET', stats, 'restored')
+local srv_us, restored = server_us(now_ms, sweep), redis.call('HGET', stats, 'restored')
+now_ms = math.floor(srv_us / 1000)
 if redis.call('TYPE', sweep).ok ~= 'string' then return { srv_us, restored == backup and 'ok' or 'other', 0 } end
 if redis.call('GET', sweep) ~= 'restore ' .. backup .. ' ' .. owner then return { srv_us, 'other', 0 } end
 local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
@@ -45,7 +45,7 @@ for _, id in ipairs(given_back) do
     end
     if state[2] and state[2] ~= '' then free_slots(prefix, state[2], id, turn, wakes) end
     if died_ms < 0 and not redis.call('ZSCORE', due, due_member(job.sequence, id)) then to_lane(prefix, id, job, turn) end
-    -- anchor: restored-leases-have-ended
+
     run_write(run, 'nonce', '', 'limits', '', 'fence', math.max(tonumber(state[1] or 0), now_ms))
   end
   redis.call('ZREM', active, id)

@@ -9,6 +9,7 @@
 --   stats  hash    counters
 --   items  1 for each key: in `begin` one that must not be there, in `load` one to write
 -- ARGV
+--   now_ms  '' or the time of a test
 --   prefix  prefix of the queue's keys
 --   phase   begin | load
 --   backup  id of the backup
@@ -19,13 +20,12 @@
 --       unreadable (with the server's words)
 
 settled(prefix)
-local time = redis.call('TIME')
-local srv_us, mark = time[1] * 1000000 + time[2], 'restore ' .. backup .. ' ' .. owner
+local srv_us, mark = server_us(now_ms, sweep), 'restore ' .. backup .. ' ' .. owner
 local held = redis.call('TYPE', sweep).ok == 'string' and redis.call('GET', sweep)
 if phase == 'load' then
-  if held ~= mark then return { srv_us, 'other', '' } end -- anchor: one-process-restores
+  if held ~= mark then return { srv_us, 'other', '' } end
   for at = 1, #KEYS - 3 do
-    local expires_ms, value = ARGV[4 + 2 * at], ARGV[5 + 2 * at]
+    local expires_ms, value = ARGV[5 + 2 * at], ARGV[6 + 2 * at]
     if value == '' then
       redis.call('DEL', KEYS[3 + at])
     else
@@ -38,7 +38,7 @@ if not held or string.sub(held, 1, 9 + #backup) ~= 'restore ' .. backup .. ' ' t
   if held then return { srv_us, 'busy', held } end
   if redis.call('HGET', stats, 'restored') == backup then return { srv_us, 'busy', 'restored' } end
   for at = 1, #KEYS do
-    if redis.call('EXISTS', KEYS[at]) == 1 then return { srv_us, 'busy', KEYS[at] } end -- anchor: restores-into-empty-queues
+    if redis.call('EXISTS', KEYS[at]) == 1 then return { srv_us, 'busy', KEYS[at] } end
   end
   if probe ~= '' then
     local read = redis.pcall('RESTORE', seq, 0, probe)

@@ -26,7 +26,8 @@ ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "sweep", "claim", "pause", "resume", "set_limit"),
     *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "replication_probe"),
     *("drop", "read_worker_updates", "set_worker", "look", "progress"),
-    *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events", "close_windows"),
+    *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events", "close_windows", "note_era"),
+    "restore_end",
 }
 READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times", "obstacles", "why"}
 
@@ -232,7 +233,7 @@ def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -
     """Mutants replace the folder: what runs on the server is that text."""
     shutil.copytree(LANES, tmp_path / "lanes")
     path = tmp_path / "lanes" / "enqueue.lua"
-    path.write_text(path.read_text().replace("'created', '', 0, id }", "'created', 'mutant', 0, id }"))
+    path.write_text(path.read_text().replace("'created', '', sequence, id }", "'created', 'mutant', sequence, id }"))
     queue = Queue("q", url=ironclaim_url, lua=tmp_path)
     assert queue.enqueue("work", {}).state == "mutant"
     queue.close()
