@@ -132,7 +132,7 @@ class Archive:
 
 
 def _frames(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    digest, last = hashlib.sha256(), b""
+    digest, last, size = hashlib.sha256(), b"", path.stat().st_size
     with path.open("rb") as file:
 
         def read(count: int, what: str) -> bytes:
@@ -152,6 +152,8 @@ def _frames(path: Path) -> Iterator[tuple[bytes, bytes]]:
             kind, length, checksum = _FRAME.unpack(head)
             if kind not in (b"H", b"D", b"T") or (kind == b"H") != (last == b""):
                 raise BadBackup(f"{path}: damaged at byte {at}: no frame of a backup")
+            if length > size - file.tell():
+                raise BadBackup(f"{path}: it ends in mid-frame: the backup is not whole")
             content = read(length, "frame")
             if zlib.crc32(content) != checksum:
                 raise BadBackup(f"{path}: damaged between the bytes {at} and {file.tell()}: the checksum differs")

@@ -8,6 +8,7 @@ queue over from a process that still writes.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +37,12 @@ class Overtaken(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored: how many keys were written, how many jobs had been leased at the backup's instant and are claimable
+    """What was restored: how many entries were written, how many jobs had been leased at the backup's instant and are claimable
     again, and the last sequence."""
 
     queue: str
     file: str
-    keys: int
+    entries: int
     given_back: int
     sequence: int
     instant_ms: int
@@ -101,7 +102,9 @@ class _Restoring:
                 raise self._overtaken()
             if ended.result == "ok":
                 break
-        self._run(NoteQueue(queue.driver.server_now_ms()))
+        # Only lists of queues would miss it, until it is used.
+        with suppress(EngineError):
+            self._run(NoteQueue(queue.driver.server_now_ms()))
         totals = self._archive.totals
         return Restored(
             *(queue.name, str(self._archive.path), self._written, given_back), int(totals["sequence"]), int(totals["instant_ms"])

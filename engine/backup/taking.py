@@ -42,12 +42,12 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A backup: how many keys and bytes were written, the last sequence, the server's time at its instant, and for how many
-    milliseconds writes were held back."""
+    """A backup: how many entries (a key that changed meanwhile has several) and bytes were written, the last sequence, the server's
+    time at its instant, and for how many milliseconds writes were held back."""
 
     file: str
     queue: str
-    keys: int
+    entries: int
     bytes: int
     sequence: int
     instant_ms: int
