@@ -42,8 +42,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A backup: how many entries (a key that changed meanwhile has several) and bytes were written, the last sequence, the server's
-    time at its instant, and for how many milliseconds writes were held back."""
+    """A backup: how many entries (a key that changed meanwhile has several) and bytes were written, the last sequence, the
+    server's time at its instant, and for how many milliseconds writes were held back."""
 
     file: str
     queue: str
@@ -93,7 +93,7 @@ class _Taking:
         copied = 0
         for page in self._scanned():
             copied += len(page)
-            self._copy(page)
+            self._copy(page, self._archive.add)
         if not copied and not self._changed:
             raise BackupFailed(f"there is no queue {self._queue.name}: the server has no key of it")
         copies: Counter[bytes] = Counter()
@@ -103,7 +103,7 @@ class _Taking:
             if len(again) <= _FEW_KEYS:
                 break
             copies.update(again)
-            self._copy(again)
+            self._copy(again, self._archive.add)
         for attempt in range(_TRIES_MAX):
             taken = self._copy_last(PAUSE_MS << attempt, at_instant)
             if taken is not None:
@@ -127,8 +127,8 @@ class _Taking:
             if cursor == b"0":
                 return
 
-    def _copy(self, keys: Iterable[bytes]) -> None:
-        """Append these keys as they are now. What changes after that is heard of later."""
+    def _copy(self, keys: Iterable[bytes], add: Callable[[Entry], None]) -> None:
+        """Add these keys as they are now. What changes after that is heard of later."""
         todo = list(keys)
         while todo:
             page, todo = todo[: self._page], todo[self._page :]
@@ -137,7 +137,7 @@ class _Taking:
             size = 0
             replies = self._data.ask(*(words for key in page for words in self._words(key)))
             for key, value, expires_ms in zip(page, replies[::2], replies[1::2], strict=True):
-                self._archive.add(Entry(key, max(0, expires_ms), value or b""))
+                add(Entry(key, max(0, expires_ms), value or b""))
                 size += len(value or b"")
             fits = self._page if size <= 0 else max(1, self._page * _PAGE_BYTES // size)
             self._page = max(1, min(_PAGE_MOST, 2 * self._page, fits))
@@ -148,20 +148,24 @@ class _Taking:
 
     def _copy_last(self, pause_ms: int, at_instant: Callable[[], None]) -> Taken | None:
         """Copy what is left while writes are held back; None if a key has changed since the first of these copies."""
+        # Compressed and written when the writes go on again.
+        last: list[Entry] = []
         with self._paused(pause_ms) as since_s:
             self._hear(self._news.ping())
-            self._copy(self._changed)
+            self._copy(self._changed, last.append)
             (sequence,) = self._data.ask(("GET", self._queue.model.keys.seq))
             ((seconds, micros),) = self._data.ask(("TIME",))
             at_instant()
             self._hear(self._news.ping())
-            if self._changed:
-                return None
             paused_ms = round((time.monotonic() - since_s) * 1000, 1)
-        last, instant_ms = int(sequence or 0), int(seconds) * 1000 + int(micros) // 1000
-        self._archive.finish({"instant_ms": instant_ms, "sequence": last, "paused_ms": paused_ms})
+        for entry in last:
+            self._archive.add(entry)
+        if self._changed:
+            return None
+        number, instant_ms = int(sequence or 0), int(seconds) * 1000 + int(micros) // 1000
+        self._archive.finish({"instant_ms": instant_ms, "sequence": number, "paused_ms": paused_ms})
         archive = self._archive
-        return Taken(str(archive.path), self._queue.name, archive.entries, archive.bytes, last, instant_ms, paused_ms)
+        return Taken(str(archive.path), self._queue.name, archive.entries, archive.bytes, number, instant_ms, paused_ms)
 
     @contextmanager
     def _paused(self, pause_ms: int) -> Generator[float]:
