@@ -86,6 +86,7 @@ class _Restoring:
         for entry in self._archive.entries():
             if entry.key in self._locks:
                 self._locks[entry.key] = entry.value
+            if entry.key in self._locks or begun.result == "opening":
                 continue
             page.append(entry)
             size += len(entry.key) + len(entry.value)
@@ -93,8 +94,9 @@ class _Restoring:
                 self._load(page)
                 page, size = [], 0
         self._load(page)
-        ending = EndRestore(backup, owner, replid, _GIVE_BACK, self._locks[b"sweep"], self._locks[b"seq"])
-        given_back = 0
+        totals, given_back = self._archive.totals, 0
+        last = int(totals["sequence"])
+        ending = EndRestore(backup, owner, replid, _GIVE_BACK, last, self._locks[b"sweep"], self._locks[b"seq"])
         while True:
             ended: RestoreEnded = self._run(ending)
             given_back += ended.given_back
@@ -105,10 +107,7 @@ class _Restoring:
         # Only lists of queues would miss it, until it is used.
         with suppress(EngineError):
             self._run(NoteQueue(queue.driver.server_now_ms()))
-        totals = self._archive.totals
-        return Restored(
-            *(queue.name, str(self._archive.path), self._written, given_back), int(totals["sequence"]), int(totals["instant_ms"])
-        )
+        return Restored(queue.name, str(self._archive.path), self._written, given_back, last, int(totals["instant_ms"]))
 
     def _run(self, operation: Any) -> Any:
         return self._queue.driver.run(self._queue.model.call(operation))
@@ -129,11 +128,11 @@ class _Restoring:
         self._progress(self._written, self._bytes)
 
     def _first_key(self, server: ServerConnection) -> bytes | None:
-        """The name of any key of the queue; the content of `sweep` where a restore has begun there."""
+        """The name of any key of the queue; who restores it where a restore has begun there."""
         keys = self._queue.model.keys
-        (kind,) = server.ask(("TYPE", keys.sweep))
-        if kind in (b"string", "string"):
-            return server.ask(("GET", keys.sweep))[0]
+        (kind,) = server.ask(("TYPE", keys.seq))
+        if kind in (b"list", "list"):
+            return server.ask(("LINDEX", keys.seq, 0))[0]
         if server.ask(("HGET", keys.stats, "restored"))[0] == self._backup.encode():
             return b"restored"
         pattern, cursor = "".join(f"\\{at}" if at in "*?[]\\^" else at for at in keys.prefix) + "*", b"0"

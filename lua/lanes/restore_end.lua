@@ -4,8 +4,8 @@
 -- refused (rule 6). When none is left, a new era begins, and the queue is open.
 --
 -- KEYS
---   sweep   string  restore, id of the backup, owner; then its hash again
---   seq     list    one word; then the last sequence again
+--   sweep   string  one word; then its hash again
+--   seq     list    who restores what (restore_load.lua); then the last sequence again
 --   era     list    the servers that the queue was on
 --   stats   hash    counters
 --   active  zset    id by lease deadline (ms)
@@ -18,6 +18,7 @@
 --   owner        the process that restores it
 --   replid       replication id of this server
 --   limit        number: most jobs to give back in this call
+--   sequence     the last sequence of the backup
 --   sweep_value  the value of `sweep` in the backup, '' = none
 --   seq_value    the value of `seq`, '' = none
 -- REPLY srv_us, ok | more (call again) | other (another process has begun since), how many jobs were given back
@@ -26,10 +27,11 @@ settled(prefix)
 check_types({ active, dead, due }, { stats }, { era })
 local srv_us, restored = server_us(now_ms, sweep), redis.call('HGET', stats, 'restored')
 now_ms = math.floor(srv_us / 1000)
-if redis.call('TYPE', sweep).ok ~= 'string' then return { srv_us, restored == backup and 'ok' or 'other', 0 } end
-if redis.call('GET', sweep) ~= 'restore ' .. backup .. ' ' .. owner then return { srv_us, 'other', 0 } end
+if redis.call('TYPE', seq).ok ~= 'list' then return { srv_us, restored == backup and 'ok' or 'other', 0 } end
+if redis.call('LINDEX', seq, 0) ~= 'restore ' .. backup .. ' ' .. owner then return { srv_us, 'other', 0 } end
 local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
-local given_back = redis.call('ZRANGE', active, 0, limit - 1)
+-- Once all is there, leases are those of workers that have begun.
+local given_back = restored == backup and {} or redis.call('ZRANGE', active, 0, limit - 1)
 for _, id in ipairs(given_back) do
   local run, job = prefix .. 'run:' .. id, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
   local state = run_read(run, 'fence', 'limits', 'requeued_ms')
@@ -50,14 +52,19 @@ for _, id in ipairs(given_back) do
   end
   redis.call('ZREM', active, id)
 end
-if redis.call('ZCARD', active) > 0 then return { srv_us, 'more', #given_back } end
+if restored ~= backup and redis.call('ZCARD', active) > 0 then return { srv_us, 'more', #given_back } end
 if restored ~= backup then
-  -- The sequence at which the era begins: that of the backup.
-  if seq_value ~= '' then redis.call('RESTORE', seq, 0, seq_value, 'REPLACE') else redis.call('DEL', seq) end
-  redis.call('LPUSH', era, replid .. string.format(' %d %d', tonumber(redis.call('GET', seq) or 0), now_ms))
+  redis.call('LPUSH', era, replid .. ' ' .. sequence .. string.format(' %d', now_ms))
   redis.call('LTRIM', era, 0, 15)
   redis.call('HSET', stats, 'restored', backup)
 end
--- The last write opens the queue.
-if sweep_value ~= '' then redis.call('RESTORE', sweep, 0, sweep_value, 'REPLACE') else redis.call('DEL', sweep) end
+-- From here on nothing is loaded again. The queue opens for workers, then for producers.
+if redis.call('TYPE', sweep).ok ~= 'string' then
+  -- Cut off before: it is open for workers, who have used it since.
+elseif sweep_value ~= '' then
+  redis.call('RESTORE', sweep, 0, sweep_value, 'REPLACE')
+else
+  redis.call('DEL', sweep)
+end
+if seq_value ~= '' then redis.call('RESTORE', seq, 0, seq_value, 'REPLACE') else redis.call('DEL', seq) end
 return { srv_us, 'ok', #given_back }

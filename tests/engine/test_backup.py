@@ -3,6 +3,7 @@ restored queue does. The drill with real producers and workers is in test_backup
 
 from __future__ import annotations
 
+import contextlib
 import random
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from engine.backup.taking import PAUSE_MS, BackupFailed, Taken, take
 from engine.testing import EmbeddedServer, start_guarded
 from engine.wire.operations import Claim, Finish
 from tests.engine.command.running import ROOT, ironclaim, said
-from tests.engine.desk import run_texts
+from tests.engine.desk import CUT_OFF, WRITES, run_texts
 from tests.engine.helpers.waiting import wait_until
 
 #: What a restored queue has of its own: the two keys that kept it closed, its era, and the mark in the counters.
@@ -406,3 +407,57 @@ def test_the_commands_tell_what_they_did_and_what_is_wrong(queue: Queue, target:
     assert missing.returncode == 2 and "No such file" in missing.stderr
     nobody = ironclaim("backup", "nobody", str(file), "--url", queue.url)
     assert nobody.returncode == 2 and "there is no queue nobody" in nobody.stderr
+
+
+@pytest.mark.parametrize("script", ["restore_load", "restore_end"])
+def test_rule_01_a_restore_that_was_cut_off_after_any_write_is_run_again(
+    queue: Queue, target: Queue, tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything(queue)
+    held = claimed(queue, "limited", "plain", "once")
+    archive = Archive(backed_up(queue, tmp_path))
+    names = ", ".join(f"{name} = true" for name in (*WRITES, "RESTORE", "LTRIM"))
+    run = target.driver.run
+    for writes in range(200):
+        left = [writes]
+
+        def cut(call: Any, left: list[int] = left) -> Any:
+            """Each call of the script takes the writes of those before it from what is allowed."""
+            if call.script is None or call.script.name != script or left[0] < 0:
+                return run(call)
+            shebang, body = call.script.text.split("\n", 1)
+            try:
+                with raw(target) as client:
+                    text = f"{shebang}\n{CUT_OFF % (names, left[0])}{body}"
+                    reply = client.eval(text, len(call.keys), *call.keys, *call.arguments)
+            except redis.ResponseError as error:
+                assert "CUT OFF" in str(error), error
+                left[0] = -1
+                raise
+            left[0] = max(0, left[0] - 1)
+            return call.parse(reply)
+
+        with raw(target) as client:
+            client.flushall()
+        monkeypatch.setattr(target.driver, "run", cut)
+        with contextlib.suppress(redis.ResponseError):
+            restore(archive, target, quiet)
+        monkeypatch.undo()
+        if left[0] < 0:
+            if keys_of(target) and b"restored" not in run_stats(target):
+                with pytest.raises(WrongKeyType):
+                    target.enqueue("plain", {})
+            restored = restore(archive, target, quiet)
+            assert restored.sequence == 9
+        counts = target.counts()
+        assert (counts.waiting, counts.delayed, counts.blocked, counts.active) == (7, 1, 1, 0), writes
+        again = claimed(target, "limited", "plain", "once", counter=5)
+        assert {job.lease.job for job in again} == {job.lease.job for job in held}
+        if left[0] >= 0:
+            break
+    assert writes > 3
+
+
+def run_stats(queue: Queue) -> dict[bytes, bytes]:
+    with raw(queue) as client:
+        return client.hgetall(queue.model.keys.stats)

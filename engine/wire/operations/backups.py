@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.raw_replies import one_of, server_us
+
+LoadResult = Literal["ok", "opening", "other", "busy", "unreadable"]
+_LOADED = get_args(LoadResult)
 
 
 @immutable
@@ -22,16 +25,16 @@ class LoadRestore(Declaration, script="restore_load"):
 
     def parse(self, raw: Any, decode: object) -> RestoreLoaded:
         """The raw reply as a value."""
-        return RestoreLoaded(server_us(raw), one_of(raw[1], ("ok", "other", "busy", "unreadable")), raw[2].decode())
+        return RestoreLoaded(server_us(raw), one_of(raw[1], _LOADED), raw[2].decode())
 
 
 @immutable
 class RestoreLoaded:
-    """`other`: another process has begun since; `busy`: the queue is not empty, `why` names a key; `unreadable`: this server
-    does not read the values, by its words."""
+    """`opening`: all is there but for the last call; `other`: another process has begun since; `busy`: the queue is not empty,
+    `why` names a key; `unreadable`: this server does not read the values, by its words."""
 
     srv_us: int
-    result: Literal["ok", "other", "busy", "unreadable"]
+    result: LoadResult
     why: str
 
 
@@ -43,6 +46,7 @@ class EndRestore(Declaration, script="restore_end"):
     owner: str
     replid: str
     limit: int
+    sequence: int
     sweep_value: bytes
     seq_value: bytes
 
