@@ -88,9 +88,11 @@ class EraWatch:
         """A handshake has met this server, with these replies to `commands`; what it has to ask in addition."""
         head = replies[0]
         with self._lock:
-            self._latest = server
             # A refusal: a node that does not have the queue, or a user who may not ask.
-            if not self.used or not server.replid or isinstance(head, Exception):
+            if isinstance(head, Exception):
+                return ()
+            self._latest = server
+            if not self.used or not server.replid:
                 return ()
             if head and head == self._known and head.split(b" ", 1)[0] == server.replid.encode():
                 self._server = server
