@@ -69,7 +69,8 @@ class EraWatch:
         self.commands: tuple[tuple[object, ...], ...] = (("LINDEX", model.keys.era, 0),)
         #: Whether the process has begun to use the queue.
         self.used = False
-        self._known = b""
+        #: The entry of the era that this process goes by, and the latest one that a handshake has met.
+        self._known = self._head = b""
         #: The entry of the era at which a loss was last told.
         self._told = b""
         self._server = self._latest = _NOBODY
@@ -79,10 +80,13 @@ class EraWatch:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self) -> NoteEra | None:
-        """The process begins to use the queue: the call that notes the server; None where that is not known."""
+        """The process begins to use the queue: the call that notes the server; None where another process has done it, or the
+        server is not known."""
         with self._lock:
             self.used, self._server = True, self._latest
-            return NoteEra(self._server.replid, "", "", 0) if self._server.replid else None
+            if self._head.split(b" ", 1)[0] == self._server.replid.encode():
+                self._known = self._head
+            return NoteEra(self._server.replid, "", "", 0) if self._server.replid and not self._known else None
 
     def greeted(self, server: ServerIdentity, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
         """A handshake has met this server, with these replies to `commands`; what it has to ask in addition."""
@@ -91,10 +95,12 @@ class EraWatch:
             # A refusal: a node that does not have the queue, or a user who may not ask.
             if isinstance(head, Exception):
                 return ()
-            self._latest = server
+            self._latest, self._head = server, head or b""
             if not self.used or not server.replid:
                 return ()
-            if head and head == self._known and head.split(b" ", 1)[0] == server.replid.encode():
+            same = server.replid == self._server.replid
+            # Where the first note was not answered there is nothing to compare on the same server.
+            if same and (not self._known or head == self._known):
                 self._server = server
                 return ()
             self._met = {self._server.replid: self._server, server.replid: server}

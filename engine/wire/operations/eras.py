@@ -14,7 +14,7 @@ _MISSING = get_args(Missing)
 
 
 @immutable
-class NoteEra(Declaration, script="note_era"):
+class NoteEra(Declaration, script="note_era", patient=False):
     """Note the server that the queue is on. `replid` is its replication id, `before` and `known` are that of the server that the
     process knew and the entry that it saw there, '' = none; `acknowledged` is the highest sequence that it was acknowledged.
     `claims`: incarnation, counter of the last answered claim, and whether its record must still be there."""
