@@ -51,7 +51,7 @@ def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_o
             assert len(queue.driver._connections._idle[None]) <= 2
             return writes
 
-    # The note of the era, the contact, the one that left alone, and the others in two calls, whose pieces the relay may read in any
+    # The note of the era, the contact, the one that left alone, the others in two calls, whose pieces the relay may read in any
     # portions.
     note, contact, first, *others = asyncio.run(story())
     assert (note, contact, first, sum(others)) == (0, 1, 1, 100)
