@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from engine.models.model import Model
 from engine.observer import ServerIdentity
@@ -76,6 +76,11 @@ class EraWatch:
         self._server = self._latest = _NOBODY
         self._met: dict[str, ServerIdentity] = {}
         self._claims: dict[str, tuple[int, int, int]] = {}
+        #: What is done with the reply of each kind of call.
+        self._hears: dict[Any, Callable[[Any, Any, Any], None]] = {
+            **{Enqueue: self._enqueued, EnqueueMany: self._enqueued_many},
+            **{Claim: self._claimed, Finish: self._claimed, Beat: self._beaten, NoteEra: self._noted_by_call},
+        }
         self._callbacks: list[tuple[OnDataLoss, asyncio.AbstractEventLoop | None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -116,48 +121,50 @@ class EraWatch:
 
     def answered(self, operation: Any, raw: Any, mark: Any) -> None:
         """A call has been answered; `mark` is what it was when the call left."""
-        kind = cast("Any", type(operation))
-        if kind is Enqueue:
-            if raw[1] == b"created":
-                self._created(raw[3], raw, mark)
-        elif kind is Claim or kind is Finish:
-            claim = operation if kind is Claim else operation.claim
-            if claim is not None and raw[2] in (b"leased", b"empty"):
-                self._claimed(claim)
-        elif kind is EnqueueMany:
-            if len(raw) > 3:
-                self._created(raw[3], raw, mark)
-        elif kind is Beat:
-            self._beaten(raw)
-        elif kind is NoteEra:
-            self._noted(operation.parse(raw, None))
+        hear = self._hears.get(type(operation))
+        if hear is not None:
+            hear(operation, raw, mark)
 
     def call_back(self, callback: OnDataLoss) -> None:
         """Call this with each DataLoss."""
         self._callbacks.append((callback, _running_loop()))
 
-    def _created(self, first: int, raw: Any, mark: tuple[object, int]) -> None:
-        last = raw[4] if len(raw) == 5 and isinstance(raw[4], int) else first
+    def _enqueued(self, operation: Enqueue, raw: Any, mark: tuple[object, int]) -> None:
+        if raw[1] == b"created":
+            self._created(raw[3], raw[3], raw, mark)
+
+    def _enqueued_many(self, operation: EnqueueMany, raw: Any, mark: tuple[object, int]) -> None:
+        if len(raw) > 3:
+            self._created(raw[3], raw[4], raw, mark)
+
+    def _created(self, first: int, last: int, raw: Any, mark: tuple[object, int]) -> None:
         with self._lock:
-            epoch, highest = self.mark
-            if mark[0] is not epoch:
+            now = self.mark
+            if mark[0] is not now[0]:
                 return
             # Sequences only grow: this one was given before the call left.
             if first > mark[1]:
-                self.mark = (epoch, max(highest, last))
+                if last > now[1]:
+                    self.mark = (now[0], last)
                 return
             loss = self._lost(self._server, first - 1, "sequence", raw[0], fresh=True)
             self.mark = (self.mark[0], last)
         self._tell(loss)
 
-    def _claimed(self, claim: Claim) -> None:
+    def _claimed(self, operation: Claim | Finish, raw: Any, mark: object) -> None:
+        claim = operation if isinstance(operation, Claim) else operation.claim
+        if claim is None or raw[2] not in (b"leased", b"empty"):
+            return
         with self._lock:
             self._claims.pop(claim.incarnation, None)
             self._claims[claim.incarnation] = (claim.counter, time.monotonic_ns(), claim.lease_ms)
             if len(self._claims) > _INCARNATIONS_MAX:
                 del self._claims[next(iter(self._claims))]
 
-    def _beaten(self, raw: Any) -> None:
+    def _noted_by_call(self, operation: NoteEra, raw: Any, mark: object) -> None:
+        self._noted(operation.parse(raw, None))
+
+    def _beaten(self, operation: Beat, raw: Any, mark: object) -> None:
         head = raw[6] if len(raw) > 6 else self._known
         with self._lock:
             if not self._known or head == self._known:

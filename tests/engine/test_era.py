@@ -289,3 +289,25 @@ def test_old_keyspaces_say_that_they_cannot_tell(ironclaim_url: str) -> None:
             queue.on_data_loss(print)
     with Queue("q", url=ironclaim_url) as queue, pytest.raises(Malformed, match="callback"):
         queue.on_data_loss(None)  # type: ignore[arg-type]
+
+
+def test_a_new_connection_of_an_asyncio_queue_asks_what_is_missing(ironclaim_url: str) -> None:
+    async def use() -> list[DataLoss]:
+        told = Losses()
+        async with AsyncQueue("q", url=ironclaim_url) as queue:
+            queue.on_data_loss(told.append)
+            await asyncio.gather(*(queue.enqueue("work", {}) for _ in range(20)))
+            with raw_client(ironclaim_url) as client:
+                client.flushall()
+            await queue.close()
+            # Before the first write: others may have enqueued more than was lost.
+            await queue.counts()
+            while not told:
+                await asyncio.sleep(0.005)
+            await queue.enqueue_many([{"name": "work", "payload": 1}] * 30)
+            await queue.close()
+            await queue.enqueue("work", {})
+        return told
+
+    (loss,) = asyncio.run(asyncio.wait_for(use(), 20))
+    assert (loss.acknowledged, loss.found, loss.missing) == (20, 0, "sequence")
