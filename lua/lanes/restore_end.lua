@@ -12,7 +12,6 @@
 --   dead    zset    id by time
 --   due     zset    sequence and id by due_ms
 -- ARGV
---   now_ms       '' or the time of a test
 --   prefix       prefix of the queue's keys
 --   backup       id of the backup
 --   owner        the process that restores it
@@ -25,8 +24,9 @@
 
 settled(prefix)
 check_types({ active, dead, due }, { stats }, { era })
-local srv_us, restored = server_us(now_ms, sweep), redis.call('HGET', stats, 'restored')
-now_ms = math.floor(srv_us / 1000)
+-- As in restore_load.lua.
+local srv_us, restored = server_us('', sweep), redis.call('HGET', stats, 'restored')
+local now_ms = math.floor(srv_us / 1000)
 if redis.call('TYPE', seq).ok ~= 'list' then return { srv_us, restored == backup and 'ok' or 'other', 0 } end
 if redis.call('LINDEX', seq, 0) ~= 'restore ' .. backup .. ' ' .. owner then return { srv_us, 'other', 0 } end
 local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}

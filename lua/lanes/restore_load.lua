@@ -9,7 +9,6 @@
 --   stats  hash    counters
 --   items  1 for each key: in `begin` one that must not be there, in `load` one to write
 -- ARGV
---   now_ms  '' or the time of a test
 --   prefix  prefix of the queue's keys
 --   phase   begin | load
 --   backup  id of the backup
@@ -20,12 +19,13 @@
 --       restore has ended) | busy (with the name of a key that is there) | unreadable (with the server's words)
 
 settled(prefix)
-local srv_us, mark = server_us(now_ms, sweep), 'restore ' .. backup .. ' ' .. owner
+-- The server's time also on queues made for tests: `sweep`, which says that one is, may be closed.
+local srv_us, mark = server_us('', sweep), 'restore ' .. backup .. ' ' .. owner
 local held = redis.call('TYPE', seq).ok == 'list' and redis.call('LINDEX', seq, 0)
 if phase == 'load' then
   if held ~= mark then return { srv_us, 'other', '' } end
   for at = 1, #KEYS - 3 do
-    local expires_ms, value = ARGV[5 + 2 * at], ARGV[6 + 2 * at]
+    local expires_ms, value = ARGV[4 + 2 * at], ARGV[5 + 2 * at]
     if value == '' then
       redis.call('DEL', KEYS[3 + at])
     else

@@ -23,6 +23,7 @@ from engine.wire.operations import (
     Count,
     Drop,
     EnableSchedule,
+    EndRestore,
     Enqueue,
     EnqueueMany,
     Explain,
@@ -38,9 +39,11 @@ from engine.wire.operations import (
     ListRunTimes,
     ListSchedules,
     ListWorkers,
+    LoadRestore,
     Look,
     MakeTestQueue,
     Mark,
+    NoteEra,
     NoteProgress,
     Operation,
     Page,
@@ -565,6 +568,30 @@ def why(desk: ClusterDesk) -> Operation:
     return Explain("tenant2")
 
 
+def note_era(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    desk.run(NoteEra("first", "", "", 0))
+    return NoteEra("second", "first", "", 2, (("a" * 16, 1, True),))
+
+
+def restore_begins(desk: ClusterDesk) -> Operation:
+    """Into a queue that is not empty."""
+    busy(desk)
+    return LoadRestore("begin", "backup", "owner")
+
+
+def restore_ends(desk: ClusterDesk) -> Operation:
+    """All is loaded; three jobs were leased."""
+    busy(desk)
+    keys, values = desk.keys, [desk.redis.dump(key) for key in (desk.keys.sweep, desk.keys.seq)]
+    sequence = int(desk.redis.get(keys.seq))
+    desk.redis.delete(keys.seq)
+    desk.redis.rpush(keys.seq, "restore backup owner")
+    desk.redis.set(keys.sweep, "restore")
+    desk.redis.rpush(keys.era, "first 0 1")
+    return EndRestore("backup", "owner", "second", 100, sequence, *values)
+
+
 def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
     """The operation, which was carried out: it has left its own key, so that a copy may run on a half-moved slot."""
     desk.run(operation)
@@ -600,6 +627,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "mark": [mark],
     "read_worker_updates": [news],
     "orphans": [orphans],
+    "note_era": [note_era],
     "obstacles": [obstacles],
     "page": [page],
     "pause": [pause, pause_repeated],
@@ -608,6 +636,8 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "release": [release],
     "remove_schedule": [remove_schedule],
     "requeue": [requeue, requeue_repeated],
+    "restore_end": [restore_ends],
+    "restore_load": [restore_begins],
     "resume": [resume, resume_repeated],
     "retry": [retry],
     "run_now": [run_now, run_now_repeated],
