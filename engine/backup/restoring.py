@@ -94,12 +94,11 @@ class _Restoring:
                 self._load(page)
                 page, size = [], 0
         self._load(page)
-        totals, given_back = self._archive.totals, 0
+        totals = self._archive.totals
         last = int(totals["sequence"])
         ending = EndRestore(backup, owner, replid, _GIVE_BACK, last, self._locks[b"sweep"], self._locks[b"seq"])
         while True:
             ended: RestoreEnded = self._run(ending)
-            given_back += ended.given_back
             if ended.result == "other":
                 raise self._overtaken()
             if ended.result == "ok":
@@ -107,7 +106,7 @@ class _Restoring:
         # Only lists of queues would miss it, until it is used.
         with suppress(EngineError):
             self._run(NoteQueue(queue.driver.server_now_ms()))
-        return Restored(queue.name, str(self._archive.path), self._written, given_back, last, int(totals["instant_ms"]))
+        return Restored(queue.name, str(self._archive.path), self._written, ended.given_back, last, int(totals["instant_ms"]))
 
     def _run(self, operation: Any) -> Any:
         return self._queue.driver.run(self._queue.model.call(operation))
@@ -133,7 +132,7 @@ class _Restoring:
         (kind,) = server.ask(("TYPE", keys.seq))
         if kind in (b"list", "list"):
             return server.ask(("LINDEX", keys.seq, 0))[0]
-        if server.ask(("HGET", keys.stats, "restored"))[0] == self._backup.encode():
+        if (server.ask(("HGET", keys.stats, "restored"))[0] or b"").startswith(self._backup.encode() + b" "):
             return b"restored"
         pattern, cursor = "".join(f"\\{at}" if at in "*?[]\\^" else at for at in keys.prefix) + "*", b"0"
         while True:

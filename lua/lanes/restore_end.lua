@@ -20,14 +20,15 @@
 --   sequence     the last sequence of the backup
 --   sweep_value  the value of `sweep` in the backup, '' = none
 --   seq_value    the value of `seq`, '' = none
--- REPLY srv_us, ok | more (call again) | other (another process has begun since), how many jobs were given back
+-- REPLY srv_us, ok | more (call again) | other (another process has begun since), how many jobs were given back in all
 
 settled(prefix)
 check_types({ active, dead, due }, { stats }, { era })
 -- As in restore_load.lua.
-local srv_us, restored = server_us('', sweep), redis.call('HGET', stats, 'restored')
+local srv_us = server_us('', sweep)
+local restored, total = string.match(redis.call('HGET', stats, 'restored') or '', '^(%S+) (%d+)')
 local now_ms = math.floor(srv_us / 1000)
-if redis.call('TYPE', seq).ok ~= 'list' then return { srv_us, restored == backup and 'ok' or 'other', 0 } end
+if redis.call('TYPE', seq).ok ~= 'list' then return { srv_us, restored == backup and 'ok' or 'other', tonumber(total or 0) } end
 if redis.call('LINDEX', seq, 0) ~= 'restore ' .. backup .. ' ' .. owner then return { srv_us, 'other', 0 } end
 local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
 -- Once all is there, leases are those of workers that have begun.
@@ -52,11 +53,13 @@ for _, id in ipairs(given_back) do
   end
   redis.call('ZREM', active, id)
 end
-if restored ~= backup and redis.call('ZCARD', active) > 0 then return { srv_us, 'more', #given_back } end
 if restored ~= backup then
+  total = tonumber(redis.call('LINDEX', seq, 1)) + #given_back
+  redis.call('LSET', seq, 1, total)
+  if redis.call('ZCARD', active) > 0 then return { srv_us, 'more', total } end
   redis.call('LPUSH', era, replid .. ' ' .. sequence .. string.format(' %d', now_ms))
   redis.call('LTRIM', era, 0, 15)
-  redis.call('HSET', stats, 'restored', backup)
+  redis.call('HSET', stats, 'restored', backup .. ' ' .. total)
 end
 -- From here on nothing is loaded again. The queue opens for workers, then for producers.
 if redis.call('TYPE', sweep).ok ~= 'string' then
@@ -67,4 +70,4 @@ else
   redis.call('DEL', sweep)
 end
 if seq_value ~= '' then redis.call('RESTORE', seq, 0, seq_value, 'REPLACE') else redis.call('DEL', seq) end
-return { srv_us, 'ok', #given_back }
+return { srv_us, 'ok', tonumber(total) }

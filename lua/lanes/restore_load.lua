@@ -5,7 +5,7 @@
 --
 -- KEYS
 --   sweep  string  one word
---   seq    list    who restores what: restore, id of the backup, owner
+--   seq    list    who restores what: restore, id of the backup, owner; then how many leases were given back
 --   stats  hash    counters
 --   items  1 for each key: in `begin` one that must not be there, in `load` one to write
 -- ARGV
@@ -36,7 +36,7 @@ if phase == 'load' then
 end
 local again = held and string.sub(held, 1, 9 + #backup) == 'restore ' .. backup .. ' '
 if held and not again then return { srv_us, 'busy', held } end
-local restored = redis.call('HGET', stats, 'restored') == backup
+local restored = string.match(redis.call('HGET', stats, 'restored') or '', '^%S*') == backup
 if not again then
   if restored then return { srv_us, 'busy', 'restored' } end
   for at = 1, #KEYS do
@@ -44,8 +44,9 @@ if not again then
   end
 end
 -- `seq` is the first key to be closed and the last to be opened: only a queue that it closes is restored.
-if again then redis.call('LSET', seq, 0, mark) else redis.call('RPUSH', seq, mark) end
+if again then redis.call('LSET', seq, 0, mark) else redis.call('RPUSH', seq, mark, 0) end
 if restored then return { srv_us, 'opening', '' } end
+redis.call('LSET', seq, 1, 0)
 local read = probe ~= '' and redis.pcall('RESTORE', sweep, 0, probe, 'REPLACE') or {}
 if read.err and not again then
   redis.call('DEL', sweep)

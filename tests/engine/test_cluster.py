@@ -6,7 +6,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -583,10 +583,10 @@ def restore_begins(desk: ClusterDesk) -> Operation:
 def restore_ends(desk: ClusterDesk) -> Operation:
     """All is loaded; three jobs were leased."""
     busy(desk)
-    keys, values = desk.keys, [desk.redis.dump(key) for key in (desk.keys.sweep, desk.keys.seq)]
-    sequence = int(desk.redis.get(keys.seq))
+    keys, client = desk.keys, cast("Any", desk.redis)
+    values, sequence = [client.dump(key) for key in (keys.sweep, keys.seq)], int(client.get(keys.seq))
     desk.redis.delete(keys.seq)
-    desk.redis.rpush(keys.seq, "restore backup owner")
+    desk.redis.rpush(keys.seq, "restore backup owner", 0)
     desk.redis.set(keys.sweep, "restore")
     desk.redis.rpush(keys.era, "first 0 1")
     return EndRestore("backup", "owner", "second", 100, sequence, *values)

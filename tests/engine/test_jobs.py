@@ -258,7 +258,7 @@ def test_an_obliterated_queue_leaves_nothing_that_does_not_expire(face: Any, iro
         with redis.Redis.from_url(ironclaim_url) as client:
             keys = client.scan_iter(f"{other.model.keys.prefix}*")
             lasting = {key.decode().split("}:")[1] for key in keys if client.pttl(key) == -1}
-    assert lasting == {"seq", "sweep"}
+    assert lasting == {"era", "seq", "sweep"}
     counts = face.counts()
     assert sum((counts.waiting, counts.delayed, counts.active, counts.dead, counts.done, counts.buried)) == 0
     assert face.enqueue("work", {}, unique="u0").created

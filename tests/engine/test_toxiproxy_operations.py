@@ -156,7 +156,12 @@ def test_every_script_has_a_scene() -> None:
     assert set(SCENES) == set(Lanes("desk").scripts)
 
 
-@pytest.mark.parametrize(("script", "scene"), EACH_SCENE, ids=[scene.__name__ for _, scene in EACH_SCENE])
+#: Those of a restore go by the server's own time, and leave it in keys; test_backup.py cuts them off at every write.
+TIMED = [(script, scene) for script, scene in EACH_SCENE if "now_ms" in Lanes("desk").scripts[script].arguments]
+TIMED += [(script, scene) for script, scene in EACH_SCENE if script == "make_test_queue"]
+
+
+@pytest.mark.parametrize(("script", "scene"), TIMED, ids=[scene.__name__ for _, scene in TIMED])
 def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one_send(
     desk: SoloDesk, lossy: Lossy, script: str, scene: Callable[[Any], Operation]
 ) -> None:

@@ -57,7 +57,7 @@ class EndRestore(Declaration, script="restore_end"):
 
 @immutable
 class RestoreEnded:
-    """`more`: call again; `given_back` jobs of this call."""
+    """`more`: call again; `given_back`: jobs of all calls so far."""
 
     srv_us: int
     result: Literal["ok", "more", "other"]
