@@ -10,7 +10,8 @@ from engine.errors import EngineError, ServerUnavailable
 from engine.queue.settings import QueueSettings
 from engine.server_clock import ServerClock
 from engine.wire.drivers.client_errors import FAILURES, is_reply, message_of
-from engine.wire.drivers.connections import Connections, packed, read_replies
+from engine.wire.drivers.connections import Connections, packed
+from engine.wire.drivers.dialer import read_replies
 from engine.wire.drivers.handshake import Handshake, parse_info
 
 #: How long a reply may take beyond what is usual: a large value, or a page of them.
@@ -21,9 +22,10 @@ class ServerConnection:
     """One connection to the server of a queue. What fails on the way is raised as ServerUnavailable: nothing is sent again."""
 
     def __init__(self, queue: QueueSettings) -> None:
-        self._connections = Connections(queue.endpoint, Handshake((), ServerClock(), None), patience_ms=_PATIENCE_MS)
+        handshake = Handshake((), ServerClock(), None, route=queue.endpoint.route)
+        self._connections = Connections(queue.endpoint, handshake, patience_ms=_PATIENCE_MS)
         try:
-            self._connection: Any = self._connections.take()
+            self._connection: Any = self._connections.take(queue.endpoint.slot)
         except FAILURES as error:
             raise ServerUnavailable(f"cannot connect: {message_of(error)}") from error
 
