@@ -111,6 +111,7 @@ def test_a_timeout_of_the_caller_is_a_cancellation_too(relay: Relay, direct: Que
     async def story() -> None:
         async with AsyncQueue("q", url=relay.url) as queue:
             await queue.counts()
+            await queue.note_era()
             relay.standing = "hush_reply"
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
@@ -225,6 +226,7 @@ def test_the_loop_goes_on_while_a_call_waits(relay: Relay) -> None:
     async def story() -> None:
         async with AsyncQueue("q", url=relay.url) as queue:
             await queue.counts()
+            await queue.note_era()
             relay.next("hush_reply")
             task = asyncio.create_task(queue.enqueue("work", {}))
             turns = 0

@@ -92,6 +92,7 @@ def test_recording_adds_no_command(ironclaim_url: str, tmp_path: Path) -> None:
     for observer in (None, Recorder(HistoryFile(tmp_path / "p.jsonl", proc="p", role="producer"), queue="q")):
         queue = Queue("q", url=ironclaim_url, observer=observer)
         queue.counts()
+        queue.note_era()
         with raw_client(ironclaim_url) as client:
             client.config_resetstat()
             for number in range(5):
