@@ -48,7 +48,8 @@ def test_a_producer_that_is_killed_while_it_waits_leaves_its_invocation(
     """The job is there, and the history says that it may be."""
     path = tmp_path / "p.jsonl"
     with Relay(ironclaim_server.port) as relay:
-        relay.next("pass", "hush_reply")
+        # The note of the era, and the two jobs.
+        relay.next("pass", "pass", "hush_reply")
         child = start_guarded([sys.executable, "-c", PRODUCER, str(path), relay.url], cwd=ROOT)
         queue = Queue("q", url=ironclaim_url)
         wait_until(lambda: "b" in ids_of(queue, "waiting"), "the second job is there")
