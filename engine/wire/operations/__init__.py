@@ -147,6 +147,21 @@ from engine.wire.operations.schedules import (
     TickPolicy,
     Timing,
 )
+from engine.wire.operations.shards import (
+    DropTaken,
+    GateSet,
+    JobsPut,
+    PutJobs,
+    ReadShards,
+    SetGate,
+    SetShards,
+    ShardsOperation,
+    ShardsReply,
+    ShardsSet,
+    TakeJobs,
+    TakenDropped,
+    TakenJobs,
+)
 from engine.wire.operations.sweeps import (
     ReadWorkerUpdates,
     Sweep,
@@ -190,6 +205,7 @@ Operation = (
     | ResultsOperation
     | WorkersOperation
     | RegistryOperation
+    | ShardsOperation
     | MetadataOperation
     | ChannelOperation
 )
@@ -202,6 +218,7 @@ Reply = (
     | LooksReply
     | ObstaclesReply
     | ResultsReply
+    | ShardsReply
     | WorkersReply
     | MetadataReply
     | ChannelReply
@@ -237,6 +254,7 @@ __all__ = [
     "Counts",
     "Drop",
     "DropOutcome",
+    "DropTaken",
     "DueSchedule",
     "EnableSchedule",
     "EndResult",
@@ -261,8 +279,10 @@ __all__ = [
     "FinishedAndClaimed",
     "Forget",
     "Forgotten",
+    "GateSet",
     "Inspect",
     "Inspected",
+    "JobsPut",
     "LaneLook",
     "Lease",
     "LeasedJob",
@@ -305,10 +325,12 @@ __all__ = [
     "Publish",
     "PublishReply",
     "PublishedMessage",
+    "PutJobs",
     "PutSchedule",
     "ReadEvents",
     "ReadMetadata",
     "ReadProgress",
+    "ReadShards",
     "ReadWorkerUpdates",
     "RegistryOperation",
     "Release",
@@ -326,16 +348,24 @@ __all__ = [
     "SchedulePage",
     "Seen",
     "SetEvents",
+    "SetGate",
     "SetLimit",
     "SetMetadata",
     "SetRetention",
+    "SetShards",
     "SetWorker",
+    "ShardsOperation",
+    "ShardsReply",
+    "ShardsSet",
     "Snapshot",
     "StoredSchedule",
     "Subscribe",
     "SubscribeReply",
     "Sweep",
     "Swept",
+    "TakeJobs",
+    "TakenDropped",
+    "TakenJobs",
     "Tick",
     "TickPolicy",
     "Ticked",
