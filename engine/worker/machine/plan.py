@@ -24,7 +24,8 @@ class Planning(State):
             actions.extend(begun.started)
             self._acknowledgements.release(begun.too_late)
             self._mark = begun.mark or self._mark
-        measured = self._prefetch.ahead(self._lease_table.running_since_ns(), now_ns)
+        places = None if self._allowance.quota is None else self._allowance.pooled
+        measured = self._prefetch.ahead(self._lease_table.running_since_ns(), now_ns, places)
         for run_queue in self._lease_table.run_queues:
             if run_queue.ready:
                 # Of the places that the measure knows, those of the other queue do not work these off.
@@ -90,7 +91,7 @@ class Planning(State):
             return None
         if not self._claiming.hungry and not self._acknowledgements.finishes:
             return None
-        if self._allowance.share is not None and not self._claiming.hungry:
+        if (self._allowance.share is not None or self._allowance.quota is not None) and not self._claiming.hungry:
             # Places that others may need are not kept for what is not known to be there.
             return None
         if not self._claiming.classes or (free := self._allowance.most(free, self.leased, now_ns)) <= 0:
