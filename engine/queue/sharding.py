@@ -19,7 +19,7 @@ from zlib import crc32
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
-from engine.wire.operations import Enqueue, Limit, Options
+from engine.wire.operations import Enqueue, Limit
 
 SHARDS_MAX = 256
 #: How jobs of ticks begin, and those end that a handler has rerouted: they stay in shard 0.
@@ -136,7 +136,8 @@ def moved(shards: int, *, families: bool = False) -> str:
 
 def number_of_shards(value: object) -> int | None:
     """None for a queue without shards. Raises Malformed."""
-    return None if value is None or value == 1 else validate.integer("shards", value, 2, SHARDS_MAX)
+    number = 1 if value is None else validate.integer("shards", value, 1, SHARDS_MAX)
+    return None if number == 1 else number
 
 
 def check_job(job: Enqueue) -> None:
@@ -147,13 +148,8 @@ def check_job(job: Enqueue) -> None:
     if options.dedup and not (options.key or options.unique):
         raise UnsupportedFeature(f"job {job.job} has a dedup key, which holds inside of the shard of a key: give key as well")
     for callback in (options.on_success, options.on_failure):
-        if callback is not None and not _stays(options, callback.options):
+        if callback is not None and callback.options.key not in ("", options.key):
             raise UnsupportedFeature(f"a callback of job {job.job} has another key than the job, and so another shard")
-
-
-def _stays(options: Options, callback: Options) -> bool:
-    """Whether a callback belongs to the shard of its job, or to none."""
-    return callback.key == options.key if callback.key else not (callback.unique or callback.dedup)
 
 
 def divided(limit: Limit, shards: int) -> list[Limit]:

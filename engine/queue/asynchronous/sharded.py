@@ -185,6 +185,9 @@ class AsyncShardedQueue(AsyncQueue):
     async def _send_enqueue(self, operation: Callable[[int], Enqueue], payload_bytes: int, intended_ns: int | None) -> Sent:
         job = operation(0)
         sharding.check_job(job)
+        if not self._noted:
+            async with self.driver.turns:
+                await self._note_use()
         for _ in range(_TRIES):
             for shard in await self.homes(job.options.key, job.options.unique, job.job):
                 sent = await shard._send_enqueue(operation, payload_bytes, intended_ns)
@@ -200,7 +203,6 @@ class AsyncShardedQueue(AsyncQueue):
         left, nonce = list(range(len(drafts))), os.urandom(8)
         if drafts:
             async with self.driver.turns:
-                await self.driver.server_now_ms()
                 await self._note_use()
         for _ in range(_TRIES):
             for layout in (await self.record()).layouts if left else ():

@@ -182,6 +182,8 @@ class ShardedQueue(Queue):
     def _send_enqueue(self, operation: Callable[[int], Enqueue], payload_bytes: int, intended_ns: int | None) -> Sent:
         job = operation(0)
         sharding.check_job(job)
+        if not self._noted:
+            self._note_use()
         for _ in range(_TRIES):
             for shard in self.homes(job.options.key, job.options.unique, job.job):
                 sent = shard._send_enqueue(operation, payload_bytes, intended_ns)
@@ -196,7 +198,6 @@ class ShardedQueue(Queue):
         results: list[Enqueued | EngineError] = [ServerUnavailable("not sent: the shards change all the time")] * len(drafts)
         left, nonce = list(range(len(drafts))), os.urandom(8)
         if drafts:
-            self.driver.server_now_ms()
             self._note_use()
         for _ in range(_TRIES):
             for layout in (self.record()).layouts if left else ():

@@ -28,6 +28,8 @@ class Quota:
         #: Whether it may claim for its places.
         self.open = False
         self.since_ns = 0
+        #: Whether it would use more places than it has.
+        self.short = False
 
     def update(self, held: int, running: int, now_ns: int, *, wants: bool) -> int:
         """How many places it has, when so many jobs are leased or asked for, and so many run; `wants`: it would claim more."""
@@ -81,31 +83,30 @@ class Places:
                 self._forget(quota)
             if quota.granted and not held and not wants:
                 quota.granted = 0
-            if quota.granted and self._waiting:
-                self._give_back(quota, held, running, now_ns)
+            if wants and not quota.granted and quota not in self._waiting:
+                self._waiting.append(quota)
+            # What each has when all that have places or wait for one have as many.
+            part = max(1, self._count // max(1, sum(1 for other in self._quotas if other.granted or other in self._waiting)))
+            others = [other for other in self._quotas if other is not quota]
+            pressed = any(other.granted < part and (other.short or other in self._waiting) for other in others)
+            if quota.granted > part and pressed:
+                quota.granted = max(part, min(quota.granted, running))
+            elif quota.granted and self._waiting and now_ns - quota.since_ns > TURN_MS * MS:
+                quota.open = False
+                quota.granted = quota.granted if held else 0
+                if wants and not quota.granted:
+                    self._waiting.append(quota)
             elif quota.granted and not quota.open:
                 # Those that waited have been served by others.
                 quota.open, quota.since_ns = True, now_ns
-            if wants and not quota.granted and quota not in self._waiting:
-                self._waiting.append(quota)
             given = self._hand_out(now_ns)
-            if wants and quota.open and held >= quota.granted:
-                # All that it has is in use, and nobody else waits for what is free.
-                quota.granted += max(0, self.free)
+            quota.short = wants and quota.open and held >= quota.granted > 0
+            if quota.short and quota.granted < (part if pressed else self._count):
+                quota.granted += max(0, min(self.free, (part if pressed else self._count) - quota.granted))
         for other in given:
             if other is not quota:
                 other.poke()
         return quota.granted
-
-    def _give_back(self, quota: Quota, held: int, running: int, now_ns: int) -> None:
-        """Make room for the shards that wait."""
-        lent = sum(1 for other in self._quotas if other.granted)
-        part = max(1, self._count // (lent + len(self._waiting)))
-        if quota.granted > part:
-            quota.granted = max(part, min(quota.granted, running))
-        elif now_ns - quota.since_ns > TURN_MS * MS:
-            quota.open = False
-            quota.granted = quota.granted if held else 0
 
     def _hand_out(self, now_ns: int) -> list[Quota]:
         """Lend what is free to those that wait, one place each, the longest waiting first."""
