@@ -123,7 +123,7 @@ def add_server(parser: argparse.ArgumentParser, *, url: str | None = DEFAULT_URL
 
 def opened(options: argparse.Namespace, name: str | None = None, **settings: Any) -> Queue:
     """The queue that the options name, or this one of their server, with as many shards as it has there. Raises Malformed."""
-    given = {"url": options.url or DEFAULT_URL, "prefix": options.prefix, **settings}
+    given: dict[str, Any] = {"url": options.url or DEFAULT_URL, "prefix": options.prefix, **settings}
     queue = Queue(name or options.queue, options.model, **given)
     if queue.model.name != "lanes":
         return queue

@@ -95,7 +95,6 @@ if unique_key ~= '' or dedup_key ~= '' then
   end
 end
 -- Only now: what is known here, or kept out here, is so until it has moved.
--- anchor: moved-shards-take-no-new-jobs
 if moved then return { srv_us, 'moved', '', 0, string.sub(noted[3], 3) } end
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local new = class_known == 0 and new_class(prefix, classes, class, target)

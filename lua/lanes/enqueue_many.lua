@@ -102,7 +102,6 @@ for page = 1, count, PIECE / 2 do
         keyed[#keyed + 1] = { id = id, unique = unique, dedup = dedup, dedup_ms = dedup_ms }
       end
     end
-    -- anchor: moved-shards-take-no-bulks
     if not result and noted[3] then result = 'moved' end
     if not result then
       fresh, sequence = fresh + 1, sequence + 1

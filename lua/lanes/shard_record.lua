@@ -19,7 +19,6 @@
 settled(prefix)
 check_types({}, { sweep, stats }, {}, { seq, shards })
 local srv_us, now = server_us(now_ms, sweep), redis.call('GET', shards) or ''
--- anchor: record-of-shards-is-compared
 if now ~= known then return { srv_us, now == record and 'done' or 'changed', now } end
 if fresh == '1' and redis.call('EXISTS', seq) == 1 then return { srv_us, 'used', now } end
 if moved ~= '' then redis.call('HSET', stats, 'moved', moved) end

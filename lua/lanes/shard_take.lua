@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua
 -- Take jobs out of a shard whose jobs move to others: the first half of a move, whose batches are numbered. What was taken is kept in
 -- `transit` until shard_drop, so the call may be repeated, and whoever finds a batch there goes on with it.
 --
@@ -34,6 +34,8 @@ if not known[2] then
     local packed = job_to_move(prefix, ARGV[at])
     if packed then words[#words + 1], words[#words + 2] = 'j:' .. ARGV[at], packed end
   end
+  -- None of them may move now. Without jobs, a batch carries the counters of the shard.
+  if #words == 4 and ARGV[5] then return { srv_us, 'stale', last, '', reply } end
   -- Before any job leaves: of a call that is cut off, what follows here is done by the next one.
   redis.call('HSET', transit, unpack(words))
   last = number
@@ -45,7 +47,7 @@ for at = 1, #kept, 2 do
   if id and redis.call('ZSCORE', active, id) then
     redis.call('HDEL', transit, kept[at])
   elseif id then
-    leave_shard(prefix, id, kept[at + 1], lanes) -- anchor: taken-jobs-leave-their-shard
+    leave_shard(prefix, id, kept[at + 1], lanes)
     reply[#reply + 1], reply[#reply + 2] = id, kept[at + 1]
   end
 end

@@ -26,7 +26,7 @@ ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "sweep", "claim", "pause", "resume", "set_limit"),
     *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "replication_probe"),
     *("drop", "read_worker_updates", "set_worker", "look", "progress"),
-    *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events", "close_windows"),
+    *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events", "close_windows", "shard_drop"),
 }
 READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times", "obstacles", "why"}
 

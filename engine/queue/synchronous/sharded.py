@@ -479,17 +479,20 @@ def _gone(id: str) -> Altered:
     return Altered(id, "changed", "gone")
 
 
+def _best(job: str, looks: Iterable[Seen]) -> Result[Any] | None:
+    """How a job has ended. After a resharding its id may be known to several shards, and its result to one of them."""
+    found = [result for seen in looks if (result := result_of(job, seen)) is not None]
+    return max(found, key=lambda result: (result.took_ms is not None, result.error, result.ended_ms), default=None)
+
+
 class ShardedResults(Results):
     """The results of the jobs of all shards; a wait listens in the shard of its job."""
 
     def get(self, id: str, task: TypedJob[Any] | None = None) -> Result[Any] | None:
         """How this job has ended; None for one that has not, and for one that no shard knows."""
         job = validate.known_id(id)
-        for _, seen in _of(self).each(Look(job)):
-            found = result_of(job, seen)
-            if found is not None:
-                return typed(found, task)
-        return None
+        found = _best(job, [seen for _, seen in _of(self).each(Look(job))])
+        return None if found is None else typed(found, task)
 
     def progress(self, id: str) -> Progress | None:
         """The progress that the handler of this job reported last."""
@@ -503,14 +506,14 @@ class ShardedResults(Results):
         seen_in: Shard | None = None
         while True:
             try:
-                states: dict[bool, Shard] = {}
-                for shard, seen in _of(self).each(Look(waiting.job)):
-                    if cast("Seen", seen).state not in ("gone", "rejected"):
-                        states.setdefault(cast("Seen", seen).state == "pending", shard)
-                shard = states.get(True) or states.get(False)
+                looks = _of(self).each(Look(waiting.job))
+                shard = next((shard for shard, seen in looks if seen.state == "pending"), None)
                 if shard is not None:
                     seen_in = shard
                     return shard.results.wait_out(waiting)
+                found = _best(waiting.job, [seen for _, seen in looks])
+                if found is not None:
+                    return found
                 if seen_in is None:
                     raise UnknownJob(f"job {waiting.job}: no shard knows such a job")
             except UnknownJob:

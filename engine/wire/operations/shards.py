@@ -94,11 +94,14 @@ class TakenJobs:
 
 @immutable
 class PutJobs(Declaration, script="shard_put", label="put jobs into a shard"):
-    """Put a batch into the shard that it goes to."""
+    """Put a batch into the shard that it goes to, and add to its counters."""
 
     source: str
     number: int
     items: tuple[tuple[str, bytes], ...]
+    finished: int = 0
+    buried: int = 0
+    expired: int = 0
 
     def parse(self, raw: Any, decode: object) -> JobsPut:
         """The raw reply as a value."""
