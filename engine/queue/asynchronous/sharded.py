@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -127,14 +127,14 @@ class AsyncShardedQueue(AsyncQueue):
 
     async def in_use(self) -> list[AsyncShard]:
         """All shards that may hold jobs, shard 0 first."""
-        return [self.shard(name) for name in (await self.record()).names(self.name)]
+        return [self.shard(name) for name in (await self.look_up()).names(self.name)]
 
     # -- calls
 
     async def each(self, operation: Operation) -> list[tuple[AsyncShard, Any]]:
         """Ask all shards at once, and the record. Raises the first failure."""
         for _ in range(_TRIES):
-            shards = await self.in_use()
+            shards = [self.shard(name) for name in (await self.record()).names(self.name)]
             calls = [shard.model.call(operation) for shard in shards]
             text, *replies = await self._pipeline([self.model.call(ReadShards()), *calls])
             if text == self._text:
@@ -280,7 +280,7 @@ class AsyncShardedQueue(AsyncQueue):
             return
         limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
         sharding.divided(limit, self.shards)
-        for layout in (await self.record()).layouts:
+        for layout in (await self.look_up()).layouts:
             for shard, part in zip(layout.names(self.name), sharding.divided(limit, layout.shards), strict=True):
                 await self.shard(shard).set_limit(
                     name, concurrency=part.concurrency, rate=part.rate, per_ms=part.per_ms, window=part.window
@@ -294,7 +294,8 @@ class AsyncShardedQueue(AsyncQueue):
 
     async def _of_key(self, key: str | None) -> builtins.list[AsyncShard]:
         """The shards that a limit of a key holds in."""
-        return await self.in_use() if key == "*" else await self.homes(cast("str", key), "", "")
+        shards = await self.in_use()
+        return shards if key == "*" else await self.homes(cast("str", key), "", "")
 
     async def obstacles(self) -> Obstacles:
         """What holds jobs back in all shards; the limit of a name is that of all of them together."""

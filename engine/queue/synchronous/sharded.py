@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -125,14 +125,14 @@ class ShardedQueue(Queue):
 
     def in_use(self) -> list[Shard]:
         """All shards that may hold jobs, shard 0 first."""
-        return [self.shard(name) for name in (self.record()).names(self.name)]
+        return [self.shard(name) for name in (self.look_up()).names(self.name)]
 
     # -- calls
 
     def each(self, operation: Operation) -> list[tuple[Shard, Any]]:
         """Ask all shards at once, and the record. Raises the first failure."""
         for _ in range(_TRIES):
-            shards = self.in_use()
+            shards = [self.shard(name) for name in (self.record()).names(self.name)]
             calls = [shard.model.call(operation) for shard in shards]
             text, *replies = self._pipeline([self.model.call(ReadShards()), *calls])
             if text == self._text:
@@ -275,7 +275,7 @@ class ShardedQueue(Queue):
             return
         limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
         sharding.divided(limit, self.shards)
-        for layout in (self.record()).layouts:
+        for layout in (self.look_up()).layouts:
             for shard, part in zip(layout.names(self.name), sharding.divided(limit, layout.shards), strict=True):
                 self.shard(shard).set_limit(
                     name, concurrency=part.concurrency, rate=part.rate, per_ms=part.per_ms, window=part.window
@@ -289,7 +289,8 @@ class ShardedQueue(Queue):
 
     def _of_key(self, key: str | None) -> builtins.list[Shard]:
         """The shards that a limit of a key holds in."""
-        return self.in_use() if key == "*" else self.homes(cast("str", key), "", "")
+        shards = self.in_use()
+        return shards if key == "*" else self.homes(cast("str", key), "", "")
 
     def obstacles(self) -> Obstacles:
         """What holds jobs back in all shards; the limit of a name is that of all of them together."""
