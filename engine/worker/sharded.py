@@ -138,7 +138,7 @@ class ShardedWorker(Worker):
         """Start the worker of one shard."""
         shard, given = self._whole.shard(name), dict(self._given)
         first = name == self._whole.name
-        if not first:
+        if not (first or burst):
             given["sweep_ms"] = max(self._settings.sweep_ms, self._settings.lease_ms // 4)
         worker = Worker(shard, self._handlers, **given)
         if not first:
