@@ -91,8 +91,6 @@ class Resharding:
         self._to = validate.integer("to", to, 2, sharding.SHARDS_MAX)
         if queue.shards or queue.model.name != "lanes":
             raise UnsupportedFeature("resharding is for queues in the engine's own format, and begins with one without shards")
-        if "cluster" in queue.url.partition(":")[0]:
-            raise UnsupportedFeature("a queue on a cluster is not resharded yet: its keys would be looked for on one node only")
         self._queue = queue
         self._tell = tell
         self._shards: dict[str, Shard] = {}
@@ -103,8 +101,9 @@ class Resharding:
         None: until they have ended."""
         until_s = None if wait_ms is None else time.monotonic() + wait_ms / 1000
         text, record = self._record()
+        if record.phase == "cleaning":
+            text, record = self._end(text, record)
         if record.former is None and record.layout.shards == self._to:
-            self._clean(record)
             return Moved(done=True)
         if record.former is not None and record.layout.shards != self._to:
             raise Malformed("to", self._to, f"{record.layout.shards}: a resharding to that number has begun, finish it first")
@@ -127,9 +126,8 @@ class Resharding:
                 return self._moved
         for source, number in sources:
             self._copy_ended(source, former, number, record.layout)
-        record = record.stable()
-        self._write(text, record, moved=sharding.moved(self._to))
-        self._clean(record)
+        record = record.cleaning()
+        self._end(self._write(text, record, moved=sharding.moved(self._to)), record)
         self._moved.left, self._moved.done = 0, True
         return self._moved
 
@@ -323,13 +321,13 @@ class Resharding:
         """The new shard of an ended job, of which only the id is known."""
         return self._shard(layout.name(self._queue.name, layout.home("", "", job)))
 
-    def _clean(self, record: ShardRecord) -> None:
-        """Delete what former shards have left; that they take no new jobs stays."""
-        root = self._queue.model.keys.root
-        former = re.compile(rf"{re.escape(root)}:\{{{re.escape(self._queue.name)}#(\d+)\.\d+\}}:(.*)", re.DOTALL)
-        for page in self._scan(f"{root}:{{{self._queue.name}#"):
-            found = [(key, match) for key in page if (match := former.fullmatch(key)) and int(match[1]) != record.layout.version]
-            self._plain([("UNLINK", key) for key, match in found if match[2] != "stats"])
+    def _end(self, text: str, record: ShardRecord) -> tuple[str, ShardRecord]:
+        """Delete what the former shards have left, but that they take no new jobs; then the new ones are all there are."""
+        for source, number in self._sources(cast("Layout", record.former)):
+            for page in self._scan(source.model.keys.prefix) if number else ():
+                self._plain([("UNLINK", key) for key in page if key != source.model.keys.stats])
+        record = record.stable()
+        return self._write(text, record), record
 
     # -- calls
 
@@ -346,7 +344,10 @@ class Resharding:
 
     def _plain(self, commands: Iterable[tuple[object, ...]]) -> list[Any]:
         """The replies of plain commands, in pipelines."""
-        calls = [Call(None, (), words, lambda raw: raw, ReadShards()) for words in commands]
+        calls = [Call(None, (str(words[1]),), words, _as_it_is, ReadShards()) for words in commands]
+        return self._outcomes(calls)
+
+    def _outcomes(self, calls: list[Call[Any]]) -> list[Any]:
         replies: list[Any] = []
         for at in range(0, len(calls), PIPELINE_MAX):
             for outcome in self._queue.driver.send_many(calls[at : at + PIPELINE_MAX]):
@@ -363,7 +364,13 @@ class Resharding:
         """The keys that begin like this, page by page."""
         cursor, pattern = b"0", re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
         while True:
-            cursor, page = self._run_plain("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)
+            # Of the node that has these keys: they are of one slot.
+            words = ("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)
+            cursor, page = self._outcomes([Call(None, (prefix,), words, _as_it_is, ReadShards())])[0]
             yield [key.decode() for key in page]
             if cursor == b"0":
                 return
+
+
+def _as_it_is(raw: Any) -> Any:
+    return raw

@@ -151,7 +151,7 @@ class Lanes(Scripted):
                 jobs = [self.keys.job(self.schedule_id(operation.schedule, str(tick_ms))) for tick_ms in operation.ticks_ms]
                 return self.bound(operation, key_groups=(jobs,), argument_groups=(operation.ticks_ms,))
             case ReadShards():
-                return Call(None, (), ("GET", self.keys.shards), partial(self.parse, operation), operation)
+                return Call(None, (self.keys.shards,), ("GET", self.keys.shards), partial(self.parse, operation), operation)
             case TakeJobs(jobs=jobs):
                 return self.bound(operation, argument_groups=(jobs,))
             case PutJobs(items=items):

@@ -58,18 +58,18 @@ class Layout(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ShardRecord:
     """How many shards a queue has. While it is resharded, `former` are those that it had; `preparing`: they still are the only
-    ones in use; `moving`: new jobs go into the new ones, and those of the former ones are moved there. `was`: numbers of shards
-    that it had before."""
+    ones in use; `moving`: new jobs go into the new ones, and those of the former ones are moved there; `cleaning`: the former
+    ones hold no jobs any more. `was`: numbers of shards that it had before."""
 
     layout: Layout
-    phase: Literal["stable", "preparing", "moving"] = "stable"
+    phase: Literal["stable", "preparing", "moving", "cleaning"] = "stable"
     former: Layout | None = None
     was: tuple[int, ...] = ()
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
         """The layouts in use, in the order in which an enqueue asks them."""
-        if self.former is None:
+        if self.former is None or self.phase == "cleaning":
             return (self.layout,)
         return (self.former,) if self.phase == "preparing" else (self.former, self.layout)
 
@@ -102,8 +102,12 @@ class ShardRecord:
         """The record while jobs are moved."""
         return replace(self, phase="moving")
 
-    def stable(self) -> ShardRecord:
+    def cleaning(self) -> ShardRecord:
         """The record when all jobs have been moved."""
+        return replace(self, phase="cleaning")
+
+    def stable(self) -> ShardRecord:
+        """The record at the end."""
         former = () if self.former is None else (self.former.shards,)
         was = tuple(dict.fromkeys(number for number in (*self.was, *former) if number != self.layout.shards))
         return ShardRecord(self.layout, was=was)

@@ -2,7 +2,7 @@
 
 A worker that has nothing to do blocks on the wake lists of its queue (rule 22). Several of them block with one command that names
 the lists of all, as long as these are on one server: sixteen idle shards then cost what one does. On a cluster, whose commands
-name keys of one slot only, each blocks for itself, which the first refusal shows.
+name keys of one slot only, each blocks for itself.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from engine.errors import EngineError, OutcomeUnknown, ScriptFault
+from engine.errors import EngineError, OutcomeUnknown
 from engine.logs import Source
 from engine.wire.call import Call
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.finding import dialer_of
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.drivers.subscription import Subscription
 from engine.wire.operations import Wait
@@ -58,8 +59,6 @@ class SharedWait:
         self._waits.begin(self)
         self.told.wait()
         answer, self.call = self.answer, None
-        if answer is _APART:
-            return self._alone.send(call, intended_ns, again=again)
         if isinstance(answer, EngineError):
             raise answer
         return Sent(call.parse(answer), begun_ns, time.monotonic_ns(), definite=True)
@@ -81,10 +80,6 @@ class SharedWait:
         self._alone.close()
 
 
-#: The answer that says: wait for yourself.
-_APART = object()
-
-
 class _Waits:
     """The waits of several workers as one block, in a thread of its own."""
 
@@ -97,8 +92,8 @@ class _Waits:
         self._waiting: dict[SharedWait, tuple[str, ...]] = {}
         self._blocking = False
         self._closed = False
-        #: Whether each waits for itself.
-        self.apart = False
+        #: Whether each waits for itself, because the lists are not on one node.
+        self.apart = endpoint.is_cluster
         self._thread: threading.Thread | None = None
 
     def join(self, member: SharedWait) -> None:
@@ -144,10 +139,6 @@ class _Waits:
                 self._blocking = True
             try:
                 answer = self._block(list(by_list)[:_LISTS_MAX])
-            except ScriptFault:
-                # The lists are not on one node.
-                self.apart = True
-                answer = _APART
             except EngineError as error:
                 answer = error
             with self._changed:
@@ -166,11 +157,11 @@ class _Waits:
 
     def _block(self, lists: list[str]) -> Any:
         call = _plain("BLPOP", self._poke, *lists, BLOCK_MS / 1000)
-        return self._driver.run(Call(None, (), call.arguments, _raw, call.operation, BLOCK_MS))
+        return self._driver.run(Call(None, call.keys, call.arguments, _raw, call.operation, BLOCK_MS))
 
 
-def _plain(*words: object) -> Call[Any]:
-    return Call(None, (), words, _raw, Wait(0, (), None))
+def _plain(command: str, key: str, *words: object) -> Call[Any]:
+    return Call(None, (key,), (command, key, *words), _raw, Wait(0, (), None))
 
 
 def _raw(reply: Any) -> Any:
@@ -288,7 +279,7 @@ class _Channels:
                     member.say(Subscribed())
 
             made = _Named(
-                self._endpoint,
+                dialer_of(self._endpoint),
                 tuple(channel.decode() for channel in by_channel),
                 name="control",
                 heard=heard,

@@ -69,8 +69,8 @@ class Shard(Queue):
         """The shard of this name."""
         made = cls.__new__(cls)
         made._take_over(queue, None)
-        made.endpoint, made.name, made.shards = queue.endpoint, name, None
-        made.model = queue.model.sibling(name)
+        made.name, made.shards, made.model = name, None, queue.model.sibling(name)
+        made.endpoint = queue.endpoint.for_keys_like(made.model.keys.prefix)
         # The whole queue is listed on its server, not each shard.
         made._noted = True
         made._set_up(queue.driver)
