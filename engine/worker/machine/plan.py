@@ -73,6 +73,9 @@ class Planning(State):
         claim = self._next_claim(now_ns)
         if self._acknowledgements.finishes:
             leases, values = self._acknowledgements.take_finishes()
+            if claim is None and self._allowance.quota is not None and self._settings.burst:
+                # Without a place it cannot ask whether they make room for others that a limit holds back.
+                self._claiming.hear(True)
             return Finish(leases, claim, values)
         return claim if self._claiming.hungry else None
 
@@ -91,7 +94,7 @@ class Planning(State):
             return None
         if not self._claiming.hungry and not self._acknowledgements.finishes:
             return None
-        if (self._allowance.share is not None or self._allowance.quota is not None) and not self._claiming.hungry:
+        if self._allowance.share is not None and not self._claiming.hungry:
             # Places that others may need are not kept for what is not known to be there.
             return None
         if not self._claiming.classes or (free := self._allowance.most(free, self.leased, now_ns)) <= 0:

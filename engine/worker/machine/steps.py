@@ -171,7 +171,8 @@ class WorkerSteps(ReplyHandling, Planning):
 
     def _take_places(self, quota: Quota, now_ns: int) -> None:
         """Use as many places as this shard has now."""
-        wants = self._able(now_ns) and (self._claiming.hungry or self._lease_table.startable > 0)
+        work = self._claiming.hungry or self._lease_table.startable > 0 or bool(self._acknowledgements.finishes)
+        wants = self._able(now_ns) and work
         running = len(self._lease_table.running_since_ns())
         places = quota.update(self.leased + self._claiming.asking, running, now_ns, wants=wants)
         if places != self._allowance.pooled:
