@@ -29,7 +29,7 @@ def test_shards_are_spread_worked_off_and_resharded(cluster: EmbeddedCluster) ->
         assert {item.result for item in queue.enqueue_many(jobs)} == {"created"}
         assert {item.result for item in queue.enqueue_many(jobs)} == {"duplicate"}
         queue.enqueue("later", None, id="later", delay_ms=600_000)
-        queue.set_limit("send", concurrency=16)
+        queue.set_limit("later", concurrency=16)
         with Queue("mails", url=url) as plain:
             assert Resharding(plain, 5).run().jobs == 501
         assert queue.counts().waiting == 500 and queue.jobs.state("later") == "delayed"

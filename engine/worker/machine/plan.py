@@ -73,9 +73,6 @@ class Planning(State):
         claim = self._next_claim(now_ns)
         if self._acknowledgements.finishes:
             leases, values = self._acknowledgements.take_finishes()
-            if claim is None and self._allowance.quota is not None and self._settings.burst:
-                # Without a place it cannot ask whether they make room for others that a limit holds back.
-                self._claiming.hear(True)
             return Finish(leases, claim, values)
         return claim if self._claiming.hungry else None
 
