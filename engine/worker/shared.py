@@ -49,7 +49,7 @@ class SharedWait:
 
     def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
         """As SyncDriver.send, for a wait."""
-        if self._waits.apart or not isinstance(call.operation, Wait) or call.block_ms < BLOCK_MS:
+        if self._waits.apart or call.arguments[:1] != ("BLPOP",) or call.block_ms < BLOCK_MS:
             return self._alone.send(call, intended_ns, again=again)
         begun_ns = time.monotonic_ns()
         self.told.clear()
