@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from engine import AsyncQueue, Handlers, Malformed, Queue, Worker
+from engine import AsyncQueue, Handlers, Malformed, Queue, Worker, WorkerGroup
 from engine.queue.sharding import Layout
 from engine.worker.machine.events import MS
 from engine.worker.machine.places import TURN_MS, Places, Quota
@@ -203,11 +203,13 @@ def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue)
             wait_until(lambda number=number: queue.jobs.cancel(f"j{number}").done, "it waits or runs")
 
 
-def test_worker_of_shards_has_no_child_processes(queue: Queue) -> None:
+def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> None:
     handlers = Handlers()
     handlers("work")(lambda job: None)
     with pytest.raises(Malformed, match="processes"):
         Worker(queue, handlers, processes=2)
+    with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
+        WorkerGroup([queue], handlers)
     stopped = Worker(queue, handlers)
     stopped.stop()
     assert stopped.run() == "stopped"
