@@ -364,7 +364,10 @@ _READABLE: Mapping[str, Callable[[Any], Any]] = {"headers": dict, "reroute_on": 
 
 
 def _refuse_foreign(queue: QueueSettings) -> None:
-    """Raise UnsupportedFeature for a queue whose format has no windows that can be closed."""
+    """Raise UnsupportedFeature for a queue whose format has no windows that can be closed, and for one with shards, whose windows
+    do not move with it."""
+    if queue.shards:
+        raise UnsupportedFeature(f"queue {queue.name} has shards: only whole queues have an outbox")
     try:
         queue.model.refuse(CloseWindows(()))
     except UnsupportedFeature:

@@ -289,12 +289,12 @@ def _reply(operation: Operation, reply: object, definite: bool, ticket: Ticket) 
     refused = "fail" if definite else "info"
     match reply:
         case Enqueued():
-            kind = refused if reply.result == "refused" else "fail" if reply.result == "orphan" else "ok"
+            kind = refused if reply.result in ("refused", "moved") else "fail" if reply.result == "orphan" else "ok"
             return kind, reply.result, _enqueued_item(_new_jobs(operation)[0], reply, definite)
         case EnqueuedMany():
             # One answer for all: the row fails when nothing of it happened; else the items say what did.
             results = {item.result for item in reply.items}
-            kind = refused if results == {"refused"} else "ok"
+            kind = refused if results <= {"refused", "moved"} else "ok"
             jobs = zip_longest(_new_jobs(operation), reply.items, ticket.each_intended_ns)
             items = [_enqueued_item(job, item, definite, each_ns) for job, item, each_ns in jobs]
             return kind, results.pop() if len(results) == 1 else "", ",".join(items)

@@ -10,7 +10,9 @@ from typing import Any
 
 from engine import models
 from engine.errors import Malformed
+from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
+from engine.wire.operations import ReadShards
 
 #: Milliseconds of each unit that a duration may be written in.
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -119,9 +121,17 @@ def add_server(parser: argparse.ArgumentParser, *, url: str | None = DEFAULT_URL
     add(parser, "--model", kind=model, default=None, help="data model: bull, bananas:live, ... (default lanes)")
 
 
-def opened(options: argparse.Namespace) -> Queue:
-    """The queue that the options name. Raises Malformed."""
-    return Queue(options.queue, options.model, url=options.url or DEFAULT_URL, prefix=options.prefix)
+def opened(options: argparse.Namespace, name: str | None = None, **settings: Any) -> Queue:
+    """The queue that the options name, or this one of their server, with as many shards as it has there. Raises Malformed."""
+    given: dict[str, Any] = {"url": options.url or DEFAULT_URL, "prefix": options.prefix, **settings}
+    queue = Queue(name or options.queue, options.model, **given)
+    if queue.model.name != "lanes":
+        return queue
+    text: str = queue.driver.run(queue.model.call(ReadShards()))
+    if not text:
+        return queue
+    queue.close()
+    return Queue(queue.name, options.model, shards=read_record(text).layouts[-1].shards, **given)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

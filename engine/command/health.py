@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from engine import validate
-from engine.command.arguments import add, add_json, add_server, duration_ms, opened
+from engine.command.arguments import DEFAULT_URL, add, add_json, add_server, duration_ms
 from engine.command.output import print_error, show
 from engine.command.targets import agree, load
 from engine.errors import EngineError, Malformed, UnsupportedFeature
@@ -128,7 +128,8 @@ def _queues(options: argparse.Namespace) -> list[QueueSettings]:
         return found
     if options.queue is None:
         raise Malformed("--queue", None, "given, or an object of a module that says which queue")
-    return [opened(options)]
+    # Also of a queue with shards: each of its workers is listed in shard 0, which has the name of the queue.
+    return [Queue(options.queue, options.model, url=options.url or DEFAULT_URL, prefix=options.prefix)]
 
 
 def _ask(options: argparse.Namespace, queue: Queue, name: str | None) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from typing import Any
 from engine.command.arguments import add_json, add_queue, add_server, opened
 from engine.command.holding import holding, summary, told, why_kept_back
 from engine.command.output import instant, show
-from engine.queue.synchronous.queue import Queue, queues
+from engine.queue.synchronous.queue import queues
 from engine.queue.workers import WorkerInfo
 
 
@@ -28,7 +28,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _queues(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for found in queues(options.url, model=options.model, prefix=options.prefix):
-        with Queue(found.name, options.model, url=options.url, prefix=options.prefix) as queue:
+        with opened(options, found.name) as queue:
             counts, held = asdict(queue.counts()), holding(queue)
         del counts["srv_us"]
         used = instant(found.used_ms)

@@ -35,10 +35,13 @@ from engine.wire.operations import (
     NoteEra,
     Operation,
     Options,
+    PutJobs,
     ReadProgress,
+    ReadShards,
     Release,
     Retry,
     Sweep,
+    TakeJobs,
     Tick,
     Value,
     Wait,
@@ -161,6 +164,12 @@ class Lanes(Scripted):
             case Tick():
                 jobs = [self.keys.job(self.schedule_id(operation.schedule, str(tick_ms))) for tick_ms in operation.ticks_ms]
                 return self.bound(operation, key_groups=(jobs,), argument_groups=(operation.ticks_ms,))
+            case ReadShards():
+                return Call(None, (self.keys.shards,), ("GET", self.keys.shards), partial(self.parse, operation), operation)
+            case TakeJobs(jobs=jobs):
+                return self.bound(operation, argument_groups=(jobs,))
+            case PutJobs(items=items):
+                return self.bound(operation, argument_groups=([word for item in items for word in item],))
             case ReadProgress():
                 key = self.keys.run(operation.job)
                 return Call(None, (key,), ("GET", key), partial(_progress, operation), operation)

@@ -153,6 +153,21 @@ class LanesKeys:
         return f"{self.prefix}witness"
 
     @property
+    def shards(self) -> str:
+        """String: the record of a queue's shards as JSON, in the slot of shard 0 (engine/queue/sharding.py)."""
+        return f"{self.prefix}shards"
+
+    @property
+    def transit(self) -> str:
+        """Hash: the batch of jobs that is on its way to another shard (lua/lanes/shard_take.lua)."""
+        return f"{self.prefix}transit"
+
+    @property
+    def arrived(self) -> str:
+        """Hash: shard -> number of the last batch of jobs that has come from it."""
+        return f"{self.prefix}arrived"
+
+    @property
     def queues(self) -> str:
         """Zset: queue by the time (ms) of its last use; of all queues with this prefix, in a slot of its own (rule 27)."""
         return f"{self.root}:queues"
@@ -291,7 +306,8 @@ class LanesKeys:
     def stats(self) -> str:
         """Hash: counters `finished`, `buried`, `schedules` (versions given), `data_losses` and
         `lost_era`, the entry of `era` that the last of those was counted for; `turn`, the virtual time of the lanes (rule 18);
-        `waits_ms`, the time until which a caller may wait for the end of a job; `events`, how many events are kept, if any."""
+        `waits_ms`, the time until which a caller may wait for the end of a job; `events`, how many events are kept, if any;
+        `moved`, in a shard that takes no new jobs, what enqueues are told (lua/lanes/shard_gate.lua)."""
         return f"{self.prefix}stats"
 
     @property

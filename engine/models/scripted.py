@@ -121,7 +121,8 @@ class Scripted(FilledSlots):
             case ReadEvents():
                 return self._read_events(operation)
             case NoteQueue():
-                words = ("ZADD", keys.queues, "GT", operation.used_ms, keys.queue)
+                # A shard notes its queue.
+                words = ("ZADD", keys.queues, "GT", operation.used_ms, keys.queue.partition("#")[0])
                 return Call(None, (keys.queues,), words, partial(self.parse, operation), operation, patient=operation.patient)
             case _ if operation.script in self.scripts:
                 return self.bound(operation)

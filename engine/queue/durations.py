@@ -67,3 +67,23 @@ def handler_times(name: str, since_ms: int, items: Iterable[RunTimes]) -> Handle
         for item in items
     }
     return HandlerTimes(name, since_ms, found["ok"], found["failed"])
+
+
+def added_times(parts: Iterable[HandlerTimes]) -> list[HandlerTimes]:
+    """The times of several shards together, in the order of the names."""
+    found: dict[str, HandlerTimes] = {}
+    for part in parts:
+        known = found.get(part.name)
+        if known is not None:
+            ends = _added(known.succeeded, part.succeeded), _added(known.failed, part.failed)
+            part = HandlerTimes(part.name, min(known.since_ms, part.since_ms), *ends)
+        found[part.name] = part
+    return [found[name] for name in sorted(found)]
+
+
+def _added(one: Durations, other: Durations) -> Durations:
+    buckets = dict(one.buckets)
+    for bucket, runs in other.buckets:
+        buckets[bucket] = buckets.get(bucket, 0) + runs
+    most_us = max(one.most_us, other.most_us)
+    return Durations(one.count + other.count, one.total_us + other.total_us, most_us, tuple(sorted(buckets.items())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, cast
 
@@ -118,6 +118,22 @@ def obstacles_of(parts: list[ObstaclesPart]) -> Obstacles:
     lanes = [waits.lane(look) for part in parts for look in part.lanes]
     lanes.sort(key=lambda lane: (-lane.waiting, lane.name, lane.key))
     return Obstacles(first.srv_us, pauses, limits, tuple(lanes), cut=parts[-1].cursor != "")
+
+
+def added_obstacles(parts: list[Obstacles]) -> Obstacles:
+    """The obstacles of several shards together: the limit of a name is divided among them, that of a key holds in one of them."""
+    limits: dict[tuple[str | None, str | None], LimitInfo] = {}
+    for limit in (limit for part in parts for limit in part.limits):
+        known = limits.get((limit.name, limit.key))
+        if known is not None:
+            sums = {field: getattr(known, field) + getattr(limit, field) for field in ("in_hand", "used", "parked", "holders")}
+            if limit.name is not None:
+                sums |= {field: getattr(known, field) + getattr(limit, field) for field in ("concurrency", "rate")}
+            limit = replace(known, free_ms=max(known.free_ms, limit.free_ms), **sums)
+        limits[limit.name, limit.key] = limit
+    lanes = sorted((lane for part in parts for lane in part.lanes), key=lambda lane: (-lane.waiting, lane.name, lane.key))
+    cut = any(part.cut for part in parts)
+    return Obstacles(parts[0].srv_us, parts[0].pauses, tuple(limits.values()), tuple(lanes), cut=cut)
 
 
 class _Waits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Unpack, cast
+from typing import Any, NamedTuple, TypeVar, Unpack, cast
 
 from engine import validate
 from engine.errors import (
@@ -39,6 +39,7 @@ _ENVELOPE_BYTES = 256
 #: Calls that go out in one pipeline.
 _PIPELINE_CALLS = 8
 _FIELDS = ("name", "payload", "id", *OPTIONS)
+T = TypeVar("T")
 #: What a job without options of its own is given.
 NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
@@ -154,6 +155,8 @@ def enqueued(sent: Sent) -> Enqueued:
         raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
     if (refusal := _refusal(sent.reply, sent.definite)) is not None:
         raise refusal
+    if sent.reply.result == "moved":
+        raise _moved_error(sent.reply)
     return _existing(sent.reply)
 
 
@@ -167,18 +170,28 @@ def enqueuing(operation: Callable[[int], Enqueue]) -> Steps[Enqueued]:
     return enqueued((yield DeadlineBound(operation)))
 
 
-def enqueue_many(
-    jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Callable[[Enqueue | EnqueueMany], Call[Any]]
-) -> Generator[list[Call[Any]], list[Sent | EngineError], list[Enqueued]]:
+Build = Callable[[Enqueue | EnqueueMany], Call[Any]]
+Pipelines = Generator[list[Call[Any]], list[Sent | EngineError], T]
+
+
+def enqueue_many(jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Build) -> Pipelines[list[Enqueued]]:
     """The pipelines that enqueue the jobs: yields the calls of each, is sent what came of them, returns a result for each job.
 
     After a call that failed no further pipeline goes out. Raises that failure when it is all there is, else PartlyEnqueued.
     """
+    return concluded((yield from enqueue_each(jobs, nonce, not_after_ms, build)))
+
+
+def enqueue_each(
+    jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Build, *, one_nonce: bool = False
+) -> Pipelines[list[Enqueued | EngineError]]:
+    """As `enqueue_many`, but returns failures as they are, and jobs that have moved. `one_nonce`: of all calls, so that a job has
+    it whichever call it is in; for jobs with ids."""
 
     def call(number: int) -> Call[Any]:
         void_ms, part = not_after_ms(), parts[number]
         # Each call has a nonce of its own: jobs without an id are known by that alone.
-        own = ((first + number) % 2**64).to_bytes(8, "big")
+        own = nonce if one_nonce else ((first + number) % 2**64).to_bytes(8, "big")
         made = [
             Enqueue(job, name, payload, b"" if drawn else own, void_ms, options) for job, name, payload, options, drawn in part
         ]
@@ -198,7 +211,8 @@ def enqueue_many(
             results += _results(parts[number], outcome)
         if any(isinstance(result, EngineError) for result in results):
             break
-    return _concluded(results, len(jobs))
+    results += [ServerUnavailable("not sent, after another call had failed")] * (len(jobs) - len(results))
+    return results
 
 
 def _draft_of(
@@ -304,14 +318,20 @@ def _results(part: Sequence[Draft], outcome: Sent | EngineError) -> Sequence[Enq
     return [_refusal(item, definite=False) or _existing(item) for item in reply.items]
 
 
-def _concluded(results: list[Enqueued | EngineError], count: int) -> list[Enqueued]:
-    answered = [result for result in results if isinstance(result, Enqueued)]
-    failures = [result for result in results if isinstance(result, EngineError)]
-    if not failures:
+def concluded(results: Sequence[Enqueued | EngineError]) -> list[Enqueued]:
+    """The results of a bulk. Raises the failure when it is all there is, else PartlyEnqueued."""
+    answered = [result for result in results if isinstance(result, Enqueued) and result.result != "moved"]
+    if len(answered) == len(results):
         return answered
+    results = [_moved_error(item) if isinstance(item, Enqueued) and item.result == "moved" else item for item in results]
+    failures = [result for result in results if isinstance(result, EngineError)]
     first = failures[0]
     none_applied = all(isinstance(failure, ServerUnavailable | UnknownParent | UnsafeServer) for failure in failures)
-    if not answered and (none_applied or (len(failures) == count and all(failure is first for failure in failures))):
+    if not answered and (none_applied or all(failure is first for failure in failures)):
         raise first
-    results += [ServerUnavailable("not sent, after another call had failed")] * (count - len(results))
-    raise PartlyEnqueued(f"{len(answered)} of {count} jobs are answered, the others not: {first}", results)
+    raise PartlyEnqueued(f"{len(answered)} of {len(results)} jobs are answered, the others not: {first}", results)
+
+
+def _moved_error(item: Enqueued) -> UnsafeServer:
+    """The error for a job of a queue that has shards, of which its producer does not know."""
+    return UnsafeServer(f"job {item.job}: its queue has {item.holder or 'several'} shards; Queue(..., shards=...) says so")

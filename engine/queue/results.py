@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from engine import validate
-from engine.errors import EngineError, JobFailed, Malformed, NoResult, ScriptFault, TimedOut, UnknownJob
+from engine.errors import (
+    EngineError,
+    JobFailed,
+    Malformed,
+    NoResult,
+    OutcomeUnknown,
+    ScriptFault,
+    ServerUnavailable,
+    TimedOut,
+    UnknownJob,
+)
 from engine.parameters import TypedJob
 from engine.wire.operations import Seen
 
@@ -23,6 +33,8 @@ BLOCK_MS = 5_000
 _UNDONE = ("discarded", "expired")
 #: The id that the first entry of a stream comes after.
 FIRST_ENTRY = "0-1"
+#: The server could not be asked, perhaps only now.
+AWAY = (ServerUnavailable, OutcomeUnknown)
 
 T = TypeVar("T")
 

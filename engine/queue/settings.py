@@ -15,7 +15,7 @@ from engine.models.model import Spec
 from engine.observer import Observer
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
-from engine.queue import producing
+from engine.queue import producing, sharding
 from engine.queue.era import EraWatch, OnDataLoss
 from engine.queue.producing import NewJob
 from engine.serializers import Serializer, Serializers
@@ -29,7 +29,7 @@ Durable = Literal["server", "replica"]
 #: What the two faces of a queue have in common.
 _SHARED = (
     *("name", "url", "lua", "payload_bytes_max", "model", "spec", "prefix", "clock", "era", "durability", "serializers"),
-    *("hooks", "handlers", "parameters"),
+    *("hooks", "handlers", "parameters", "shards"),
 )
 #: The least time of a test clock: 2100-01-01.
 TEST_CLOCK_LEAST_MS = 4_102_444_800_000
@@ -52,8 +52,11 @@ class QueueSettings:
         observer: Observer | None = None,
         serializer: Serializer | None = None,
         serializers: Iterable[Serializer] = (),
+        shards: int | None = None,
     ) -> None:
         self.name = validate.queue_name(name)
+        #: How many shards it has, as this client says; None: it is whole.
+        self.shards = sharding.number_of_shards(shards)
         self.url = endpoint.url
         self.lua = validate.lua_folder(lua)
         self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
@@ -61,6 +64,8 @@ class QueueSettings:
         bound: Bound = bind(model, self.name, prefix, self.lua)
         #: Its data model, and the settings and the prefix that this was made of.
         self.model, self.spec, self.prefix = bound
+        if self.shards and self.model.name != "lanes":
+            raise UnsupportedFeature(f"{self.model.name} has no shards: its jobs live in one slot")
         self.endpoint = endpoint.for_keys_like(self.model.keys.prefix)
         if endpoint.is_cluster and "{" not in self.model.keys.prefix:
             lacking = f"keys of {self.model.name} have no hash tag, so they fall into many slots of a cluster"

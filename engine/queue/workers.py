@@ -7,8 +7,8 @@ for leases that it has left behind, and the next beat may find it gone from the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from engine.errors import ScriptFault
@@ -77,3 +77,17 @@ def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
         )
     except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise ScriptFault(f"ListWorkers: the beat of {listed.incarnation} cannot be read ({error})") from error
+
+
+def added_workers(parts: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    """The workers of several shards, each process once, by name and process: what it has in hand in all of them."""
+    found: dict[tuple[str, str, int], WorkerInfo] = {}
+    for part in parts:
+        who = (part.name, part.host, part.pid)
+        known = found.get(who)
+        if known is not None:
+            latest = min(known, part, key=lambda info: info.beat_age_ms)
+            jobs, in_hand = known.jobs + part.jobs, known.in_hand + part.in_hand
+            part = replace(latest, jobs=jobs, in_hand=in_hand, leads=known.leads or part.leads, alive=known.alive or part.alive)
+        found[who] = part
+    return list(found.values())

@@ -45,6 +45,7 @@ from engine.worker.machine.events import (
 from engine.worker.machine.steps import WorkerSteps
 from engine.worker.memory import rss_mb
 from engine.worker.runs import job_run
+from engine.worker.shared import SharedWait
 
 log = logging.getLogger("ironclaim.worker")
 
@@ -93,7 +94,7 @@ class Executor:
         self,
         steps: WorkerSteps,
         driver: SyncDriver,
-        waiting: SyncDriver,
+        waiting: SyncDriver | SharedWait,
         events: Events,
         *,
         source: Source = NOBODY,

@@ -1,6 +1,7 @@
 """Several queues worked off by one process: a worker for each, and places that they share (MQ33, BL34).
 
-Each worker has connections and threads of its own, so a queue whose server is gone holds up nobody for long.
+Each worker has threads of its own, and those of different servers have connections of their own, so a queue whose server is gone
+holds up nobody for long. Those of one server wait together (`engine.worker.shared`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from engine.handlers import Handlers
 from engine.queue.settings import QueueSettings
 from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.machine.events import StopReason
+from engine.worker.shared import SharedConnections
 from engine.worker.signals import stop_signals
 from engine.worker.worker import Worker
 
@@ -60,8 +62,18 @@ class WorkerGroup:
         own: list[Any] = [names] * len(listed) if names is None or handlers is not None else _divided(listed, names)
         each: list[dict[str, Any]] = [{**of_each, "names": some} for some in own]
         self.workers = tuple(Worker(queue, handlers, **given) for queue, given in zip(listed, each, strict=True))
-        for worker, share in zip(self.workers, sharing.shares, strict=True):
-            worker.take_part(share)
+        self._shares = sharing.shares
+        self._take_part()
+
+    def _take_part(self) -> None:
+        """Give each worker its share of the places, and those of one server the connections on which they wait."""
+        by_server: dict[object, SharedConnections] = {}
+        for worker, share in zip(self.workers, self._shares, strict=True):
+            queue = worker.queue
+            server = (queue.endpoint.sharing_key, queue.endpoint.route)
+            if server not in by_server:
+                by_server[server] = SharedConnections(queue.endpoint, queue.model.keys.prefix)
+            worker.take_part(share, by_server[server])
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ask all workers to stop, as Worker.stop does."""
@@ -74,6 +86,8 @@ class WorkerGroup:
 
         Returns why it ended. Raises what the first worker raised that failed.
         """
+        # Anew for each run: those of the one before are closed.
+        self._take_part()
         failures: list[BaseException] = []
         reasons: list[StopReason] = []
 

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import Any, Self, cast
 
 from engine import routing, validate
 from engine.errors import EngineError, Malformed
@@ -40,9 +41,11 @@ from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.concurrency import Gate, Share
-from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired
+from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
+from engine.worker.machine.places import Quota
 from engine.worker.machine.steps import WorkerSteps
 from engine.worker.names import default_name, warn_of_namesakes
+from engine.worker.shared import SharedConnections
 from engine.worker.signals import stop_signals
 
 log = logging.getLogger("ironclaim.worker")
@@ -99,8 +102,16 @@ class Worker:
     When three beats in a row have not come, other workers take its leases without waiting for their end, unless it has renewed
     them; so handlers that hold the interpreter lock for longer than that want longer beats. With 0 it is not listed.
 
+    Of a queue with shards it serves all of them (docs/guides/shards.md).
+
     Raises Malformed for settings out of bounds, and for handlers that a child process would not find.
     """
+
+    def __new__(cls, queue: Any, *args: Any, **settings: Any) -> Self:
+        """One of a queue with shards is of a class of its own."""
+        sharded = cls is Worker and getattr(queue, "shards", None)
+        kind: Any = import_module("engine.worker.sharded").ShardedWorker if sharded else cls
+        return cast("Self", object.__new__(kind))
 
     def __init__(
         self,
@@ -197,7 +208,9 @@ class Worker:
         self._max_memory_mb = max_memory_mb
         self._child_max_jobs = child_max_jobs
         self._gate = gate
-        self._share: Share | None = None
+        self._share: Share | Quota | None = None
+        self._connections: SharedConnections | None = None
+        self._on_lead: Callable[[bool], None] | None = None
         self._events = Events()
         self._at_work = threading.Lock()
 
@@ -220,10 +233,24 @@ class Worker:
         """End the pause."""
         self._events.put(PauseAsked(False))
 
-    def take_part(self, share: Share) -> None:
-        """Share the places of a group: for WorkerGroup, before `run`."""
+    def take_part(self, share: Share | Quota, connections: SharedConnections | None = None) -> None:
+        """Share the places of a group, and the connections on which its workers wait: for groups, before `run`."""
         self._share = share
+        self._connections = connections
         share.poke = lambda: self._events.put(TimerFired())
+
+    def beats_rarely(self, times: int) -> None:
+        """Beat so many times more rarely while nothing is in hand and this does not watch: for the worker of a shard, before
+        `run`."""
+        self._settings = replace(self._settings, idle_beats=times)
+
+    def watch(self, on: bool) -> None:
+        """Look after the leader of the shard although nothing is in hand. Safe from any thread."""
+        self._events.put(WatchAsked(on))
+
+    def on_lead(self, told: Callable[[bool], None]) -> None:
+        """Call this when the worker leads its queue, and when it does so no more; it must be quick. Before `run`."""
+        self._on_lead = told
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits that it has a handler for and may
@@ -261,14 +288,10 @@ class Worker:
             named["attributes"] = routing.described(settings.attributes)
             config = {**asdict(replace(settings, about={})), **named, "queue": self._queue.name, "pid": os.getpid()}
             self._queue.observer.configured(config)
-        waiting = SyncDriver(
-            self._queue.endpoint,
-            self._queue.model.scripts.values(),
-            observer=self._queue.observer,
-            clock=clock,
-            block_ms_max=BLOCK_MS,
-        )
-        model = self._queue.model
+        connections, model = self._connections, self._queue.model
+        own = (self._queue.endpoint, model.scripts.values())
+        alone = SyncDriver(*own, observer=self._queue.observer, clock=clock, block_ms_max=BLOCK_MS)
+        waiting = alone if connections is None else connections.waiting(alone)
 
         @functools.cache
         def elsewhere(queue: str) -> Callable[[Operation], Call[Any]]:
@@ -277,9 +300,11 @@ class Worker:
         steps = WorkerSteps(
             *(settings, model.call, clock, _new_incarnation, time.monotonic_ns()),
             gate=self._gate,
-            share=self._share,
+            share=self._share if isinstance(self._share, Share) else None,
+            quota=self._share if isinstance(self._share, Quota) else None,
             elsewhere=elsewhere,
         )
+        steps.on_lead = self._on_lead
         executor = Executor(*(steps, self._queue.driver, waiting, self._events), source=source, max_memory_mb=self._max_memory_mb)
         running = HandlerPool(
             self._handlers,
@@ -294,7 +319,7 @@ class Worker:
             source=source,
         )
         channels = model.control(settings.name)
-        control = Control(
+        control = (Control if connections is None else connections.control)(
             *(self._queue.endpoint, channels),
             say=self._events.put,
             busy=lambda: steps.leased > 0,

@@ -38,12 +38,12 @@
 --   more          1 for each thing that few jobs have: expires_ms (0 = never), and the envelopes of the jobs that its success and its
 --                 failure make ('' = none)
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence (created: sequence), id of the existing job; or orphan and the id
---       of the parent of which nothing is known
+--       of the parent of which nothing is known; or moved and the number of shards of the queue, which takes new jobs elsewhere
 
 -- A plain job, which is what most calls bring: no parents, no delay, no unique or dedup key. Its call reads only the keys that it
 -- writes, each of them once, because each further command costs more than the rest of the script.
 local plain = #KEYS == 15 and delay_ms == 0 and unique_key == '' and dedup_key == ''
-local raw, noted = redis.pcall('GET', job), redis.pcall('HMGET', stats, 'turn', 'events')
+local raw, noted = redis.pcall('GET', job), redis.pcall('HMGET', stats, 'turn', 'events', 'moved')
 local score, size, markers = redis.pcall('ZSCORE', ready, lane_name), redis.pcall('ZCARD', lane), redis.pcall('LLEN', wake)
 if type(raw) == 'table' or noted.err or type(score) == 'table' or type(size) == 'table' or type(markers) == 'table' then
   check_types({ ready, lane }, { stats }, { wake }, { job })
@@ -80,7 +80,10 @@ if #KEYS > 15 then
   for _, key in ipairs({ KEYS[17], KEYS[21], KEYS[23] }) do redis.call('SCARD', key) end
   waits_for, lost, unknown, results = read_parents(prefix, 24, flags)
 end
-if unknown then
+-- A shard whose jobs move to others takes no new ones but children of the parents that it still has, and what schedules and reroutes
+-- make (docs/guides/shards.md).
+local moved = noted[3] and string.sub(id, 1, 5) ~= 'cron:' and string.sub(id, -8) ~= '>reroute' and (string.byte(noted[3]) ~= 49 or unknown or #KEYS < 24)
+if unknown and not moved then
   reject_enqueue(job, nonce, unknown, not_after_ms + 20000, 4)
   return { srv_us, 'orphan', '', 0, unknown }
 end
@@ -91,6 +94,8 @@ if unique_key ~= '' or dedup_key ~= '' then
     return { srv_us, 'duplicate', state, fence, first }
   end
 end
+-- Only now: what is known here, or kept out here, is so until it has moved.
+if moved then return { srv_us, 'moved', '', 0, string.sub(noted[3], 3) } end
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local new = class_known == 0 and new_class(prefix, classes, class, target)
 

@@ -24,8 +24,8 @@
 --   places        2 for each place: number of the item, and with spaces between delay_ms (as in enqueue), number of the lane,
 --                 unique key, dedup key (/ = none), dedup_ms, and expires_ms if it expires; items without a place go into the first lane at once
 --   items         1 for each item: envelope without the fields that the server sets
--- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
---       existing job; then, if any job was created, the first and the last sequence
+-- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused, m moved), then for each duplicate: state, fence,
+--       id of the existing job; then, if any job was created, the first and the last sequence
 
 -- The reads. Most often no id is known, and a page of 500 then costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
@@ -40,7 +40,7 @@ check_types(zsets, { sweep, classes, parked, stats }, wakes, { seq })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local sequence = tonumber(redis.call('GET', seq) or 0)
-local noted = redis.call('HMGET', stats, 'turn', 'events')
+local noted = redis.call('HMGET', stats, 'turn', 'events', 'moved')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local places_at = 4 + 3 * lane_count
 local places = {}
@@ -102,6 +102,7 @@ for page = 1, count, PIECE / 2 do
         keyed[#keyed + 1] = { id = id, unique = unique, dedup = dedup, dedup_ms = dedup_ms }
       end
     end
+    if not result and noted[3] then result = 'moved' end
     if not result then
       fresh, sequence = fresh + 1, sequence + 1
       lane.gains = true

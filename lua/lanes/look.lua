@@ -28,7 +28,7 @@ local record = redis.call('GET', result) or ''
 local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber(redis.call('ZSCORE', dead, id) or 0)
 if known and known.kind == 'T' then
   -- A job that ended without doing its work is reported as discarded.
-  local shown = { cancelled = 'discarded', skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected' }
+  local shown = { cancelled = 'discarded', skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected', moving = 'pending' }
   -- anchor: finished-result-is-shown
   return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
 end

@@ -27,7 +27,7 @@ ALLOW_OOM = {
     *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "replication_probe"),
     *("drop", "read_worker_updates", "set_worker", "look", "progress"),
     *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events", "close_windows", "note_era"),
-    "restore_end",
+    *("restore_end", "shard_drop"),
 }
 READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times", "obstacles", "why"}
 

@@ -40,7 +40,7 @@ FACES = tuple(
     f"engine.{name}"
     for name in (
         *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
-        *("outbox", "effects"),
+        *("outbox", "effects", "worker.sharded", "resharding"),
         *("channel.asynchronous.channel", "channel.synchronous.channel"),
     )
 )

@@ -18,7 +18,7 @@ from engine.wire.operations import Altered, Count, Explain, Explained, Inspect, 
 _NAMES_PAGE = 250
 
 
-class _AsyncJobsPart(AsyncPart):
+class AsyncJobsPart(AsyncPart):
     """The base of the parts that list jobs."""
 
     async def _list(self, state: str, offset: object, limit: object, newest_first: object) -> builtins.list[JobInfo]:
@@ -64,7 +64,7 @@ class _AsyncJobsPart(AsyncPart):
         return found
 
 
-class AsyncJobs(_AsyncJobsPart):
+class AsyncJobs(AsyncJobsPart):
     """The jobs of one queue."""
 
     async def get(self, id: str) -> JobInfo | None:
@@ -147,7 +147,7 @@ class AsyncJobs(_AsyncJobsPart):
         return await self._queue.carry_out(altering.altering(self._queue.model, "remove", id, expected_state))
 
 
-class AsyncDead(_AsyncJobsPart):
+class AsyncDead(AsyncJobsPart):
     """The dead jobs of one queue. They stay until they are requeued or discarded, or are too many or too old (`set_retention`;
     100,000 and 90 days unless told)."""
 

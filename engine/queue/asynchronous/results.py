@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from engine import validate
-from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.parameters import TypedJob
 from engine.queue.asynchronous.calls import AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
-from engine.queue.results import Progress, Result, Waiting, progress_of, result_of, typed
+from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
 from engine.validate import Milliseconds
 from engine.wire.operations import Look, ReadProgress
-
-#: The server could not be asked, perhaps only now.
-_AWAY = (ServerUnavailable, OutcomeUnknown)
 
 R = TypeVar("R")
 
@@ -69,7 +65,7 @@ class AsyncResults(AsyncPart):
                     if found is not None:
                         return found
                     await listener.rest(waiting.block_ms)
-                except _AWAY as error:
+                except AWAY as error:
                     waiting.failed(error)
 
     async def close(self) -> None:

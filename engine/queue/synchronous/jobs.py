@@ -19,7 +19,7 @@ from engine.wire.operations import Altered, Count, Explain, Explained, Inspect, 
 _NAMES_PAGE = 250
 
 
-class _JobsPart(Part):
+class JobsPart(Part):
     """The base of the parts that list jobs."""
 
     def _list(self, state: str, offset: object, limit: object, newest_first: object) -> builtins.list[JobInfo]:
@@ -65,7 +65,7 @@ class _JobsPart(Part):
         return found
 
 
-class Jobs(_JobsPart):
+class Jobs(JobsPart):
     """The jobs of one queue."""
 
     def get(self, id: str) -> JobInfo | None:
@@ -148,7 +148,7 @@ class Jobs(_JobsPart):
         return self._queue.carry_out(altering.altering(self._queue.model, "remove", id, expected_state))
 
 
-class Dead(_JobsPart):
+class Dead(JobsPart):
     """The dead jobs of one queue. They stay until they are requeued or discarded, or are too many or too old (`set_retention`;
     100,000 and 90 days unless told)."""
 

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import Any, Self, TypeVar, Unpack, cast, overload
 
 import redis
 
@@ -78,9 +79,14 @@ class Queue(QueueCalls):
     the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all keys begin with,
     None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send
     waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces
-    the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for what does not fit, and
-    UnsupportedFeature for a model whose keys a cluster would scatter.
+    the folder of scripts and `observer` hears of every call; services need neither. `shards`: the queue is divided into so many,
+    each in a slot of its own, 2 to 256 (Lanes alone; docs/guides/shards.md). Raises Malformed for what does not fit, and
+    UnsupportedFeature for shards of another model, and for a model whose keys a cluster would scatter.
     """
+
+    def __new__(cls, *args: Any, shards: int | None = None, **settings: Any) -> Self:
+        """One of several shards is of a class of its own."""
+        return cast("Self", object.__new__(_kind(cls, shards)))
 
     def __init__(
         self,
@@ -98,6 +104,7 @@ class Queue(QueueCalls):
         observer: Observer | None = None,
         serializer: Serializer | None = None,
         serializers: Iterable[Serializer] = (),
+        shards: int | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -111,6 +118,7 @@ class Queue(QueueCalls):
             observer=observer,
             serializer=serializer,
             serializers=serializers,
+            shards=shards,
         )
         self._set_up()
 
@@ -119,16 +127,18 @@ class Queue(QueueCalls):
         """A queue with the settings, handlers and hooks of another one, of either kind, and connections of its own, with
         `connect` in place of its options: for the engine's own parts. Raises Malformed where the client of the other one cannot
         be made anew."""
-        made = cls.__new__(cls)
+        made = cls.__new__(cls, shards=queue.shards)
         made._take_over(queue, observer)
         made.endpoint = queue.endpoint.of_kind(asynchronous=False).with_options(connect)
         made._set_up()
         return made
 
-    def _set_up(self) -> None:
-        """What connects, and the parts."""
+    def _set_up(self, driver: SyncDriver | None = None) -> None:
+        """What connects, and the parts. `driver`: that of the queue that this is a shard of."""
         scripts, durability = self.model.scripts.values(), self.durability
-        self.driver = SyncDriver(self.endpoint, scripts, observer=self.observer, clock=self.clock, durability=durability)
+        self.driver = driver or SyncDriver(
+            self.endpoint, scripts, observer=self.observer, clock=self.clock, durability=durability
+        )
         self.gathering = Gathering(self.driver, CallMaker(self.model.call, self.model.merges_enqueues))
         #: Jobs that come again and again, by cron or interval.
         self.schedules = Schedules(self)
@@ -239,7 +249,12 @@ class Queue(QueueCalls):
         """
         prepared = producing.new_jobs(jobs, self.hooks.prepare) if self.hooks else []
         drafts = self._drafted_many(prepared or jobs)
-        intended_ns = validate.intended_ns(intended_ns)
+        came = self._send_drafts(drafts, validate.intended_ns(intended_ns))
+        self.hooks.announce(prepared, came if prepared else ())
+        return came
+
+    def _send_drafts(self, drafts: list[producing.Draft], intended_ns: int | None) -> list[Enqueued]:
+        """Enqueue jobs that were checked."""
         if drafts:
             self.driver.server_now_ms()
             self._note_use()
@@ -249,9 +264,7 @@ class Queue(QueueCalls):
             while True:
                 answers = self.driver.send_many(pipelines.send(answers), intended_ns)
         except StopIteration as end:
-            came: list[Enqueued] = end.value
-        self.hooks.announce(prepared, came if prepared else ())
-        return came
+            return end.value
 
     def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
@@ -405,6 +418,13 @@ class Queue(QueueCalls):
 
     def _administer(self, draft: administering.Draft) -> None:
         self.carry_out(administering.sending(draft))
+
+
+def _kind(kind: type[Any], shards: int | None) -> type[Any]:
+    """The class of a queue with so many shards."""
+    if kind is not Queue or shards is None or shards == 1:
+        return kind
+    return import_module("engine.queue.synchronous.sharded").ShardedQueue
 
 
 def queues(

@@ -6,16 +6,12 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from engine import validate
-from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.parameters import TypedJob
-from engine.queue.results import Progress, Result, Waiting, progress_of, result_of, typed
+from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
 from engine.queue.synchronous.calls import Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
 from engine.validate import Milliseconds
 from engine.wire.operations import Look, ReadProgress
-
-#: The server could not be asked, perhaps only now.
-_AWAY = (ServerUnavailable, OutcomeUnknown)
 
 R = TypeVar("R")
 
@@ -70,7 +66,7 @@ class Results(Part):
                     if found is not None:
                         return found
                     listener.rest(waiting.block_ms)
-                except _AWAY as error:
+                except AWAY as error:
                     waiting.failed(error)
 
     def close(self) -> None:

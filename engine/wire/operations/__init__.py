@@ -149,6 +149,21 @@ from engine.wire.operations.schedules import (
     TickPolicy,
     Timing,
 )
+from engine.wire.operations.shards import (
+    DropTaken,
+    GateSet,
+    JobsPut,
+    PutJobs,
+    ReadShards,
+    SetGate,
+    SetShards,
+    ShardsOperation,
+    ShardsReply,
+    ShardsSet,
+    TakeJobs,
+    TakenDropped,
+    TakenJobs,
+)
 from engine.wire.operations.sweeps import (
     ReadWorkerUpdates,
     Sweep,
@@ -194,6 +209,7 @@ Operation = (
     | RegistryOperation
     | ErasOperation
     | BackupsOperation
+    | ShardsOperation
     | MetadataOperation
     | ChannelOperation
 )
@@ -206,6 +222,7 @@ Reply = (
     | LooksReply
     | ObstaclesReply
     | ResultsReply
+    | ShardsReply
     | WorkersReply
     | ErasReply
     | BackupsReply
@@ -243,6 +260,7 @@ __all__ = [
     "Counts",
     "Drop",
     "DropOutcome",
+    "DropTaken",
     "DueSchedule",
     "EnableSchedule",
     "EndRestore",
@@ -269,8 +287,10 @@ __all__ = [
     "FinishedAndClaimed",
     "Forget",
     "Forgotten",
+    "GateSet",
     "Inspect",
     "Inspected",
+    "JobsPut",
     "LaneLook",
     "Lease",
     "LeasedJob",
@@ -315,10 +335,12 @@ __all__ = [
     "Publish",
     "PublishReply",
     "PublishedMessage",
+    "PutJobs",
     "PutSchedule",
     "ReadEvents",
     "ReadMetadata",
     "ReadProgress",
+    "ReadShards",
     "ReadWorkerUpdates",
     "RegistryOperation",
     "Release",
@@ -338,16 +360,24 @@ __all__ = [
     "SchedulePage",
     "Seen",
     "SetEvents",
+    "SetGate",
     "SetLimit",
     "SetMetadata",
     "SetRetention",
+    "SetShards",
     "SetWorker",
+    "ShardsOperation",
+    "ShardsReply",
+    "ShardsSet",
     "Snapshot",
     "StoredSchedule",
     "Subscribe",
     "SubscribeReply",
     "Sweep",
     "Swept",
+    "TakeJobs",
+    "TakenDropped",
+    "TakenJobs",
     "Tick",
     "TickPolicy",
     "Ticked",

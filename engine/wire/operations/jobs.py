@@ -199,18 +199,20 @@ class EnqueueMany(Declaration, script="enqueue_many"):
         return EnqueuedMany(srv_us, tuple(items))
 
 
-EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan"]
+EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan", "moved"]
 _RESULTS = get_args(EnqueueResult)
 #: Results of a bulk enqueue by the letter that the script gives for each.
-_LETTERS: dict[int, Any] = {ord(result[0]): result for result in ("created", "repeated", "duplicate")} | {ord("x"): "refused"}
+_LETTERS: dict[int, Any] = {
+    ord(letter): result for letter, result in zip("crdmx", ("created", "repeated", "duplicate", "moved", "refused"), strict=True)
+}
 
 
 class Enqueued(NamedTuple):
     """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or the job `holder` has
     the unique key or opened the window of the dedup key; `state` and `fence` say what became of that job (`gone`: nothing is
     left of it). `refused`: the call came too late and was not applied; `orphan`: nor was this one, for nothing is known of the
-    job `holder`, which it needs. `job` is the id of the call; in what a queue returns, that of the job that is there, so it is
-    `holder` for a duplicate."""
+    job `holder`, which it needs; nor `moved`: new jobs go into other shards, of which there are `holder`. `job` is the id of the
+    call; in what a queue returns, that of the job that is there, so it is `holder` for a duplicate."""
 
     srv_us: int
     job: str

@@ -11,6 +11,7 @@ from typing import Literal
 
 from engine.wire.operations import WorkerUpdates
 from engine.worker.machine.events import MS, Settings
+from engine.worker.machine.places import Quota
 
 #: What is taken ahead fills this time.
 FILL_MS = 50
@@ -206,13 +207,15 @@ class Allowance:
     """What a worker may claim now: its own pause and the one set by an administrator, how many handlers may run at once, and
     what its gate answers. Jobs whose handlers run go on whatever it says."""
 
-    def __init__(self, settings: Settings, gate: Gate | None, share: Share | None = None) -> None:
+    def __init__(self, settings: Settings, gate: Gate | None, share: Share | None = None, quota: Quota | None = None) -> None:
+        #: The places belong to several shards, and this says how many this one has now.
+        self.quota = quota
         self._concurrency = settings.concurrency
         self._gate = gate
         #: The places belong to several queues, and this says which of them are for this one.
         self.share = share
         #: Handlers of the pool that may run at once.
-        self.pooled = settings.concurrency
+        self.pooled = settings.concurrency if quota is None else 0
         #: Whether the gate has allowed nothing when it was last asked.
         self.gate_closed = False
         #: By the worker's own `pause`.
@@ -223,7 +226,8 @@ class Allowance:
 
     def learned(self, reply: WorkerUpdates, done_ns: int) -> None:
         """Apply what an administrator has set. A worker cannot run more handlers than it was started with."""
-        self.pooled = min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
+        if self.quota is None:
+            self.pooled = min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
         if not reply.pause_ms:
             self._paused_until_ns = reply.pause_ms
         else:
@@ -245,7 +249,7 @@ class Allowance:
 
     def most(self, free: int, leased: int, now_ns: int) -> int:
         """How many of so many jobs may be claimed; so many are leased."""
-        if self.closed(now_ns):
+        if self.closed(now_ns) or (self.quota is not None and not self.quota.open):
             return 0
         most = free
         if self._gate is not None:

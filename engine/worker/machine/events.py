@@ -49,6 +49,7 @@ class Settings:
     lease must be more than what passes between them anyway (rule 11).
 
     With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people; with 0 it is not.
+    In one of many shards it beats so many times more rarely, `idle_beats`, while it has nothing in hand there, unless it watches.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Settings:
     attributes: Attributes = _NOTHING_SPECIAL
     priorities: tuple[int, int] | None = None
     routes_at_claim: bool = False
+    idle_beats: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))
@@ -142,6 +144,13 @@ class PauseAsked:
 
 
 @immutable
+class WatchAsked:
+    """Whether this worker looks after the leader of an idle shard, for the others of its process do not."""
+
+    on: bool
+
+
+@immutable
 class Progressed:
     """A handler reports its progress; `body` as in NoteProgress."""
 
@@ -173,6 +182,7 @@ Event = (
     | MoreTime
     | Progressed
     | PauseAsked
+    | WatchAsked
     | ControlMessage
     | Subscribed
     | Forked

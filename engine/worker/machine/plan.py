@@ -24,7 +24,8 @@ class Planning(State):
             actions.extend(begun.started)
             self._acknowledgements.release(begun.too_late)
             self._mark = begun.mark or self._mark
-        measured = self._prefetch.ahead(self._lease_table.running_since_ns(), now_ns)
+        places = None if self._allowance.quota is None else self._allowance.pooled
+        measured = self._prefetch.ahead(self._lease_table.running_since_ns(), now_ns, places)
         for run_queue in self._lease_table.run_queues:
             if run_queue.ready:
                 # Of the places that the measure knows, those of the other queue do not work these off.

@@ -4,7 +4,7 @@ of the step machine."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from engine.server_clock import ServerClock
@@ -28,10 +28,12 @@ class Heartbeat:
     """When the next heartbeat of a worker is due, what it carries, and when the worker takes its leave; none without an
     interval."""
 
-    def __init__(self, settings: Settings, clock: ServerClock, now_ns: int) -> None:
+    def __init__(self, settings: Settings, clock: ServerClock, now_ns: int, holds: Callable[[], bool] = lambda: True) -> None:
         self._settings = settings
         self._clock = clock
         self._interval_ms = settings.beat_ms
+        self._holds = holds
+        self._watches = settings.idle_beats == 1
         self._counter = 0
         self._note_at_ns = 0
         self._started_ms = 0
@@ -43,9 +45,20 @@ class Heartbeat:
 
     def next_ns(self, *, informed: bool) -> int | None:
         """When the next heartbeat is due. Who is not `informed` of news in another way asks with one in each sweep interval."""
-        if self._at_ns is None or informed:
-            return self._at_ns
-        return min(self._at_ns, self._sent_ns + self._settings.sweep_ms * MS)
+        if self._at_ns is None:
+            return None
+        at_ns = min(self._at_ns, self._sent_ns + self._every_ms * MS)
+        return at_ns if informed else min(at_ns, self._sent_ns + self._settings.sweep_ms * MS)
+
+    @property
+    def _every_ms(self) -> int:
+        return self._interval_ms * (1 if self._watches or self._holds() else self._settings.idle_beats)
+
+    def watch(self, on: bool, now_ns: int) -> None:
+        """Look after the leader, from now on, also without jobs in hand; or not."""
+        if on and not self._watches:
+            self.soon(now_ns)
+        self._watches = on or self._settings.idle_beats == 1
 
     def due(self, now_ns: int, *, informed: bool) -> bool:
         """Whether a heartbeat is due."""
@@ -54,7 +67,8 @@ class Heartbeat:
 
     def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int, kept_back: Mapping[str, bool]) -> Beat:
         """Build the heartbeat that is due. `kept_back`: what keeps the worker from claiming."""
-        self._at_ns = now_ns + self._interval_ms * MS
+        every_ms = self._every_ms
+        self._at_ns = now_ns + every_ms * MS
         self._sent_ns = now_ns
         now_ms = self._clock.now_ms(now_ns)
         self._started_ms = self._started_ms or now_ms
@@ -63,7 +77,7 @@ class Heartbeat:
         others = {lease.nonce.partition(":")[0] for lease in held} - {incarnation}
         self._counter += 1
         about = self._about(held, kept_back)
-        ttl_ms = self._interval_ms * BEATS_MISSED
+        ttl_ms = every_ms * BEATS_MISSED
         settings = self._settings
         words = (settings.lease_ms, settings.sweep_ms, about, tuple(sorted(others)))
         return Beat(incarnation, self._counter, ttl_ms, now_ms + ttl_ms, *words)
@@ -99,7 +113,7 @@ class Heartbeat:
         """Note that a heartbeat was answered. A follower sends the next one when its turn comes to look after the leader, if that
         is before the interval is over (rule 13)."""
         self._gone = self._gone or not beat.until_ms
-        if turn_ms and self._at_ns is not None:
+        if turn_ms and self._at_ns is not None and (self._watches or self._holds()):
             self._at_ns = min(self._at_ns, done_ns + turn_ms * MS)  # anchor: followers-look-after-the-leader
 
     def soon(self, now_ns: int) -> None:

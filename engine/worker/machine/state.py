@@ -16,6 +16,7 @@ from engine.worker.machine.concurrency import Allowance, Gate, Prefetch, Share
 from engine.worker.machine.deadlines import Renewing, Stopping, Timeouts
 from engine.worker.machine.events import Settings
 from engine.worker.machine.lease_table import LeaseTable
+from engine.worker.machine.places import Quota
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Sweeping
 
@@ -36,6 +37,7 @@ class State:
         draw: Callable[[], float] = random.random,
         gate: Gate | None = None,
         share: Share | None = None,
+        quota: Quota | None = None,
         elsewhere: Callable[[str], Callable[[Operation], Call[Any]]] | None = None,
     ) -> None:
         self._settings = settings
@@ -46,6 +48,8 @@ class State:
         self._claiming = Claiming(settings, clock, new_incarnation)
         self._renewing = Renewing(settings, clock, now_ns)
         self._lease_table = LeaseTable(settings)
+        if quota is not None:
+            self._lease_table.resize(0)
         # Leases whose jobs were cancelled before the claim that has them was answered.
         self._cancelled_early: dict[Lease, None] = {}
         self._prefetch = Prefetch(settings.places, settings.prefetch)
@@ -61,10 +65,13 @@ class State:
         self._sweeping = Sweeping(settings, now_ns)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
-        self._heartbeat = Heartbeat(settings, clock, now_ns)
+        self._heartbeat = Heartbeat(settings, clock, now_ns, lambda: len(self._lease_table) > 0)
         self._statistics = RunStatistics(clock, settings.beat_ms, now_ns)
         self._sweeping.classes = self._claiming.classes
-        self._allowance = Allowance(settings, gate, share)
+        self._allowance = Allowance(settings, gate, share, quota)
+        #: Told when this worker leads its queue, and when it does so no more.
+        self.on_lead: Callable[[bool], None] | None = None
+        self._led = False
         self._exited = False
         self._asked_ns: int | None = None
         # When somebody last asked for a turn: what turns leave undecided is looked at soon.
@@ -102,14 +109,14 @@ class State:
     def _room(self, now_ns: int) -> bool:
         if not self._settings.classes:
             return False
-        if self._allowance.share is not None:
+        if self._allowance.share is not None or self._allowance.quota is not None:
             # Whether this queue has work decides what the others may claim, so it is always listened to.
             return not self._allowance.closed(now_ns)
         return self._free > 0 and not self._allowance.closed(now_ns)
 
     def _may_claim(self, now_ns: int) -> bool:
-        share = self._allowance.share
-        return self._room(now_ns) and not (share is not None and share.full)
+        share, quota = self._allowance.share, self._allowance.quota
+        return self._room(now_ns) and not (share is not None and share.full) and (quota is None or quota.idle)
 
     @property
     def _free(self) -> int:

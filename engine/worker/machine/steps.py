@@ -26,7 +26,9 @@ from engine.worker.machine.events import (
     Subscribed,
     TimerFired,
     Unanswered,
+    WatchAsked,
 )
+from engine.worker.machine.places import Quota
 from engine.worker.machine.plan import Planning
 from engine.worker.machine.replies import ReplyHandling
 
@@ -91,6 +93,8 @@ class WorkerSteps(ReplyHandling, Planning):
                 self._timeouts.extend(lease, for_ms, now_ns)
             case PauseAsked(paused=paused):
                 self._allowance.paused_here = paused
+            case WatchAsked(on=on):
+                self._heartbeat.watch(on, now_ns)
             case JobCancelled(lease=lease):
                 self._cancel_told(lease, actions)
             case NewsPublished(version=version):
@@ -111,6 +115,8 @@ class WorkerSteps(ReplyHandling, Planning):
             self._time_out(now_ns, actions)
         if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:
             self._starved_ms = 0
+        if self._allowance.quota is not None:
+            self._take_places(self._allowance.quota, now_ns)
         self._start_jobs(now_ns, actions)
         self._use_work_slot(now_ns, actions)
         self._use_finish_slot(actions)
@@ -121,6 +127,10 @@ class WorkerSteps(ReplyHandling, Planning):
         self._maybe_exit(now_ns, actions)
         if self._allowance.share is not None:
             self._report(self._allowance.share, now_ns)
+        if self._sweeping.leads is not self._led:
+            self._led = self._sweeping.leads
+            if self.on_lead is not None:
+                self.on_lead(self._led)
         return actions
 
     def turn(self, lease: Lease, now_ns: int, result: bytes | None = None) -> LeasedJob | None:
@@ -159,8 +169,22 @@ class WorkerSteps(ReplyHandling, Planning):
         self._starved_ms = max(self._starved_ms, late_ms)
         return True
 
+    def _take_places(self, quota: Quota, now_ns: int) -> None:
+        """Use as many places as this shard has now."""
+        work = self._claiming.hungry or self._lease_table.startable > 0 or bool(self._acknowledgements.finishes)
+        wants = self._able(now_ns) and work
+        running = len(self._lease_table.running_since_ns())
+        places = quota.update(self.leased + self._claiming.asking, running, now_ns, wants=wants)
+        if places != self._allowance.pooled:
+            self._allowance.pooled = places
+            self._lease_table.resize(places)
+
+    def _able(self, now_ns: int) -> bool:
+        """Whether this worker could claim, had it a place."""
+        able = self._clock.known and not self._stopping.on and not self._allowance.closed(now_ns)
+        return able and (self._call_slots.free("work") or self._call_slots.busy("work"))
+
     def _report(self, share: Share, now_ns: int) -> None:
         """Report this queue's use of the group's places, so that other queues can claim."""
-        able = self._clock.known and not self._stopping.on and not self._allowance.closed(now_ns)
-        able = able and (self._call_slots.free("work") or self._call_slots.busy("work"))
+        able = self._able(now_ns)
         share.report(self.leased, asking=self._claiming.asking, hungry=able and self._claiming.hungry)

@@ -38,7 +38,7 @@ end
 -- Decode a tombstone. Its table has kind 'T'; nil for bytes that are none.
 local function tombstone_open(raw)
   local marks = string.byte(raw, 2) or 0
-  local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted', 'cancelled', 'expired' }
+  local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted', 'cancelled', 'expired', 'moving' }
   local at, is_text = marks % 32 >= 16 and 11 or 3, marks >= 32
   if not names[marks % 16] or marks >= 64 or #raw < at + (is_text and 6 or 15) then return nil end
   local nonce = string.sub(raw, at + 7)

@@ -259,6 +259,8 @@ local function unique_holder(prefix, unique, dedup, id)
     local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700))
     local state, fence = job_state(prefix, job, holder)
     if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
+    -- It is on its way to another shard, and has the key until it is there.
+    if state == 'moving' then return holder, state, fence end
   end
   holder = dedup ~= '' and redis.call('GET', prefix .. 'dedup:' .. dedup)
   if holder then

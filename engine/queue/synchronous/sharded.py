@@ -1,0 +1,576 @@
+# Generated from engine/queue/asynchronous/sharded.py by "make generate"; do not edit.
+"""A queue in several shards: each call goes to the shard of its job, or to all of them (docs/guides/shards.md).
+
+The shards are queues of their own that share one driver, and what is asked of all of them leaves in one pipeline. The record of
+how many there are is read with the first call and again with each look at all shards, so one that has become another is noticed;
+an enqueue need not look, because a shard that takes no new jobs says so.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any, NoReturn, TypeVar, cast
+
+from engine import validate
+from engine.errors import EngineError, Malformed, ServerUnavailable, UnknownJob, UnsupportedFeature
+from engine.parameters import TypedJob
+from engine.queue import administering, altering, producing, sharding
+from engine.queue.durations import HandlerTimes, added_times
+from engine.queue.job_info import JobInfo, JobState
+from engine.queue.obstacles import Obstacles, added_obstacles
+from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
+from engine.queue.selecting import Selection
+from engine.queue.sharding import ShardRecord
+from engine.queue.steps import Steps
+from engine.queue.synchronous.events import Events
+from engine.queue.synchronous.jobs import Dead, Jobs, JobsPart
+from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous.results import Results
+from engine.queue.synchronous.workers import Workers
+from engine.queue.why import Why
+from engine.queue.workers import LIMIT_MAX, WorkerInfo, added_workers
+from engine.validate import Milliseconds
+from engine.wire.call import Call
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
+from engine.wire.operations import (
+    Altered,
+    Count,
+    Counts,
+    Enqueue,
+    Enqueued,
+    Inspect,
+    Inspected,
+    Look,
+    NameCounts,
+    Operation,
+    ReadProgress,
+    ReadShards,
+    Seen,
+    SetGate,
+    SetShards,
+    Snapshot,
+    Window,
+)
+
+#: Looks at a record that changes all the time, or at a job that is on its way to another shard.
+_TRIES = 50
+T = TypeVar("T")
+
+
+class Shard(Queue):
+    """One shard: a queue that uses the driver of the whole one."""
+
+    @classmethod
+    def of(cls, queue: Queue, name: str) -> Shard:
+        """The shard of this name."""
+        made = cls.__new__(cls)
+        made._take_over(queue, None)
+        made.name, made.shards, made.model = name, None, queue.model.sibling(name)
+        made.endpoint = queue.endpoint.for_keys_like(made.model.keys.prefix)
+        # The whole queue is listed on its server, not each shard.
+        made._noted = True
+        made._set_up(queue.driver)
+        return made
+
+
+class ShardedQueue(Queue):
+    """A queue in several shards. Its own keys are those of shard 0."""
+
+    shards: int
+
+    def _set_up(self, driver: SyncDriver | None = None) -> None:
+        super()._set_up(driver)
+        self._text = ""
+        self._known: ShardRecord | None = None
+        self._made: dict[str, Shard] = {}
+        self.workers = ShardedWorkers(self)
+        self.results = ShardedResults(self)
+        self.jobs = ShardedJobs(self)
+        self.dead = ShardedDead(self)
+        self.events = ShardedEvents(self)
+
+    # -- the record
+
+    def record(self) -> ShardRecord:
+        """How many shards there are, as it was when this was last asked; for the engine's own parts. The first client writes it.
+        Raises Malformed for another number than this client has."""
+        return self._known or self.look_up()
+
+    def look_up(self) -> ShardRecord:
+        """Read the record anew."""
+        text: str = self.driver.run(self.model.call(ReadShards()))
+        if not text:
+            first, closed = sharding.first_record(self.shards).text(), sharding.moved(self.shards)
+            made = self.driver.run(self.model.call(SetShards("", first, closed, fresh=True)))
+            if made.result == "used":
+                raise Malformed("shards", self.shards, f"left out: queue {self.name} is whole; `ironclaim reshard` divides it")
+            text = made.record
+        return self._learn(text)
+
+    def _learn(self, text: str) -> ShardRecord:
+        record = sharding.read_record(text)
+        record.check(self.name, self.shards)
+        self._text, self._known = text, record
+        return record
+
+    def shard(self, name: str) -> Shard:
+        """The shard of this name."""
+        if name not in self._made:
+            self._made[name] = Shard.of(self, name)
+        return self._made[name]
+
+    def in_use(self) -> list[Shard]:
+        """All shards that may hold jobs, shard 0 first."""
+        return [self.shard(name) for name in (self.look_up()).names(self.name)]
+
+    # -- calls
+
+    def each(self, operation: Operation) -> list[tuple[Shard, Any]]:
+        """Ask all shards at once, and the record. Raises the first failure."""
+        for _ in range(_TRIES):
+            shards = [self.shard(name) for name in (self.record()).names(self.name)]
+            calls = [shard.model.call(operation) for shard in shards]
+            text, *replies = self._pipeline([self.model.call(ReadShards()), *calls])
+            if text == self._text:
+                return list(zip(shards, replies, strict=True))
+            self.look_up()
+        raise ServerUnavailable(f"the record of the shards of queue {self.name} changes all the time")
+
+    def _pipeline(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Any]:
+        """The replies of calls that leave together. Raises the first failure."""
+        outcomes = self._outcomes(calls, intended_ns)
+        for outcome in outcomes:
+            if isinstance(outcome, EngineError):
+                raise outcome
+        return [cast("Sent", outcome).reply for outcome in outcomes]
+
+    def _outcomes(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
+        outcomes: list[Sent | EngineError] = []
+        for at in range(0, len(calls), PIPELINE_MAX):
+            outcomes += self.driver.send_many(calls[at : at + PIPELINE_MAX], intended_ns)
+        return outcomes
+
+    def find(self, id: str) -> Shard | None:
+        """The shard that has a job; of an ended one also that which still knows its id."""
+        job = validate.known_id(id)
+        for _ in range(_TRIES):
+            found: dict[str, Shard] = {}
+            for shard, reply in self.each(Inspect((job,), whole=False)):
+                found.setdefault(cast("Inspected", reply).items[0].state, shard)
+            open_states = [state for state in found if state in altering.LISTED[:-1]]
+            ended = [state for state in found if state not in ("gone", "moving")]
+            if open_states or ended or "moving" not in found:
+                # One that still is to run before one of the same id and another key that has ended.
+                return next((found[state] for state in (*open_states, *ended)), None)
+        return None
+
+    def homes(self, key: str, unique: str, job: str) -> list[Shard]:
+        """The shards that a job may be in, in the order in which they are asked."""
+        return [self.shard(name) for name in (self.record()).homes(self.name, key, unique, job)]
+
+    def carry_out(self, steps: Steps[T]) -> T:
+        """Run steps on shard 0, once the number of shards is known to be right."""
+        self.record()
+        return super().carry_out(steps)
+
+    # -- enqueues
+
+    def _send_enqueue(self, operation: Callable[[int], Enqueue], payload_bytes: int, intended_ns: int | None) -> Sent:
+        job = operation(0)
+        sharding.check_job(job)
+        if not self._noted:
+            self._note_use()
+        for _ in range(_TRIES):
+            for shard in self.homes(job.options.key, job.options.unique, job.job):
+                sent = shard._send_enqueue(operation, payload_bytes, intended_ns)
+                if sent.reply.result != "moved":
+                    return sent
+            self.look_up()
+        raise ServerUnavailable(f"the shards of queue {self.name} change all the time: job {job.job} was not enqueued")
+
+    def _send_drafts(self, drafts: list[producing.Draft], intended_ns: int | None) -> list[Enqueued]:
+        for draft in drafts:
+            sharding.check_job(draft.operation(b"", 0))
+        results: list[Enqueued | EngineError] = [ServerUnavailable("not sent: the shards change all the time")] * len(drafts)
+        left, nonce = list(range(len(drafts))), os.urandom(8)
+        if drafts:
+            self._note_use()
+        for _ in range(_TRIES):
+            for layout in (self.record()).layouts if left else ():
+                groups: dict[str, list[int]] = {}
+                for at in left:
+                    job, options = drafts[at].job, drafts[at].options
+                    home = layout.name(self.name, layout.home(options.key, options.unique, job))
+                    groups.setdefault(home, []).append(at)
+                came = self._send_groups(
+                    {name: [drafts[at] for at in group] for name, group in groups.items()}, nonce, intended_ns
+                )
+                for name, group in groups.items():
+                    for at, result in zip(group, came[name], strict=True):
+                        results[at] = result
+                left = [at for at in left if getattr(results[at], "result", "") == "moved"]
+            if not left:
+                break
+            self.look_up()
+        return producing.concluded(results)
+
+    def _send_groups(
+        self, groups: dict[str, list[producing.Draft]], nonce: bytes, intended_ns: int | None
+    ) -> dict[str, list[Enqueued | EngineError]]:
+        """Enqueue the jobs of several shards, the pipelines of all of them together."""
+        each = {
+            name: producing.enqueue_each(jobs, nonce, self.driver.not_after_ms, self.shard(name).model.call, one_nonce=True)
+            for name, jobs in groups.items()
+        }
+        came: dict[str, list[Enqueued | EngineError]] = {}
+        answers: dict[str, Any] = dict.fromkeys(each)
+        while each:
+            asked: dict[str, list[Call[Any]]] = {}
+            for name, pipelines in list(each.items()):
+                try:
+                    asked[name] = pipelines.send(answers[name])
+                except StopIteration as end:
+                    came[name] = end.value
+                    del each[name]
+            outcomes = self._outcomes([call for calls in asked.values() for call in calls], intended_ns)
+            for name, calls in asked.items():
+                answers[name], outcomes = outcomes[: len(calls)], outcomes[len(calls) :]
+        return came
+
+    # -- administration
+
+    def _administer(self, draft: administering.Draft) -> None:
+        self.administer_each(draft)
+
+    def administer_each(self, draft: administering.Draft) -> None:
+        """Carry out an admin action in all shards."""
+        for shard in self.in_use():
+            shard.carry_out(administering.sending(draft))
+
+    def resume(self, name: str | None = None) -> bool:
+        """End the pause of a name, or that of the whole queue, in all shards."""
+        was_paused = [shard.resume(name) for shard in self.in_use()]
+        return any(was_paused)
+
+    def set_limit(
+        self,
+        name: str | None = None,
+        *,
+        key: str | None = None,
+        concurrency: int = 0,
+        rate: int = 0,
+        per_ms: Milliseconds = 0,
+        window: Window = "sliding",
+    ) -> None:
+        """Limit a key, whose jobs are in one shard, or each key (`*`); or a name: its limit is divided among the shards, so each
+        must be as large as their number."""
+        if name is None:
+            draft = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+            for shard in self._of_key(key):
+                shard.carry_out(administering.sending(draft))
+            return
+        limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+        sharding.divided(limit, self.shards)
+        for layout in (self.look_up()).layouts:
+            for shard, part in zip(layout.names(self.name), sharding.divided(limit, layout.shards), strict=True):
+                self.shard(shard).set_limit(
+                    name, concurrency=part.concurrency, rate=part.rate, per_ms=part.per_ms, window=part.window
+                )
+
+    def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
+        """Remove the limit of a name or of a key."""
+        draft = administering.remove_limit(name, key)
+        for shard in self.in_use() if name is not None else self._of_key(key):
+            shard.carry_out(administering.sending(draft))
+
+    def _of_key(self, key: str | None) -> builtins.list[Shard]:
+        """The shards that a limit of a key holds in."""
+        shards = self.in_use()
+        return shards if key == "*" else self.homes(cast("str", key), "", "")
+
+    def obstacles(self) -> Obstacles:
+        """What holds jobs back in all shards; the limit of a name is that of all of them together."""
+        found = [shard.obstacles() for shard in self.in_use()]
+        return added_obstacles(found)
+
+    def set_retention(
+        self,
+        *,
+        done_max: int | None = None,
+        done_age_ms: Milliseconds | None = None,
+        dead_max: int | None = None,
+        dead_age_ms: Milliseconds | None = None,
+    ) -> None:
+        """Bound what is kept of ended jobs; numbers are divided among the shards."""
+        administering.set_retention(done_max, done_age_ms, dead_max, dead_age_ms)
+        share: Callable[[int | None], int | None] = lambda most: None if most is None else -(-most // self.shards)  # noqa: E731
+        ages = done_age_ms, dead_age_ms
+        self._administer(administering.set_retention(share(done_max), ages[0], share(dead_max), ages[1]))
+
+    def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
+        """Remove jobs of a state from all shards."""
+        done = 0
+        for shard in self.in_use():
+            done += shard.clean(state, older_than_ms=older_than_ms, limit=limit - done) if done < limit else 0
+        return done
+
+    def drain(self, *, delayed: bool = False) -> int:
+        """Remove the jobs that wait in all shards."""
+        return sum([shard.drain(delayed=delayed) for shard in self.in_use()])
+
+    def obliterate(self, *, force: bool = False) -> bool:
+        """Remove what is in all shards. Raises UnsupportedFeature while the queue is resharded."""
+        record = self.look_up()
+        if record.former is not None:
+            raise UnsupportedFeature(f"queue {self.name} is being resharded: obliterate it afterwards")
+        gone = [shard.obliterate(force=force) for shard in self.in_use()]
+        # Shard 0 has forgotten that it takes no new jobs.
+        self._pipeline([self.model.call(SetGate(sharding.moved(record.layout.shards)))])
+        return all(gone)
+
+    # -- looks
+
+    def counts(self) -> Counts:
+        """Jobs in each state, in all shards together."""
+        parts: list[Counts] = []
+        for shard, part in self.each(Count()):
+            parts.append(shard.counts() if part.cursor else part)
+        names = [field.name for field in fields(Counts) if field.name not in ("srv_us", "cursor")]
+        numbers = {name: sum(getattr(part, name) for part in parts) for name in names}
+        return replace(parts[0], cursor="", **numbers)
+
+    def stats(self) -> builtins.list[HandlerTimes]:
+        """How long the handlers of each name took, in all shards together."""
+        return added_times([times for shard in self.in_use() for times in shard.stats()])
+
+    def snapshot(self) -> Snapshot:
+        """The ids of the jobs in every state, shard by shard."""
+        states: dict[str, list[tuple[str, int]]] = {}
+        srv_us = 0
+        for shard in self.in_use():
+            part = shard.snapshot()
+            srv_us = srv_us or part.srv_us
+            for state, entries in part.states.items():
+                states.setdefault(state, []).extend(entries)
+        return Snapshot(srv_us, states)
+
+    def use_test_clock(self, now_ms: int) -> None:
+        """Not of a queue with shards."""
+        raise UnsupportedFeature("the test clock is for queues without shards")
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        for shard in self._made.values():
+            shard.results.close()
+            shard.events.close()
+        super().close()
+
+
+def _of(part: Any) -> ShardedQueue:
+    """The queue of a part."""
+    return part._queue
+
+
+class _ShardedList(JobsPart):
+    """Pages of the jobs of all shards together."""
+
+    def _select(
+        self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object
+    ) -> builtins.list[JobInfo]:
+        first = validate.integer("offset", offset, 0, 2**48)
+        most = first + validate.integer("limit", limit, 1, validate.PAGE_MAX)
+        found: list[JobInfo] = []
+        for shard in _of(self).in_use():
+            at = 0
+            while at < most:
+                page = shard.jobs._select(state, wanted, at, min(validate.PAGE_MAX, most - at), newest_first)
+                found += page
+                at += validate.PAGE_MAX if page else most
+            if state == "waiting" and len(found) >= most:
+                break
+        if state != "waiting":
+            found.sort(key=lambda info: info.ended_ms or info.lease_end_ms or info.due_ms, reverse=bool(newest_first))
+        return found[first:most]
+
+
+class ShardedJobs(_ShardedList, Jobs):
+    """The jobs of all shards. An id is looked for in each of them: the key that chose its shard is not known. `list` has those
+    that wait shard by shard, and the others by time."""
+
+    def get(self, id: str) -> JobInfo | None:
+        """Return what is known of a job; None when no shard knows it."""
+        shard = _of(self).find(id)
+        return None if shard is None else shard.jobs.get(id)
+
+    def state(self, id: str) -> JobState:
+        """The state of a job."""
+        shard = _of(self).find(id)
+        return "gone" if shard is None else shard.jobs.state(id)
+
+    def why(self, id: str) -> Why:
+        """Why a job does not run, or what else it does."""
+        queue = _of(self)
+        return (queue.find(id) or queue.shard(queue.name)).jobs.why(id)
+
+    def counts_by_name(self) -> dict[str, NameCounts]:
+        """Jobs of each name in each state, in all shards together."""
+        counts: dict[str, NameCounts] = {}
+        for shard in _of(self).in_use():
+            for name, found in (shard.jobs.counts_by_name()).items():
+                counts[name] = NameCounts(*map(sum, zip(counts.get(name, NameCounts()), found, strict=True)))
+        return dict(sorted(counts.items()))
+
+    def cancel(self, id: str, *, expected_state: str | None = None) -> Altered:
+        """End a job that waits, is delayed or runs, in its shard."""
+        shard = _of(self).find(id)
+        return _gone(id) if shard is None else shard.jobs.cancel(id, expected_state=expected_state)
+
+    def run_now(self, id: str, *, expected_state: str | None = None) -> Altered:
+        """End the delay of a job, in its shard."""
+        shard = _of(self).find(id)
+        return _gone(id) if shard is None else shard.jobs.run_now(id, expected_state=expected_state)
+
+    def remove(self, id: str, *, expected_state: str | None = None) -> Altered:
+        """End a job that is waiting, delayed or dead, in its shard."""
+        shard = _of(self).find(id)
+        return _gone(id) if shard is None else shard.jobs.remove(id, expected_state=expected_state)
+
+
+class ShardedDead(_ShardedList, Dead):
+    """The dead jobs of all shards."""
+
+    def requeue(self, id: str) -> Altered:
+        """Let a dead job run again, in its shard."""
+        shard = _of(self).find(id)
+        return _gone(id) if shard is None else shard.dead.requeue(id)
+
+    def requeue_all(
+        self,
+        name: str | None = None,
+        *,
+        limit: int = 10_000,
+        key: str | None = None,
+        error: str | None = None,
+        older_than_ms: int = 0,
+        newer_than_ms: int | None = None,
+    ) -> int:
+        """Requeue dead jobs, shard by shard."""
+        most, done = validate.integer("limit", limit, 1, validate.DEAD_MAX), 0
+        meant: dict[str, Any] = {"key": key, "error": error, "older_than_ms": older_than_ms, "newer_than_ms": newer_than_ms}
+        for shard in _of(self).in_use():
+            done += shard.dead.requeue_all(name, limit=most - done, **meant) if done < most else 0
+        return done
+
+    def discard(self, id: str) -> Altered:
+        """End a dead job for good, in its shard."""
+        shard = _of(self).find(id)
+        return _gone(id) if shard is None else shard.dead.discard(id)
+
+    def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
+        """Discard dead jobs, shard by shard."""
+        return _of(self).clean("dead", older_than_ms=older_than_ms, limit=limit)
+
+
+def _gone(id: str) -> Altered:
+    """What came of an action on a job that no shard knows."""
+    return Altered(id, "changed", "gone")
+
+
+def _best(job: str, looks: Iterable[Seen]) -> Result[Any] | None:
+    """How a job has ended. After a resharding its id may be known to several shards, and its result to one of them."""
+    found = [result for seen in looks if (result := result_of(job, seen)) is not None]
+    return max(found, key=lambda result: (result.took_ms is not None, result.error, result.ended_ms), default=None)
+
+
+class ShardedResults(Results):
+    """The results of the jobs of all shards; a wait listens in the shard of its job."""
+
+    def get(self, id: str, task: TypedJob[Any] | None = None) -> Result[Any] | None:
+        """How this job has ended; None for one that has not, and for one that no shard knows."""
+        job = validate.known_id(id)
+        found = _best(job, [seen for _, seen in _of(self).each(Look(job))])
+        return None if found is None else typed(found, task)
+
+    def progress(self, id: str) -> Progress | None:
+        """The progress that the handler of this job reported last."""
+        for _, reply in _of(self).each(ReadProgress(validate.known_id(id))):
+            if reply is not None:
+                return progress_of(reply)
+        return None
+
+    def wait_out(self, waiting: Waiting) -> Result[Any]:
+        """The result of the job of a wait that has begun; the job may change its shard meanwhile."""
+        seen_in: Shard | None = None
+        while True:
+            try:
+                looks = _of(self).each(Look(waiting.job))
+                shard = next((shard for shard, seen in looks if seen.state == "pending"), None)
+                if shard is not None:
+                    seen_in = shard
+                    return shard.results.wait_out(waiting)
+                found = _best(waiting.job, [seen for _, seen in looks])
+                if found is not None:
+                    return found
+                if seen_in is None:
+                    raise UnknownJob(f"job {waiting.job}: no shard knows such a job")
+            except UnknownJob:
+                # It has been moved to another shard, or its end is forgotten.
+                if seen_in is None:
+                    raise
+                seen_in = None
+            except AWAY as error:
+                waiting.failed(error)
+
+
+class ShardedWorkers(Workers):
+    """The workers of all shards: one process is listed once, with what it has in hand in all of them."""
+
+    def _page(self, offset: int, limit: int) -> tuple[builtins.list[WorkerInfo], bool]:
+        found: list[WorkerInfo] = []
+        for shard in _of(self).in_use():
+            at, page = 0, [cast("Any", None)] * LIMIT_MAX
+            while len(page) == LIMIT_MAX:
+                page = shard.workers.list(offset=at)
+                found += page
+                at += LIMIT_MAX
+        merged = added_workers(found)
+        return merged[offset : offset + limit], len(merged) > offset + limit
+
+    def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
+        """Not of a queue with shards, whose workers share their places among them."""
+        raise UnsupportedFeature("the concurrency of a worker of a queue with shards is that which it was started with")
+
+    def pause(self, name: str, *, length_ms: Milliseconds = 0) -> None:
+        """Let the worker of this name claim and start nothing in any shard."""
+        _of(self).administer_each(administering.pause_worker(name, length_ms))
+
+    def resume(self, name: str) -> None:
+        """End the pause of a worker."""
+        _of(self).administer_each(administering.pause_worker(name, None))
+
+
+class ShardedEvents(Events):
+    """The events of the shards: each has a stream of its own, which `queue.shard(name).events` reads."""
+
+    def on(self, keep: int = 10_000) -> None:
+        """Record events from now on, so many in each shard."""
+        _of(self).administer_each(administering.set_events(keep))
+
+    def off(self) -> None:
+        """Stop recording events."""
+        _of(self).administer_each(administering.set_events(None))
+
+    def last(self) -> str:
+        """Not of several shards at once."""
+        raise UnsupportedFeature(_STREAMS)
+
+    def read(self, after: str = "$", *, wait_ms: Milliseconds | None = None) -> NoReturn:
+        """Not of several shards at once."""
+        raise UnsupportedFeature(_STREAMS)
+
+
+_STREAMS = "each shard has its own stream of events: queue.shard(name).events, with the names of queue.record()"

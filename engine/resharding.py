@@ -1,0 +1,376 @@
+"""Resharding: another number of shards for a queue that works on meanwhile (docs/guides/shards.md).
+
+The shards of a number have names of their own, so none is both old and new. In this order, each step leaving all that the next
+one, or the same one begun again, needs:
+
+1. The record says `preparing`. The new shards get limits, pauses and retention, and sequences after those of the old ones.
+2. The record says `moving`. Who reads it asks the old shard of a job first and then the new one.
+3. The old shards are closed: what an enqueue names that they know is a duplicate there as before, and what they do not know is
+   answered with `moved`, whereupon the producer reads the record again and asks the new shard. A producer that has read nothing
+   since step 1 learns of it in this way, and a late copy of its call finds the shard closed.
+4. Jobs are moved in numbered batches: `take` removes them from their indexes, keeps them in `transit`, and leaves a tombstone
+   that says so; `put` makes them in the new shard, once for each number; `drop` forgets them. Only what waits, is delayed or
+   dead is taken, so no worker has it: a job that runs ends at its old shard, and when it is to run again, it is moved then.
+   Parents, children and jobs with callbacks stay until they have ended.
+5. When nothing is left, the old shards are sealed, and what is known of ended jobs is copied: tombstones and open dedup windows
+   to each shard that keys of the old one may belong to, results and the list of finished jobs to the shard of the id.
+6. The record says that the new shards are all there are; what the old ones have left is deleted, but that they are sealed.
+
+Why nothing is lost or runs twice, wherever this process or a producer is killed. A job is in the indexes of one shard at most: it
+leaves those of the old one in the call that writes it into `transit`, and enters those of the new one with the first `put` of its
+batch alone. Between the two it is in `transit`, where whoever runs this next finds it, before it takes anything else. An id is
+known at its old shard until `drop`, which comes after `put`; so an enqueue that asks the old shard first, as all do until step 6,
+meets it at one of the two. An enqueue that was answered by the old shard, and one whose reply was lost, is in its indexes or on
+its way from there; sent again it meets itself, for the job keeps its nonce.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from engine import validate
+from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
+from engine.queue import administering, sharding
+from engine.queue.job_info import job_info
+from engine.queue.sharding import PLAIN, Layout, ShardRecord
+from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous.sharded import Shard
+from engine.wire.call import Call
+from engine.wire.drivers.in_flight import PIPELINE_MAX
+from engine.wire.operations import (
+    Count,
+    Counts,
+    DropTaken,
+    Inspect,
+    Inspected,
+    Limit,
+    Operation,
+    Page,
+    Paged,
+    PutJobs,
+    ReadShards,
+    SetGate,
+    SetShards,
+    TakeJobs,
+    TakenJobs,
+)
+
+#: Jobs that one look finds; a batch is those of them that go to one shard.
+PAGE = 200
+#: Sequences that producers may use up while the old shards are closed one after the other.
+_SEQUENCES = 1 << 20
+#: Between two looks at jobs that run or wait for others.
+_PAUSE_S = 0.2
+_MOVABLE = ("waiting", "delayed", "dead")
+_STATES = (*_MOVABLE, "active", "blocked")
+#: Outcomes of tombstones that say nothing of a job: rejected, orphaned, moving.
+_NO_JOB = (3, 4, 9)
+_SCAN = 1_000
+
+
+@dataclass(slots=True)
+class Moved:
+    """What a resharding has come to: jobs moved, jobs that are still at their old shards because they run or are parents or
+    children of others, and whether it has ended."""
+
+    jobs: int = 0
+    left: int = 0
+    done: bool = False
+
+
+class Resharding:
+    """Changes the number of shards of a queue; interrupted anywhere, it is begun again with the same number. `queue` is one
+    without shards, whose driver is used; `tell` hears of each step. Raises Malformed and UnsupportedFeature before it changes
+    anything."""
+
+    def __init__(self, queue: Queue, to: object, *, tell: Callable[[str], None] = lambda text: None) -> None:
+        self._to = validate.integer("to", to, 2, sharding.SHARDS_MAX)
+        if queue.shards or queue.model.name != "lanes":
+            raise UnsupportedFeature("resharding is for queues in the engine's own format, and begins with one without shards")
+        self._queue = queue
+        self._tell = tell
+        self._shards: dict[str, Shard] = {}
+        self._moved = Moved()
+
+    def run(self, wait_ms: int | None = None) -> Moved:
+        """Reshard the queue. `wait_ms`: how long it waits for jobs that cannot be moved before it returns, to be begun again;
+        None: until they have ended."""
+        until_s = None if wait_ms is None else time.monotonic() + wait_ms / 1000
+        text, record = self._record()
+        if record.phase == "cleaning":
+            text, record = self._end(text, record)
+        if record.former is None and record.layout.shards == self._to:
+            return Moved(done=True)
+        if record.former is not None and record.layout.shards != self._to:
+            raise Malformed("to", self._to, f"{record.layout.shards}: a resharding to that number has begun, finish it first")
+        if record.former is None:
+            self._divided(record.layout)
+            record = record.preparing(self._to)
+            text = self._write(text, record)
+        former = cast("Layout", record.former)
+        if record.phase == "preparing":
+            self._tell(f"prepares {self._to} shards")
+            self._prepare(former, record.layout)
+            record = record.moving()
+            text = self._write(text, record)
+        sources = list(self._sources(former))
+        for source, _ in sources:
+            self._run(source, SetGate(sharding.moved(self._to, families=True)))
+        self._tell(f"moves the jobs of {former.shards} shards")
+        while not self._empty(sources, record.layout):
+            if until_s is not None and time.monotonic() > until_s:
+                return self._moved
+        for source, number in sources:
+            self._copy_ended(source, former, number, record.layout)
+        record = record.cleaning()
+        self._end(self._write(text, record, moved=sharding.moved(self._to)), record)
+        self._moved.left, self._moved.done = 0, True
+        return self._moved
+
+    # -- the record
+
+    def _record(self) -> tuple[str, ShardRecord]:
+        text: str = self._run(self._queue, ReadShards())
+        return text, sharding.read_record(text) if text else PLAIN
+
+    def _write(self, known: str, record: ShardRecord, moved: str = "") -> str:
+        """Go to the next phase. Raises ServerUnavailable where somebody else did."""
+        made = self._run(self._queue, SetShards(known, record.text(), moved))
+        if made.result != "done":
+            raise ServerUnavailable("another resharding of this queue runs: let one of the two end it")
+        return record.text()
+
+    # -- preparing
+
+    def _prepare(self, former: Layout, layout: Layout) -> None:
+        """Give the new shards the settings of the old ones, and sequences that come after theirs."""
+        limits = self._divided(former)
+        settings = self._settings(former)
+        sequences = [self._run(self._shard(name), SetGate()).sequence for name in former.names(self._queue.name)]
+        for number, name in enumerate(layout.names(self._queue.name)):
+            shard = self._shard(name)
+            if number:
+                self._run(shard, SetGate("", max(sequences) + _SEQUENCES))
+                for draft in settings:
+                    shard.carry_out(administering.sending(draft))
+            for target, parts in limits.items():
+                kind, _, of = target.partition(":")
+                if kind == "k" and of != "*" and layout.home(of, "", "") != number:
+                    continue
+                part = parts[number if kind == "n" else 0]
+                shard.set_limit(
+                    *((of,) if kind == "n" else ()),
+                    key=None if kind == "n" else of,
+                    concurrency=part.concurrency,
+                    rate=part.rate,
+                    per_ms=part.per_ms,
+                    window=part.window,
+                )
+
+    def _divided(self, former: Layout) -> dict[str, list[Limit]]:
+        """The limits of a layout: those of names as they are divided among the new shards. Raises Malformed."""
+        found: dict[str, list[Limit]] = {}
+        for name in former.names(self._queue.name):
+            for target, words in self._hash(self._shard(name).model.keys.limits).items():
+                concurrency, rate, per_ms, window = words.split()
+                found.setdefault(target, []).append(Limit(int(concurrency), int(rate), int(per_ms), cast("Any", window)))
+        return {
+            target: sharding.divided(sharding.whole(limits), self._to) if target.startswith("n:") else limits[:1]
+            for target, limits in found.items()
+        }
+
+    def _settings(self, former: Layout) -> list[administering.Draft]:
+        """The other settings of a layout, which its shards have in common."""
+        keys, now_ms = self._shard(former.names(self._queue.name)[-1]).model.keys, self._queue.driver.server_now_ms()
+        drafts: list[administering.Draft] = []
+        for name, words in self._hash(keys.paused).items():
+            until_ms = int(words.split()[0])
+            if not until_ms or until_ms > now_ms:
+                drafts.append(administering.pause(None if name == "*" else name, max(0, until_ms - now_ms)))
+        kept = {name: int(value) for name, value in self._hash(keys.retention).items()}
+        if kept:
+            for most in ("done_max", "dead_max"):
+                if most in kept:
+                    kept[most] = -(-kept[most] * former.shards // self._to)
+            drafts.append(administering.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms"))))
+        for field, words in self._hash(keys.settings).items():
+            if field.startswith("p:"):
+                until_ms = int(words.split()[0])
+                drafts.append(administering.pause_worker(field[2:], max(0, until_ms - now_ms)))
+        events = self._hash(keys.stats).get("events")
+        return [*drafts, administering.set_events(int(events))] if events else drafts
+
+    # -- moving
+
+    def _sources(self, former: Layout) -> Iterator[tuple[Shard, int]]:
+        """The shards whose jobs move, each with its number: shard 0 alone keeps its own, the jobs of ticks, unless it was all."""
+        for number, name in enumerate(former.names(self._queue.name)):
+            if number or former.shards == 1:
+                yield self._shard(name), number
+
+    def _empty(self, sources: list[tuple[Shard, int]], layout: Layout) -> bool:
+        """Move what can be moved. Whether the old shards are sealed and have nothing left."""
+        moved = sum([self._move(source, layout) for source, _ in sources])
+        self._moved.jobs += moved
+        self._moved.left = sum([self._left(source) for source, _ in sources])
+        if moved:
+            return False
+        if self._moved.left:
+            time.sleep(_PAUSE_S)
+            return False
+        for source, _ in sources:
+            self._run(source, SetGate(sharding.moved(self._to)))
+        # A child may have come between the look and the seal.
+        return not sum([self._left(source) for source, _ in sources])
+
+    def _move(self, source: Shard, layout: Layout) -> int:
+        """Move what waits, is delayed or dead, after what is on its way. Returns how many jobs."""
+        taken: TakenJobs = self._run(source, TakeJobs(0, ""))
+        number, moved = taken.number, self._arrive(source, taken)
+        for state in _MOVABLE:
+            offset = 0
+            while True:
+                page: Paged = self._run(source, Page(state, offset, PAGE))
+                jobs = self._homes(source, page.jobs, layout)
+                offset += page.seen - sum(map(len, jobs.values()))
+                for name, ids in jobs.items():
+                    taken = self._run(source, TakeJobs(number + 1, name, tuple(ids)))
+                    number = taken.number
+                    some = self._arrive(source, taken)
+                    moved += some
+                    offset += max(0, len(ids) - some)
+                if page.seen < PAGE:
+                    break
+        return moved
+
+    def _homes(self, source: Shard, jobs: tuple[str, ...], layout: Layout) -> dict[str, list[str]]:
+        """Jobs by the name of the shard that they go to; not those that stay."""
+        found: dict[str, list[str]] = {}
+        while jobs:
+            reply: Inspected = self._run(source, Inspect(jobs))
+            for job, looked in zip(jobs, reply.items, strict=False):
+                options = job_info(source.model, job, looked, reply.srv_us).options
+                home = layout.home(options.key, options.unique, job)
+                if home:
+                    found.setdefault(layout.name(self._queue.name, home), []).append(job)
+            jobs = jobs[len(reply.items) :]
+        return found
+
+    def _arrive(self, source: Shard, taken: TakenJobs) -> int:
+        """Put a batch that was taken where it goes, and forget it here."""
+        if not taken.to:
+            return 0
+        counters: dict[str, int] = {}
+        if not taken.items:
+            known = self._hash(source.model.keys.stats)
+            counters = {name: int(known.get(name, 0)) for name in ("finished", "buried", "expired")}
+        target = self._shard(taken.to)
+        self._run(target, PutJobs(source.name, taken.number, taken.items, **counters))
+        if counters:
+            self._run_plain("HDEL", source.model.keys.stats, *counters)
+        self._run(source, DropTaken(taken.number))
+        return len(taken.items)
+
+    def _left(self, source: Shard) -> int:
+        """How many jobs are still to end or to be moved."""
+        if source.name != self._queue.name:
+            counts: Counts = source.counts()
+            return counts.waiting + counts.delayed + counts.active + counts.dead + counts.blocked + counts.handing
+        left = self._run(source, Count()).handing
+        for state in _STATES:
+            offset, seen = 0, PAGE
+            while seen == PAGE:
+                page: Paged = self._run(source, Page(state, offset, PAGE))
+                left += sum(1 for job in page.jobs if Layout(1, 2).home("", "", job))
+                offset, seen = offset + page.seen, page.seen
+        return left
+
+    # -- what has ended
+
+    def _copy_ended(self, source: Shard, former: Layout, number: int, layout: Layout) -> None:
+        """Copy what keeps duplicates of ended jobs out, and their results. Of a queue that had no shards the results stay where
+        they are, in shard 0."""
+        keys, prefix = source.model.keys, source.model.keys.prefix
+        wherever = [self._shard(layout.name(self._queue.name, home)) for home in layout.homes_of(former, number)]
+        for page in self._scan(prefix):
+            copied = [key for key in page if key.removeprefix(prefix).partition(":")[0] in ("job", "result", "dedup")]
+            values = self._plain([("GET", key) for key in copied])
+            times = self._plain([("PTTL", key) for key in copied])
+            words: list[tuple[object, ...]] = []
+            for key, value, ttl_ms in zip(copied, values, times, strict=True):
+                kind, _, of = key.removeprefix(prefix).partition(":")
+                if not isinstance(value, bytes) or (kind == "job" and (value[0] != 160 or value[1] % 16 in _NO_JOB)):
+                    continue
+                targets = [self._home(layout, of)] if kind == "result" else wherever
+                expires = ("PX", ttl_ms) if ttl_ms > 0 else ()
+                if kind != "result" or number:
+                    words += [("SET", f"{target.model.keys.prefix}{kind}:{of}", value, *expires, "NX") for target in targets]
+            self._plain(words)
+        if number:
+            done = self._run_plain("ZRANGE", keys.done, 0, -1, "WITHSCORES")
+            pairs = [(done[at].decode(), done[at + 1]) for at in range(0, len(done), 2)]
+            self._plain([("ZADD", self._home(layout, job).model.keys.done, "NX", score, job) for job, score in pairs])
+            taken: TakenJobs = self._run(source, TakeJobs(0, ""))
+            self._arrive(source, self._run(source, TakeJobs(taken.number + 1, wherever[0].name)))
+
+    def _home(self, layout: Layout, job: str) -> Shard:
+        """The new shard of an ended job, of which only the id is known."""
+        return self._shard(layout.name(self._queue.name, layout.home("", "", job)))
+
+    def _end(self, text: str, record: ShardRecord) -> tuple[str, ShardRecord]:
+        """Delete what the former shards have left, but that they take no new jobs; then the new ones are all there are."""
+        for source, number in self._sources(cast("Layout", record.former)):
+            for page in self._scan(source.model.keys.prefix) if number else ():
+                self._plain([("UNLINK", key) for key in page if key != source.model.keys.stats])
+        record = record.stable()
+        return self._write(text, record), record
+
+    # -- calls
+
+    def _shard(self, name: str) -> Shard:
+        if name not in self._shards:
+            self._shards[name] = Shard.of(self._queue, name)
+        return self._shards[name]
+
+    def _run(self, queue: Queue, operation: Operation) -> Any:
+        return self._queue.driver.run(queue.model.call(operation))
+
+    def _run_plain(self, *words: object) -> Any:
+        return self._plain([words])[0]
+
+    def _plain(self, commands: Iterable[tuple[object, ...]]) -> list[Any]:
+        """The replies of plain commands, in pipelines."""
+        calls = [Call(None, (str(words[1]),), words, _as_it_is, ReadShards()) for words in commands]
+        return self._outcomes(calls)
+
+    def _outcomes(self, calls: list[Call[Any]]) -> list[Any]:
+        replies: list[Any] = []
+        for at in range(0, len(calls), PIPELINE_MAX):
+            for outcome in self._queue.driver.send_many(calls[at : at + PIPELINE_MAX]):
+                if isinstance(outcome, Exception):
+                    raise outcome
+                replies.append(outcome.reply)
+        return replies
+
+    def _hash(self, key: str) -> dict[str, str]:
+        flat = self._run_plain("HGETALL", key)
+        return {flat[at].decode(): flat[at + 1].decode() for at in range(0, len(flat), 2)}
+
+    def _scan(self, prefix: str) -> Iterator[list[str]]:
+        """The keys that begin like this, page by page."""
+        cursor, pattern = b"0", re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
+        while True:
+            # Of the node that has these keys: they are of one slot.
+            words = ("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)
+            cursor, page = self._outcomes([Call(None, (prefix,), words, _as_it_is, ReadShards())])[0]
+            yield [key.decode() for key in page]
+            if cursor == b"0":
+                return
+
+
+def _as_it_is(raw: Any) -> Any:
+    return raw

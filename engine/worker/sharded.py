@@ -1,0 +1,189 @@
+"""A worker of a queue with shards: one for each shard, and what they share (docs/guides/shards.md).
+
+They share the places of the handlers, one block on the wake lists of all shards, one control connection and one driver. An idle
+shard costs little: its leader sweeps every quarter of a lease, and its other workers beat rarely. So somebody has to notice when
+that leader dies with jobs in hand. That is the process that leads shard 0, which is looked after as any queue is: it also looks
+after the leaders of all other shards.
+
+The record of the shards is read every few seconds; when the queue is resharded, workers of new shards begin, and those of former
+ones stop once these are empty.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, get_args
+
+from engine.errors import EngineError, Malformed
+from engine.handlers import Handlers
+from engine.logs import Source, about
+from engine.queue.faces import synchronous
+from engine.queue.settings import QueueSettings
+from engine.queue.synchronous.sharded import ShardedQueue
+from engine.worker.machine.events import StopReason
+from engine.worker.machine.places import Places, Quota
+from engine.worker.shared import SharedConnections
+from engine.worker.signals import stop_signals
+from engine.worker.worker import Worker
+
+log = logging.getLogger("ironclaim.worker")
+
+#: Between two looks at the record.
+LOOK_S = 5.0
+#: A worker beats in an idle shard so many times more rarely, unless it watches.
+IDLE_BEATS = 16
+
+
+class ShardedWorker(Worker):
+    """A worker of all shards of a queue. It has no child processes, and `max_jobs` counts the jobs of each shard."""
+
+    def __init__(self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Any) -> None:
+        self._whole: ShardedQueue = synchronous(queue)
+        self._given: dict[str, Any] = settings
+        if settings.get("processes"):
+            raise Malformed("processes", settings["processes"], "0 for a queue with shards: start several workers instead")
+        # Its settings are checked now, and it is never run.
+        first = self._whole.shard(self._whole.name)
+        super().__init__(first, handlers, **self._given)
+        self._given["name"] = self._settings.name
+        self._of_each: dict[str, Worker] = {}
+        self._quotas: dict[str, Quota] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._ended = threading.Condition()
+        self._reasons: list[StopReason] = []
+        self._failures: list[BaseException] = []
+        self._asked: list[Callable[[Worker], None]] = []
+        self._watches = False
+
+    @property
+    def queue(self) -> Any:
+        """The queue that it works for."""
+        return self._whole
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Ask the workers of all shards to stop, as Worker.stop does."""
+        self._tell(lambda worker: worker.stop(at_once=at_once), stops=True)
+
+    def pause(self) -> None:
+        """Claim and start nothing more until `resume`."""
+        self._tell(Worker.pause)
+
+    def resume(self) -> None:
+        """End the pause."""
+        self._tell(Worker.resume)
+
+    def take_part(self, share: Any, connections: SharedConnections | None = None) -> None:
+        """Not in a group: Malformed."""
+        raise Malformed("queues", self._whole.name, "queues without shards: a queue with shards has a Worker of its own")
+
+    def _tell(self, what: Callable[[Worker], None], *, stops: bool = False) -> None:
+        """Tell the workers of all shards, also those that begin later."""
+        with self._ended:
+            self._asked.append(what)
+            self._stopping = self._stopping or stops
+            for worker in self._of_each.values():
+                what(worker)
+            self._ended.notify_all()
+
+    _stopping = False
+
+    def _run(self, burst: bool, delayed: bool) -> StopReason:
+        whole, settings = self._whole, self._settings
+        self._places = Places(settings.concurrency or settings.places)
+        self._connections = SharedConnections(whole.endpoint, whole.model.keys.prefix)
+        self._reasons, self._failures = [], []
+        try:
+            with stop_signals(lambda reason: self.stop(at_once=reason == "at once")):
+                self._serve(burst, delayed)
+        finally:
+            with self._ended:
+                self._asked, self._stopping = [], False
+        if self._failures:
+            raise self._failures[0]
+        return max(self._reasons or ["stopped"], key=get_args(StopReason).index)
+
+    def _serve(self, burst: bool, delayed: bool) -> None:
+        """Have a worker for each shard in use, until all have ended."""
+        while True:
+            try:
+                names = self._whole.look_up().names(self._whole.name)
+            except EngineError:
+                if not self._of_each:
+                    raise
+                # The server is away: the workers of the shards say so.
+                names = tuple(self._of_each)
+            with self._ended:
+                for name in names:
+                    if name not in self._of_each and not self._stopping and not self._failures:
+                        self._begin(name, burst, delayed)
+                for name, worker in self._of_each.items():
+                    if name not in names:
+                        worker.stop()
+                self._ended.wait_for(self._over, LOOK_S)
+                over = self._over()
+            if over:
+                for thread in list(self._threads.values()):
+                    thread.join()
+                return
+
+    def _over(self) -> bool:
+        """Whether all have ended."""
+        return not self._of_each
+
+    def _begin(self, name: str, burst: bool, delayed: bool) -> None:
+        """Start the worker of one shard."""
+        shard, given = self._whole.shard(name), dict(self._given)
+        first = name == self._whole.name
+        if not (first or burst):
+            given["sweep_ms"] = max(self._settings.sweep_ms, self._settings.lease_ms // 4)
+        worker = Worker(shard, self._handlers, **given)
+        if not first:
+            worker.beats_rarely(IDLE_BEATS)
+            worker.watch(self._watches)
+        else:
+            worker.on_lead(self._lead)
+        quota = self._places.join()
+        worker.take_part(quota, self._connections)
+        for asked in self._asked:
+            asked(worker)
+        self._of_each[name] = worker
+        self._quotas[name] = quota
+        self._threads[name] = threading.Thread(
+            target=partial(self._work, name, worker, burst, delayed), name=f"worker-{name}", daemon=True
+        )
+        self._threads[name].start()
+
+    def _work(self, name: str, worker: Worker, burst: bool, delayed: bool) -> None:
+        """Run the worker of one shard."""
+        try:
+            reason: StopReason | None = worker.run(burst=burst, delayed=delayed)
+            failure = None
+        except BaseException as error:
+            reason, failure = None, error
+        with self._ended:
+            self._of_each.pop(name, None)
+            self._quotas.pop(name).leave()
+            if failure is not None:
+                self._failures.append(failure)
+            if reason is not None:
+                self._reasons.append(reason)
+            others = list(self._of_each.values())
+            left = reason == "stopped" and not self._stopping and not self._failures
+            self._ended.notify_all()
+        if reason != "empty" and not left:
+            for other in others:
+                other.stop()
+
+    def _lead(self, leads: bool) -> None:
+        """This process leads shard 0, and looks after the leaders of the others; or it does so no more."""
+        self._watches = leads
+        with suppress(RuntimeError):
+            for name, worker in list(self._of_each.items()):
+                if name != self._whole.name:
+                    worker.watch(leads)
+        source = Source(self._settings.name, self._whole.name)
+        log.debug("looks after the leaders of all shards: %s", leads, extra=about(None, source))

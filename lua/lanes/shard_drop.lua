@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- Forget the jobs of a batch that has arrived in its new shard.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   transit  hash    the batch, as in shard_take
+-- ARGV
+--   now_ms  '' or the time of a test
+--   prefix  prefix of the queue's keys
+--   number  number: of the batch
+-- REPLY srv_us, how many jobs
+
+settled(prefix)
+check_types({}, { sweep, transit }, {})
+local srv_us = server_us(now_ms, sweep)
+local known = redis.call('HMGET', transit, 'number', 'to')
+if not known[2] or tonumber(known[1]) ~= number then return { srv_us, 0 } end
+local fields, kept = { 'to' }, redis.call('HGETALL', transit)
+for at = 1, #kept, 2 do
+  local id = string.match(kept[at], '^j:(.*)')
+  if id then
+    local job = envelope_open(words_unpack(kept[at + 1])[3])
+    free_unique(prefix, job, id)
+    redis.call('DEL', prefix .. 'job:' .. id, prefix .. 'run:' .. id, prefix .. 'result:' .. id)
+    fields[#fields + 1] = kept[at]
+  end
+end
+redis.call('HDEL', transit, unpack(fields))
+return { srv_us, #fields - 1 }

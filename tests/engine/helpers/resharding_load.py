@@ -1,0 +1,54 @@
+"""A producer for drills of resharding: `python -m tests.engine.helpers.resharding_load URL SHARDS FOLDER SEED`.
+
+It enqueues jobs with and without keys, one by one and many at a time, and again now and then, until the file `stop` is there.
+What was acknowledged is a line of the file `acknowledged-SEED`; what came of a repeat that no queue may answer, of `wrong-SEED`.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from engine import ConnectOptions, EngineError, NewJob, Queue
+
+
+def main(url: str, shards: int, folder: Path, seed: int) -> None:
+    """Produce until told to stop."""
+    draw = random.Random(seed)
+    made: list[tuple[str, dict[str, Any]]] = []
+    with (
+        Queue("mails", url=url, shards=shards, connect=ConnectOptions(deadline_ms=10_000)) as queue,
+        (folder / f"acknowledged-{seed}").open("a", buffering=1) as acknowledged,
+        (folder / f"wrong-{seed}").open("a", buffering=1) as wrong,
+    ):
+        while not (folder / "stop").exists():
+            some: list[tuple[str, dict[str, Any]]] = []
+            for _ in range(draw.choice((1, 1, 1, 30))):
+                options = {"key": f"k{draw.randrange(20)}"} if draw.random() < 0.5 else {}
+                if draw.random() < 0.2:
+                    options["delay_ms"] = draw.randrange(1, 2_000)
+                some.append((f"j{seed}-{len(made) + len(some)}", options))
+            try:
+                new = [NewJob("mark", {"folder": str(folder)}, id=job, **options) for job, options in some]
+                came = (
+                    queue.enqueue_many(new)
+                    if len(new) > 1
+                    else [queue.enqueue("mark", new[0].payload, id=some[0][0], **some[0][1])]
+                )
+            except EngineError as error:
+                print(error, file=sys.stderr)
+                continue
+            made += some
+            acknowledged.write("".join(f"{item.job}\n" for item in came))
+            wrong.write("".join(f"new {item}\n" for item in came if not item.created))
+            # The last ones again: whether they wait, are on their way, run, or have just ended.
+            job, options = made[-draw.randrange(1, 1 + min(len(made), 200))]
+            again = queue.enqueue("mark", {"folder": str(folder)}, id=job, **options)
+            if again.created:
+                wrong.write(f"again {again}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))

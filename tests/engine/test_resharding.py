@@ -1,0 +1,291 @@
+"""Another number of shards for a queue that works on: every job is kept, nothing runs twice, interrupted anywhere, on a real
+server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from engine import Handlers, Malformed, NewJob, Queue, UnsupportedFeature, Worker, models
+from engine.queue.sharding import Layout, read_record
+from engine.resharding import Resharding
+from engine.testing import start_guarded
+from engine.wire.operations import Claim, Claimed, Finish
+from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
+from tests.engine.helpers.waiting import wait_until
+
+
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield client
+
+
+def reshard(url: str, to: int, queue: str = "mails", **options: Any) -> Any:
+    with Queue(queue, url=url) as plain:
+        return Resharding(plain, to).run(**options)
+
+
+def states(queue: Queue) -> dict[str, list[str]]:
+    """The ids in each state, over all shards."""
+    return {state: sorted(job for job, _ in entries) for state, entries in queue.snapshot().states.items()}
+
+
+def homes(raw: redis.Redis, queue: str = "mails") -> set[str]:
+    """The names of the shards that hold jobs which are to run."""
+    found = [key.decode() for key in raw.keys(f"ic:{{{queue}*}}:*")]  # type: ignore[union-attr]
+    return {key.split("{")[1].split("}")[0] for key in found if ":lane:" in key or key.endswith((":due", ":dead"))}
+
+
+def fill(queue: Queue, count: int = 60) -> None:
+    """Jobs of all kinds: waiting, delayed, dead, finished with and without a result, with keys and unique keys."""
+    handlers = Handlers()
+
+    @handlers("bad")
+    def bad(job: Any) -> None:
+        raise ValueError("no")
+
+    handlers("good")(lambda job: job.payload)
+    for name in ("bad", "good"):
+        queue.enqueue_many(
+            [NewJob(name, n, id=f"{name}{n}", attempts=1, key=f"k{n}" if n % 2 else None) for n in range(count // 4)]
+        )
+    Worker(queue, handlers, sweep_ms=20).run(burst=True, delayed=False)
+    waiting = [{"key": f"k{n % 7}"} if n % 3 == 0 else {"unique": f"u{n}"} if n % 3 == 1 else {} for n in range(count)]
+    queue.enqueue_many([{"name": "send", "payload": n, "id": f"w{n}", "priority": 1 + n % 3, **waiting[n]} for n in range(count)])
+    queue.enqueue_many([NewJob("later", n, id=f"d{n}", delay_ms=600_000, expires_ms=900_000) for n in range(count // 3)])
+
+
+# -- what is kept
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 9), (9, 4), (1, 4)])
+def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
+    with Queue("mails", url=ironclaim_url, shards=before) as old:
+        fill(old)
+        old.set_limit("send", concurrency=36)
+        old.set_limit(key="k3", concurrency=2)
+        old.pause("later")
+        old.set_retention(done_max=720)
+        old.schedules.put("nightly", "send", None, cron="0 3 * * *")
+        known, counts = states(old), old.counts()
+        assert reshard(ironclaim_url, after).done
+        with Queue("mails", url=ironclaim_url, shards=after) as queue:
+            assert states(queue) == known
+            now = queue.counts()
+            assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (15, 15, 15)
+            assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
+            for number in range(60):
+                info = queue.jobs.get(f"w{number}")
+                assert info is not None and (info.payload, info.priority) == (number, 1 + number % 3)
+            assert {job.last_error for job in queue.dead.list()} == {"ValueError: no"}
+            assert [queue.results.get(f"good{number}").value for number in range(15)] == [*range(15)]  # type: ignore[union-attr]
+            # What was there is a duplicate, also what has ended and what holds a unique key.
+            for job, options in (
+                ("w3", {"key": "k3"}),
+                ("w4", {"unique": "u4"}),
+                ("w5", {}),
+                ("d5", {}),
+                ("good4", {}),
+                ("good5", {"key": "k5"}),
+            ):
+                assert queue.enqueue("send", None, id=job, **options).result == "duplicate", job  # type: ignore[arg-type]
+            assert queue.enqueue("send", None, id="other", unique="u7").job == "w7"
+            limits = {(limit.name, limit.key): limit.concurrency for limit in queue.limits()}
+            assert limits == {("send", None): 36, (None, "k3"): 2}
+            assert [pause.name for pause in queue.obstacles().pauses] == ["later"]
+            assert [schedule.name for schedule in queue.schedules.list()] == ["nightly"]
+            # They come in their order, and those that expire do so.
+            lanes = [raw.zrange(key, 0, -1) for key in raw.keys("ic:{mails#*}:lane:send/k3")]  # type: ignore[union-attr]
+            assert lanes == [sorted(lanes[0], key=lambda job: (-1 - int(job[1:]) % 3, int(job[1:])))]
+            assert sum(raw.zcard(f"ic:{{mails#{1 + (before > 1)}.{number}}}:expiring") for number in range(1, after)) == 20  # type: ignore[misc]
+            # The client with the old number goes on with the new one, and the old shards hold nothing but that they are closed.
+            if before > 1:
+                assert old.enqueue("send", None, id="w5").result == "duplicate" and old.counts().waiting == 60
+                assert raw.keys("ic:{mails#1.*") and all(key.endswith(b":stats") for key in raw.keys("ic:{mails#1.*"))  # type: ignore[union-attr]
+            assert reshard(ironclaim_url, after).jobs == 0, "again: nothing is left to do"
+
+
+def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis) -> None:
+    with Queue("mails", url=ironclaim_url, shards=4) as queue:
+        queue.set_limit("send", concurrency=5)
+        text = raw.get("ic:{mails}:shards")
+        with pytest.raises(Malformed, match="concurrency: 5 .* at least 6"):
+            reshard(ironclaim_url, 6)
+        for wrong in (1, 257):
+            with pytest.raises(Malformed, match="to"):
+                reshard(ironclaim_url, wrong)
+        assert raw.get("ic:{mails}:shards") == text
+    with Queue("mails", models.Bull(), url=ironclaim_url) as bull, pytest.raises(UnsupportedFeature):
+        Resharding(bull, 4)
+
+
+def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -> None:
+    with Queue("mails", url=ironclaim_url, shards=3) as queue:
+        queue.enqueue("send", 1, id="parent", key="acme")
+        queue.enqueue("send", 2, id="child", key="acme", needs=["parent"])
+        queue.enqueue("call", 3, id="caller", on_success=NewJob("send", 4))
+        queue.enqueue("other", 5, id="runs", key="acme")
+        shard = queue.shard(Layout(1, 3).name("mails", Layout(1, 3).home("acme", "", "")))
+        now_ms = queue.driver.server_now_ms()
+        claim = Claim("0123456789abcdef", 1, 9, 9_000, now_ms + 5_000, "w", 1_000, ("other",))
+        claimed: Claimed = queue.driver.run(shard.model.call(claim))
+        assert [job.lease.job for job in claimed.jobs] == ["runs"]
+        moved = reshard(ironclaim_url, 5, wait_ms=0)
+        assert (moved.jobs, moved.left, moved.done) == (0, 4, False)
+        with pytest.raises(Malformed, match="5: a resharding to that number has begun"):
+            reshard(ironclaim_url, 7)
+        # Children of what is there are taken, and everything else goes to the new shards.
+        assert queue.enqueue("send", 6, id="latecomer", key="acme", needs=["parent"]).created
+        assert queue.enqueue("send", 7, id="new", key="acme").created
+        assert {queue.jobs.state(job) for job in ("child", "latecomer")} == {"blocked"}
+        with pytest.raises(UnsupportedFeature):
+            queue.obliterate()
+        queue.driver.run(shard.model.call(Finish((claimed.jobs[0].lease,))))
+        ran: list[int] = []
+        handlers = Handlers()
+        for name in ("send", "call"):
+            handlers(name)(lambda job: ran.append(job.payload))
+        Worker(queue, handlers, sweep_ms=20).run(burst=True)
+        assert sorted(ran) == [1, 2, 3, 4, 6, 7] and ran.index(1) < min(ran.index(2), ran.index(6))
+        assert reshard(ironclaim_url, 5).done and queue.counts().finished == 7
+
+
+# -- interrupted
+
+
+class Cut(BaseException):
+    """The end of a process."""
+
+
+def cut_after(queue: Queue, calls: int, *, sent: bool) -> None:
+    """Let the driver of a queue die at this call: before it is sent, or when it has been carried out."""
+    made = 0
+
+    def dying(inner: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal made
+            made += 1
+            if made >= calls and not sent:
+                raise Cut
+            answer = inner(*arguments, **options)
+            if made >= calls:
+                raise Cut
+            return answer
+
+        return call
+
+    for name in ("run", "send", "send_many"):
+        setattr(queue.driver, name, dying(getattr(queue.driver, name)))
+
+
+@pytest.mark.parametrize("sent", [False, True])
+@pytest.mark.parametrize("start", range(3))
+def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironclaim_url: str) -> None:
+    """Meanwhile a client with the old number, and one that has just read the record, enqueue all again, and new jobs."""
+    calls, ended = start + 1, False
+    while not ended:
+        name = f"q{calls}"
+        with Queue(name, url=ironclaim_url, shards=3) as old:
+            jobs = [
+                NewJob("send", n, id=f"j{n}", key=f"k{n}" if n % 2 else None, delay_ms=600_000 * (n % 3 == 0)) for n in range(12)
+            ]
+            assert all(item.created for item in old.enqueue_many(jobs))
+            with Queue(name, url=ironclaim_url) as dying:
+                cut_after(dying, calls, sent=sent)
+                with contextlib.suppress(Cut):
+                    ended = Resharding(dying, 4).run().done
+            ran: list[str] = []
+            handlers = Handlers()
+            handlers("send")(lambda job, ran=ran: ran.append(job.id))
+            worker = Worker(old, handlers, sweep_ms=20)
+            with Queue(name, url=ironclaim_url, shards=3) as other:
+                for number, queue in enumerate((old, other)):
+                    again = queue.enqueue_many(jobs)
+                    assert {item.result for item in again} == {"duplicate"}, (calls, again)
+                    assert queue.enqueue("send", "new", id=f"n{number}").created
+                    assert queue.enqueue("send", "new", id=f"n{number}").result == "duplicate"
+                    if calls % 2:
+                        # What is on its way comes later; what has arrived runs now.
+                        worker.run(burst=True, delayed=False)
+            assert reshard(ironclaim_url, 4, name).done
+            worker.run(burst=True, delayed=False)
+            assert sorted(ran) == sorted([job.id for job in jobs if not job.options["delay_ms"]] + ["n0", "n1"]), calls
+            assert old.counts().finished == len(ran)
+            assert states(old)["delayed"] == sorted(job.id for job in jobs if job.options["delay_ms"]), calls
+        calls += 5
+    assert calls > 60
+
+
+# -- drilled
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_url: str, raw: redis.Redis) -> None:
+    """Two producers and two workers go on while `ironclaim reshard` is killed (SIGKILL), from 3 to 7 and then to 4 shards: every
+    acknowledged job has exactly one accepted finish, and no repeat makes another job."""
+    draw = random.Random(seed)
+    workers = Workers(tmp_path, ironclaim_url)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        with (tmp_path / "output").open("ab") as output:
+            started.append(start_guarded([sys.executable, "-m", *words], cwd=ROOT, env=environment, stdout=output, stderr=output))
+        return started[-1]
+
+    try:
+        with Queue("mails", url=ironclaim_url, shards=3) as queue:
+            queue.counts()
+            for number in range(2):
+                workers.start("--lease-ms", "3000", name=f"w{number}", queue="mails", handlers=HANDLERS)
+                start("tests.engine.helpers.resharding_load", ironclaim_url, "3", str(tmp_path), str(10 * seed + number))
+            acknowledged = [tmp_path / f"acknowledged-{10 * seed + number}" for number in range(2)]
+            wait_until(lambda: all(path.exists() and path.stat().st_size > 1_000 for path in acknowledged), "they produce", 60)
+            for to in (7, 4):
+                kills = 0
+                while kills < 4:
+                    resharding = start("engine", "reshard", "mails", "--to", str(to), "--url", ironclaim_url)
+                    try:
+                        code = resharding.wait(draw.uniform(0.5, 1.5))
+                        assert code == 0, (tmp_path / "output").read_text()
+                        break
+                    except subprocess.TimeoutExpired:
+                        resharding.kill()
+                        resharding.wait()
+                        kills += 1
+                last = start("engine", "reshard", "mails", "--to", str(to), "--url", ironclaim_url)
+                assert last.wait(120) == 0, (tmp_path / "output").read_text()
+            assert read_record(raw.get("ic:{mails}:shards").decode()).layout == Layout(3, 4)  # type: ignore[union-attr]
+            (tmp_path / "stop").touch()
+            for producer in started[:2]:
+                assert producer.wait(60) == 0, (tmp_path / "output").read_text()
+            ids = [line for path in acknowledged for line in path.read_text().split()]
+            assert len(set(ids)) == len(ids) > 500
+
+            def ended() -> bool:
+                counts = queue.counts()
+                return not (counts.waiting + counts.delayed + counts.active)
+
+            wait_until(ended, "all have ended", 60)
+            counts, runs = queue.counts(), Counter(mark.job for mark in workers.marks("ran"))
+            assert set(runs) >= set(ids), sorted(set(ids) - set(runs))[:20]
+            assert counts.finished == len(runs) and counts.dead == 0, (counts, [job for job, times in runs.items() if times > 1])
+            # Not one had to be run again: nobody was killed but the resharding.
+            assert sum(runs.values()) == len(runs)
+            assert [path.read_text() for path in tmp_path.glob("wrong-*")] == ["", ""]
+    finally:
+        workers.stop_all()
+        for process in started:
+            process.kill()
+            process.wait()

@@ -1,0 +1,255 @@
+"""Queues in several shards: which shard a job goes to, and one face over all of them, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from engine import AsyncQueue, EngineError, Malformed, NewJob, Queue, UnsupportedFeature, models
+from engine.errors import UnknownParent, UnsafeServer
+from engine.queue.sharding import Layout, ShardRecord, divided, first_record, read_record, whole
+from engine.wire.operations import Limit
+from tests.engine.helpers.both import Blocking
+
+SHARDS = 5
+
+
+@pytest.fixture(params=["sync", "async"])
+def queue(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Any]:
+    """A queue of each kind, behind one blocking face."""
+    if request.param == "sync":
+        with Queue("mails", url=ironclaim_url, shards=SHARDS) as made:
+            yield made
+        return
+    with asyncio.Runner() as runner:
+        made = AsyncQueue("mails", url=ironclaim_url, shards=SHARDS)
+        yield _Deep(made, runner)
+        runner.run(made.close())
+
+
+class _Deep(Blocking):
+    """Blocking, and so are the parts of the queue."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        return _Deep(value, self._runner) if name in ("jobs", "dead", "results", "schedules", "workers", "events") else value
+
+
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield client
+
+
+def home(raw: redis.Redis, job: str) -> list[str]:
+    """The names of the shards that hold a job."""
+    return [key.decode().split("{")[1].split("}")[0] for key in raw.keys(f"ic:*:job:{job}")]  # type: ignore[union-attr]
+
+
+# -- where a job belongs
+
+
+def test_shards_are_filled_evenly() -> None:
+    layout = Layout(1, 16)
+    counts = Counter(layout.home("", "", f"job-{number}") for number in range(15_000))
+    assert set(counts) == set(range(1, 16))
+    assert max(counts.values()) < 1.2 * min(counts.values())
+
+
+def test_key_comes_before_unique_and_that_before_the_id() -> None:
+    layout = Layout(1, 100)
+    of_key = layout.home("acme", "", "a")
+    assert {layout.home("acme", unique, job) for unique in ("", "u") for job in ("b", "c")} == {of_key}
+    assert layout.home("", "u", "b") == layout.home("", "u", "c") != layout.home("", "", "b")
+    assert layout.home("acme", "", "cron:nightly:1") == layout.home("", "", "x>reroute") == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [(16, 32), (32, 16), (7, 5), (2, 256), (1, 4)])
+def test_jobs_of_a_shard_go_to_few_others(before: int, after: int) -> None:
+    former, layout = Layout(1 if before > 1 else 0, before), Layout(2, after)
+    for number in range(2_000):
+        key = f"tenant-{number}"
+        assert layout.home(key, "", "") in layout.homes_of(former, former.home(key, "", ""))
+    assert before == 1 or len(layout.homes_of(former, 1)) <= after // (before - 1) + 3
+
+
+def test_record_is_read_as_it_was_written() -> None:
+    moving = first_record(16).preparing(32).moving()
+    assert read_record(moving.text()) == moving
+    assert [layout.shards for layout in moving.layouts] == [16, 32]
+    assert [layout.shards for layout in first_record(16).preparing(32).layouts] == [16]
+    assert moving.stable() == ShardRecord(Layout(2, 32), was=(16,))
+    assert len(set(moving.names("mails"))) == 47
+    assert moving.stable().preparing(16).moving().names("q")[1] == "q#2.1"
+
+
+def test_limit_of_a_name_is_divided() -> None:
+    limit = Limit(concurrency=18, rate=16, per_ms=1000)
+    parts = divided(limit, 16)
+    assert sorted(Counter(part.concurrency for part in parts).items()) == [(1, 14), (2, 2)]
+    assert {part.rate for part in parts} == {1}
+    assert whole(parts) == limit
+    assert divided(Limit(rate=16, per_ms=9), 16)[0].concurrency == 0
+    with pytest.raises(Malformed, match="rate: 15 .* at least 16"):
+        divided(Limit(concurrency=16, rate=15, per_ms=9), 16)
+
+
+# -- enqueues
+
+
+def test_enqueued_job_is_in_the_shard_of_its_key(queue: Any, raw: redis.Redis) -> None:
+    for number in range(40):
+        options = {"key": f"tenant-{number % 7}"} if number % 2 else {}
+        assert queue.enqueue("send", {"n": number}, id=f"j{number}", **options).result == "created"
+        layout = Layout(1, SHARDS)
+        expected = layout.name("mails", layout.home(options.get("key", ""), "", f"j{number}"))
+        assert home(raw, f"j{number}") == [expected]
+    assert queue.enqueue("send", {}, id="j3", key="tenant-3")[2:4] == ("duplicate", "waiting")
+    assert queue.counts().waiting == 40
+    assert raw.zrange("ic:queues", 0, -1) == [b"mails"]
+
+
+def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: redis.Redis) -> None:
+    queue.enqueue_many([NewJob("send", {}, id=f"j{number}") for number in range(0, 3_000, 3)])
+    many = [NewJob("send", number, id=f"j{number}", unique="one" if number > 2_997 else None) for number in range(3_000)]
+    came = queue.enqueue_many(many)
+    assert [item.result for item in came] == [
+        "duplicate" if number % 3 == 0 or number == 2_999 else "created" for number in range(3_000)
+    ]
+    assert [item.job for item in came[:2_999]] == [f"j{number}" for number in range(2_999)]
+    assert came[-1].job == "j2998"
+    assert queue.counts().waiting == 2_999
+    sizes = [raw.zcard(f"ic:{{mails#1.{number}}}:lane:send") for number in range(1, SHARDS)]
+    assert sum(sizes) == 2_999 and min(sizes) > 600  # type: ignore[type-var]
+    assert queue.enqueue_many([]) == []
+
+
+def test_what_needs_two_shards_is_refused_before_any_call(queue: Any, raw: redis.Redis) -> None:
+    refused: list[dict[str, Any]] = [
+        {"needs": ["a"]},
+        {"dedup": "d", "dedup_ms": 1000},
+        {"on_success": NewJob("next", {}, key="other")},
+        {"key": "acme", "on_failure": NewJob("next", {}, key="other")},
+    ]
+    before = raw.info("stats")["total_commands_processed"]  # type: ignore[index]
+    for options in refused:
+        with pytest.raises(UnsupportedFeature):
+            queue.enqueue("send", {}, **options)
+        with pytest.raises(UnsupportedFeature):
+            queue.enqueue_many([NewJob("send", {}), NewJob("send", {}, **options)])
+    with pytest.raises(Malformed):
+        queue.set_limit("send", concurrency=SHARDS - 1)
+    with pytest.raises(UnsupportedFeature):
+        Queue("mails", models.Bull(), shards=4)
+    for shards in (0, 257, True, "4"):
+        with pytest.raises(Malformed, match="shards"):
+            Queue("mails", shards=shards)  # type: ignore[arg-type]
+    assert raw.info("stats")["total_commands_processed"] == before + 1  # type: ignore[index]
+
+
+def test_jobs_of_a_key_may_need_each_other(queue: Any) -> None:
+    queue.enqueue("send", {}, id="parent", key="acme")
+    assert queue.enqueue("send", {}, id="child", key="acme", needs=["parent"]).created
+    assert queue.jobs.state("child") == "blocked"
+    queue.enqueue("send", {}, id="elsewhere", key="tenant-2")
+    with pytest.raises(UnknownParent):
+        queue.enqueue("send", {}, id="lost", key="acme", needs=["elsewhere"])
+
+
+def test_unique_and_dedup_hold_inside_of_a_key(queue: Any) -> None:
+    assert queue.enqueue("send", {}, id="a", unique="u").created
+    assert queue.enqueue("send", {}, id="b", unique="u").job == "a"
+    assert queue.enqueue("send", {}, id="c", key="acme", dedup="d", dedup_ms=60_000).created
+    assert queue.enqueue("send", {}, id="d", key="acme", dedup="d", dedup_ms=60_000).job == "c"
+    assert queue.counts().waiting == 2
+
+
+# -- the number of shards
+
+
+def test_client_with_another_number_is_refused(queue: Any, ironclaim_url: str, raw: redis.Redis) -> None:
+    queue.enqueue("send", {})
+    assert read_record(raw.get("ic:{mails}:shards").decode()) == first_record(SHARDS)  # type: ignore[union-attr]
+    with Queue("mails", url=ironclaim_url, shards=8) as other:
+        for call in (lambda: other.enqueue("send", {}), other.counts, lambda: other.schedules.put("s", "send", every_ms=1000)):
+            with pytest.raises(Malformed, match=r"shards: 8 .* 5: so many shards has queue mails"):
+                call()
+    with Queue("mails", url=ironclaim_url) as plain:
+        with pytest.raises(UnsafeServer, match="5 shards"):
+            plain.enqueue("send", {})
+        with pytest.raises(EngineError, match="shards"):
+            plain.enqueue_many([NewJob("send", {})])
+    assert queue.counts().waiting == 1
+
+
+def test_queue_that_has_held_jobs_whole_is_not_taken_for_new(queue: Any, ironclaim_url: str, raw: redis.Redis) -> None:
+    with Queue("mails", url=ironclaim_url) as plain:
+        plain.enqueue("send", {}, id="old")
+    with pytest.raises(Malformed, match="reshard"):
+        queue.enqueue("send", {})
+    assert not raw.exists("ic:{mails}:shards")
+
+
+def test_one_shard_is_a_plain_queue(ironclaim_url: str, raw: redis.Redis) -> None:
+    with Queue("mails", url=ironclaim_url, shards=1) as whole_queue:
+        whole_queue.enqueue("send", {}, id="a")
+    assert home(raw, "a") == ["mails"]
+
+
+# -- one face
+
+
+def test_jobs_are_found_in_their_shards(queue: Any) -> None:
+    queue.enqueue_many([NewJob("send", number, id=f"w{number}", key=f"k{number}") for number in range(20)])
+    queue.enqueue_many([NewJob("later", number, id=f"d{number:02}", delay_ms=60_000 + number * 1_000) for number in range(20)])
+    assert queue.jobs.get("w7").payload == 7
+    assert queue.jobs.state("d03") == "delayed"
+    assert queue.jobs.get("nobody") is None and queue.jobs.state("nobody") == "gone"
+    assert str(queue.jobs.why("w7")).startswith("waits")
+    assert [job.id for job in queue.jobs.list("delayed", limit=5, offset=10)] == [f"d{number}" for number in range(10, 15)]
+    assert [job.id for job in queue.jobs.list("delayed", limit=2, newest_first=True)] == ["d19", "d18"]
+    assert {job.id for job in queue.jobs.list("waiting")} == {f"w{number}" for number in range(20)}
+    assert [job.id for job in queue.jobs.list("waiting", key="k9")] == ["w9"]
+    assert queue.jobs.counts_by_name()["later"].delayed == 20
+    assert queue.jobs.run_now("d03").done and queue.jobs.state("d03") == "waiting"
+    assert queue.jobs.cancel("w7").done and queue.jobs.state("w7") == "cancelled"
+    assert queue.jobs.remove("w8").done and queue.jobs.cancel("nobody").state == "gone"
+    assert queue.counts().waiting == 19 and sum(map(len, queue.snapshot().states.values())) == 38
+
+
+def test_limits_pauses_and_cleaning_are_of_all_shards(queue: Any, raw: redis.Redis) -> None:
+    queue.enqueue_many([NewJob("send", number, key=f"k{number}") for number in range(20)])
+    queue.set_limit("send", concurrency=7, rate=20, per_ms=60_000)
+    queue.set_limit(key="k3", concurrency=2)
+    queue.set_limit(key="*", concurrency=9)
+    shares = [raw.hget(f"ic:{{{name}}}:limits", "n:send") for name in Layout(1, SHARDS).names("mails")]
+    assert sorted(int(share.split()[0]) for share in shares) == [1, 1, 1, 2, 2]  # type: ignore[union-attr]
+    assert sum(1 for name in Layout(1, SHARDS).names("mails") if raw.hget(f"ic:{{{name}}}:limits", "k:k3")) == 1
+    found = {(limit.name, limit.key): limit.concurrency for limit in queue.limits()}
+    assert found == {("send", None): 7, (None, "k3"): 2, (None, "*"): 9}
+    queue.remove_limit("send")
+    queue.remove_limit(key="k3")
+    assert {limit.key for limit in queue.limits()} == {"*"}
+    queue.pause("send")
+    assert all(raw.hexists(f"ic:{{{name}}}:paused", "send") for name in Layout(1, SHARDS).names("mails"))
+    assert [pause.name for pause in queue.obstacles().pauses] == ["send"]
+    assert queue.resume("send") is True and queue.resume("send") is False
+    assert "ironclaim_jobs_waiting" in queue.metrics()
+    queue.set_retention(done_max=10)
+    assert raw.hget("ic:{mails#1.1}:retention", "done_max") == b"2"
+    assert queue.clean("waiting", limit=5) == 5 and queue.drain() == 15
+    assert queue.obliterate() is True
+    assert queue.counts().waiting == 0 and raw.hget("ic:{mails}:stats", "moved") == b"2 5"
+
+
+def test_schedules_live_in_shard_0(queue: Any, raw: redis.Redis) -> None:
+    assert queue.schedules.put("nightly", "send", {"a": 1}, cron="0 3 * * *") == "new"
+    assert raw.exists("ic:{mails}:cron:nightly")
+    made = queue.schedules.run_now("nightly")
+    assert home(raw, made.job) == ["mails"] and queue.jobs.get(made.job).payload == {"a": 1}
+    assert [schedule.name for schedule in queue.schedules.list()] == ["nightly"] and queue.schedules.remove("nightly")

@@ -1,0 +1,41 @@
+"""Queues with shards on a cluster: the shards are on all nodes, are worked off and resharded there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import Handlers, NewJob, Queue, Worker
+from engine.queue.sharding import Layout
+from engine.resharding import Resharding
+from engine.testing.cluster import EmbeddedCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as made:
+        yield made
+
+
+def test_shards_are_spread_worked_off_and_resharded(cluster: EmbeddedCluster) -> None:
+    places = [url.partition("://")[2].partition("/")[0] for url in cluster.urls]
+    url = f"redis+cluster://{','.join(places)}"
+    owners = {cluster.owner_of(cluster.slot_of(f"{{{name}}}")) for name in Layout(1, 8).names("mails")}
+    assert len(owners) == 3, "the shards are on all nodes"
+    with Queue("mails", url=url, shards=8) as queue:
+        jobs = [NewJob("send", number, id=f"j{number}", key=f"k{number % 9}" if number % 2 else None) for number in range(500)]
+        assert {item.result for item in queue.enqueue_many(jobs)} == {"created"}
+        assert {item.result for item in queue.enqueue_many(jobs)} == {"duplicate"}
+        queue.enqueue("later", None, id="later", delay_ms=600_000)
+        queue.set_limit("later", concurrency=16)
+        with Queue("mails", url=url) as plain:
+            assert Resharding(plain, 5).run().jobs == 501
+        assert queue.counts().waiting == 500 and queue.jobs.state("later") == "delayed"
+        assert {item.result for item in queue.enqueue_many(jobs)} == {"duplicate"}
+        ran: list[Any] = []
+        handlers = Handlers()
+        handlers("send")(lambda job: ran.append(job.payload))
+        assert Worker(queue, handlers, sweep_ms=50).run(burst=True, delayed=False) == "empty"
+        assert sorted(ran) == [*range(500)] and queue.counts().finished == 500

@@ -1,0 +1,268 @@
+"""Workers of queues with shards: all of them served in turns, few connections, few calls while idle; on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from engine import AsyncQueue, Handlers, Malformed, Queue, Worker, WorkerGroup
+from engine.queue.sharding import Layout
+from engine.worker.machine.events import MS
+from engine.worker.machine.places import TURN_MS, Places, Quota
+from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.waiting import wait_until
+
+SHARDS = 16
+
+
+@pytest.fixture
+def queue(ironclaim_url: str) -> Iterator[Queue]:
+    with Queue("mails", url=ironclaim_url, shards=SHARDS) as made:
+        yield made
+
+
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield client
+
+
+def many(count: int, name: str = "work", keys: int = 40) -> list[dict[str, Any]]:
+    return [{"name": name, "payload": number, "id": f"j{number}", "key": f"k{number % keys}"} for number in range(count)]
+
+
+# -- whose place it is
+
+
+class Shards:
+    """Some shards that want places, at a time that the test sets."""
+
+    def __init__(self, places: int, count: int) -> None:
+        self.places = Places(places)
+        self.quotas = [self.places.join() for _ in range(count)]
+        self.poked: list[int] = []
+        for number, quota in enumerate(self.quotas):
+            quota.poke = lambda number=number: self.poked.append(number)
+        self.now_ns = 1
+
+    def look(self, number: int, held: int = 0, running: int = 0, *, wants: bool = True) -> int:
+        return self.quotas[number].update(held, running, self.now_ns, wants=wants)
+
+    @property
+    def granted(self) -> list[int]:
+        return [quota.granted for quota in self.quotas]
+
+
+def test_one_shard_has_all_places_until_others_want_some() -> None:
+    shards = Shards(8, 3)
+    assert shards.look(0) == 1 and shards.look(0, held=1) == 8
+    assert shards.look(1) == 0
+    # It gives back what is more than its part, but no place in which a job runs.
+    assert shards.look(0, held=8, running=6) == 6 and shards.poked == [1] and shards.granted == [6, 1, 0]
+    assert shards.look(1, held=1) == 2 and shards.look(1, held=2) == 2
+    assert shards.look(0, held=8, running=3) == 4, "the other one could use its part"
+    assert shards.look(1, held=2) == 4 and shards.look(1, held=3) == 4
+    assert shards.look(0, wants=False) == 0 and shards.look(1, held=4) == 8
+
+
+def test_more_shards_than_places_take_turns() -> None:
+    shards = Shards(1, 3)
+    for number in range(3):
+        shards.look(number)
+    assert shards.granted == [1, 0, 0]
+    shards.now_ns += TURN_MS * MS + 1
+    assert shards.look(0, held=5, running=1) == 1 and not shards.quotas[0].open, "it claims no more, and keeps its place"
+    assert shards.look(0, held=0) == 0 and shards.granted == [0, 1, 0] and shards.poked == [1]
+    assert shards.look(1, wants=False) == 0 and shards.granted == [0, 0, 1] and shards.poked == [1, 2]
+    assert shards.look(2, held=1, running=1, wants=False) == 1
+    assert shards.look(2, wants=False) == 0 and shards.granted == [1, 0, 0]
+
+
+def test_turn_goes_on_where_nobody_waits_any_more() -> None:
+    shards = Shards(1, 2)
+    shards.look(0), shards.look(1)
+    shards.now_ns += TURN_MS * MS + 1
+    shards.look(0, held=1, running=1)
+    shards.look(1, wants=False)
+    assert shards.look(0) == 1 and shards.quotas[0].open
+
+
+def test_shard_that_has_ended_gives_its_places_to_others() -> None:
+    shards = Shards(2, 3)
+    for number in range(3):
+        shards.look(number)
+    shards.quotas[0].leave()
+    assert shards.granted == [0, 1, 1] and isinstance(shards.quotas[0], Quota) and shards.places.free == 0
+
+
+# -- work
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_all_shards_are_worked_off_in_the_order_of_each_key(kind: str, ironclaim_url: str) -> None:
+    with ExitStack() as stack:
+        queue: Any = (Queue if kind == "sync" else AsyncQueue)("mails", url=ironclaim_url, shards=SHARDS)
+        plain = stack.enter_context(Queue("mails", url=ironclaim_url, shards=SHARDS))
+        plain.enqueue_many(many(1_000))
+        seen: dict[str, list[int]] = {}
+        lock, most, running = threading.Lock(), [0], [0]
+        handlers = Handlers()
+
+        @handlers("work")
+        def work(job: Any) -> None:
+            with lock:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+                seen.setdefault(f"k{job.payload % 40}", []).append(job.payload)
+            with lock:
+                running[0] -= 1
+
+        worker = Worker(queue, handlers, concurrency=1)
+        assert worker.run(burst=True) == "empty"
+        assert {key: sorted(done) for key, done in seen.items()} == seen and sum(map(len, seen.values())) == 1_000
+        assert most == [1] and plain.counts().finished == 1_000
+        if kind == "async":
+            asyncio.run(queue.close())
+
+
+def test_handlers_run_in_so_many_places_over_all_shards(queue: Queue) -> None:
+    book = Book(hold=True)
+    queue.enqueue_many(many(60))
+    worker = make_worker(queue, book, "w", concurrency=5)
+    with at_work(worker):
+        wait_until(lambda: book.running == 5, "all places are taken")
+        assert [info.name for info in queue.workers.list()] == ["w"], "one process is listed once"
+        book.release()
+        wait_until(lambda: queue.counts().finished == 60, "all have run")
+    assert book.most == 5 and len(set(book.ran)) == 60
+    assert queue.workers.list() == []
+
+
+def test_jobs_delays_failures_results_and_ticks(queue: Queue) -> None:
+    handlers = Handlers()
+
+    @handlers("double")
+    def double(job: Any) -> int:
+        return 2 * job.payload
+
+    @handlers("fail")
+    def fail(job: Any) -> None:
+        raise ValueError("no")
+
+    @handlers("tick")
+    def tick(job: Any) -> None:
+        ticked.set()
+
+    ticked = threading.Event()
+    queue.enqueue_many([{"name": "fail", "payload": None, "id": f"f{n}", "attempts": 1} for n in range(12)])
+    queue.schedules.put("often", "tick", None, every_ms=200)
+    with at_work(Worker(queue, handlers)):
+        assert [queue.call("double", number, key=f"k{number}") for number in range(10)] == [2 * number for number in range(10)]
+        assert queue.enqueue("double", 7, id="later", delay_ms=300).created
+        assert queue.results.wait("later").value == 14 and queue.results.get("later").ok  # type: ignore[union-attr]
+        assert ticked.wait(20)
+        queue.schedules.remove("often")
+        wait_until(lambda: queue.counts().dead == 12, "all are dead")
+    assert {job.id for job in queue.dead.list(error="ValueError")} == {f"f{n}" for n in range(12)}
+    assert queue.dead.requeue("f3").done and queue.dead.discard("f4").done
+    assert queue.dead.requeue_all(limit=4) == 4 and queue.counts().waiting == 5
+    assert queue.dead.clear() == 6 and queue.counts().dead == 0
+    assert queue.stats()[0].name == "double" and queue.stats()[0].succeeded.count == 11
+
+
+def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue) -> None:
+    """Over the one control connection of all shards."""
+    begun, cancelled = threading.Event(), threading.Event()
+    handlers = Handlers()
+
+    @handlers("work")
+    def work(job: Any) -> None:
+        begun.set()
+        wait_until(lambda: job.cancelled, "it hears of it", 15)
+        cancelled.set()
+
+    with at_work(Worker(queue, handlers, name="w", lease_ms=60_000)):
+        queue.enqueue("work", None, id="a", key="acme")
+        assert begun.wait(20)
+        assert queue.jobs.cancel("a").done and cancelled.wait(10), "long before the next renewal"
+        queue.workers.pause("w")
+        queue.enqueue_many(many(20))
+        begun.clear()
+        queue.workers.resume("w")
+        assert begun.wait(20)
+        for number in range(20):
+            wait_until(lambda number=number: queue.jobs.cancel(f"j{number}").done, "it waits or runs")
+
+
+def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> None:
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    with pytest.raises(Malformed, match="processes"):
+        Worker(queue, handlers, processes=2)
+    with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
+        WorkerGroup([queue], handlers)
+    stopped = Worker(queue, handlers)
+    stopped.stop()
+    assert stopped.run() == "stopped"
+
+
+# -- what idle workers cost
+
+
+def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.Redis) -> None:
+    """Three workers of 16 shards block three times in five seconds, as those of one queue do."""
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    with ExitStack() as stack:
+        queues = [stack.enter_context(Queue("mails", url=ironclaim_url, shards=SHARDS)) for _ in range(3)]
+        stack.enter_context(at_work(*(Worker(queue, handlers, name=f"w{at}") for at, queue in enumerate(queues))))
+        names = Layout(1, SHARDS).names("mails")
+
+        def calm() -> bool:
+            return all(len(raw.zrange(f"ic:{{{name}}}:workers", 0, -1)) == 3 for name in names)  # type: ignore[arg-type]
+
+        wait_until(calm, "all are listed")
+        wait_until(lambda: raw.info("clients")["blocked_clients"] == 3, "each blocks once")  # type: ignore[index]
+        # From one end of the blocks to the next one.
+        raw.config_resetstat()
+        begun_s = time.monotonic()
+        used: dict[str, Any] = {}
+
+        def blocked_again() -> bool:
+            used.update(raw.info("commandstats"))  # type: ignore[arg-type]
+            return int(used.get("cmdstat_blpop", {}).get("calls", 0)) >= 6
+
+        wait_until(blocked_again, "they block again", 30)
+        took_s = time.monotonic() - begun_s
+        assert took_s > 5, used["cmdstat_blpop"]
+        assert used["cmdstat_evalsha"]["calls"] / took_s < 16, used
+
+
+def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, ironclaim_url: str) -> None:
+    """Also those of shards that it leads and whose other workers are idle: the one that leads shard 0 looks after them."""
+    workers = Workers(tmp_path, ironclaim_url)
+    handlers = "tests.engine.helpers.worker_handlers:handlers"
+    try:
+        queue.enqueue_many(
+            [{"name": "hold", "payload": {"folder": str(tmp_path)}, "id": f"h{n}", "key": f"k{n}"} for n in range(8)]
+        )
+        first = workers.start("--concurrency", "8", name="w0", queue="mails", handlers=handlers)
+        wait_until(lambda: len(workers.marks("start")) == 8, "it holds all", 40)
+        others = [workers.start("--concurrency", "8", name=f"w{at}", queue="mails", handlers=handlers) for at in (1, 2)]
+        wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "all are listed", 40)
+        first.kill()
+        first.wait()
+        workers.open_gate(others[0].pid), workers.open_gate(others[1].pid)
+        wait_until(lambda: queue.counts().finished == 8, "all have run elsewhere", 30)
+        assert {mark.pid for mark in workers.marks("end")} <= {other.pid for other in others}
+    finally:
+        workers.stop_all()
