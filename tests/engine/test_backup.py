@@ -22,6 +22,7 @@ from engine.backup.archive import Archive, ArchiveWriter, BadBackup, Entry
 from engine.backup.restoring import NotEmpty, Overtaken, restore
 from engine.backup.taking import PAUSE_MS, BackupFailed, Taken, take
 from engine.testing import EmbeddedServer, start_guarded
+from engine.testing.cluster import EmbeddedCluster
 from engine.wire.operations import Claim, Finish
 from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.desk import CUT_OFF, WRITES, run_texts
@@ -461,3 +462,21 @@ def test_rule_01_a_restore_that_was_cut_off_after_any_write_is_run_again(
 def run_stats(queue: Queue) -> dict[bytes, bytes]:
     with raw(queue) as client:
         return client.hgetall(queue.model.keys.stats)
+
+
+def test_queues_of_a_cluster_are_backed_up_and_restored_by_its_url(tmp_path: Path) -> None:
+    told: list[Any] = []
+    with EmbeddedCluster() as cluster:
+        url = "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in cluster.ports)
+        with Queue("q", url=url) as source, Queue("copy", url=url) as copy:
+            assert cluster.owner_of(cluster.slot_of("ic:{q}:")) != cluster.owner_of(cluster.slot_of("ic:{copy}:"))
+            source.on_data_loss(told.append)
+            for _ in range(300):
+                source.enqueue("work", {})
+            restored = restore(Archive(backed_up(source, tmp_path)), copy, quiet)
+            assert restored.sequence == copy.counts().waiting == 300
+            source.close()
+            assert source.enqueue("work", {}).created and copy.enqueue("work", {}).created
+            assert (source.counts().waiting, copy.counts().waiting) == (301, 301)
+            there, elsewhere = (cluster.client(cluster.owner_of(cluster.slot_of(f"ic:{{{name}}}:"))) for name in ("q", "copy"))
+            assert there.llen("ic:{q}:era") == 1 and elsewhere.llen("ic:{copy}:era") == 2 and told == []
