@@ -10,6 +10,7 @@ PYTHONPATH, so the same program measures any commit that has `bench.micro.jobs.C
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -72,7 +73,8 @@ class Blocks:
 
 
 def main(url: str, name: str) -> None:
-    """Run requests until standard input ends."""
+    """Run requests until standard input ends. The server is emptied between them, which the engine would tell each time."""
+    logging.getLogger("ironclaim").setLevel(logging.ERROR)
     with engine.Queue(name, url=url) as queue, redis.Redis.from_url(url) as plain:
         blocks = Blocks(queue, plain)
         for line in sys.stdin:
