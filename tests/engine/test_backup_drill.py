@@ -117,6 +117,7 @@ def test_a_backup_under_load_loses_and_doubles_nothing(tmp_path: Path, seed: int
     assert fences.keys() & runs.keys(), "jobs that were in hand at the instant have run again, with a higher fence"
 
 
+@pytest.mark.slow
 def test_100_000_jobs_in_bounded_memory_with_progress(ironclaim_url: str, tmp_path: Path) -> None:
     file, jobs = tmp_path / "q.backup", 100_000
     with Queue("q", url=ironclaim_url) as queue:
