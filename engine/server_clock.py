@@ -15,10 +15,12 @@ from engine.errors import ScriptFault
 class Watch(Protocol):
     """What looks out for a server that went back (`engine.queue.era`). Called from many threads, it does not raise."""
 
-    #: What a call that leaves now remembers for `answered`.
-    mark: Any
     #: Commands of each handshake.
     commands: tuple[tuple[object, ...], ...]
+
+    def mark_of(self, call: Any) -> Any:
+        """What a call that leaves now remembers for `answered`."""
+        ...
 
     def greeted(self, server: Any, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
         """A handshake has met this server (a ServerIdentity): the command that it has to send in addition, if any."""
@@ -28,8 +30,8 @@ class Watch(Protocol):
         """The reply to that."""
         ...
 
-    def answered(self, operation: Any, raw: Any, mark: Any) -> None:
-        """A call has been answered, which left with this mark."""
+    def answered(self, call: Any, raw: Any, mark: Any) -> None:
+        """This call has been answered, which left with this mark."""
         ...
 
 

@@ -22,7 +22,6 @@ from reports.windows import Span, Window, windows, within
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from reports.frames import Frames
 
 #: The checks whose violations a lost write explains, and the kinds of them (all without one). Each names the job that was hit.
 #: Those of JOB_LOST only when all that was ever acknowledged of the job may be lost, the others by any lost write of it. A job
@@ -124,13 +123,13 @@ def of_cluster(run: Run) -> bool:
     return run.spec.get("topology") == CLUSTER
 
 
-def hit_jobs(frames: Frames) -> DataFrame:
+def hit_jobs(run: Run, events: DataFrame) -> DataFrame:
     """Per job that a declared loss may have hit: `subject`; `job_loss` and `write_loss`, the kinds of fault that may have lost
     all that was acknowledged of it, and any write of it."""
-    acknowledged = F.when(F.col("type") == "ok", loss_of(frames.run, F.col("done_ns")))
+    acknowledged = F.when(F.col("type") == "ok", loss_of(run, F.col("done_ns")))
     # What came first is its enqueue or, where that was not answered, a claim.
     first = F.min(F.when(F.col("type") == "ok", F.struct("done_ns", F.coalesce(acknowledged, F.lit("")).alias("loss"))))
-    grouped = frames.events.groupBy(F.col("job").alias("subject"))
+    grouped = events.groupBy(F.col("job").alias("subject"))
     hit = grouped.agg(F.nullif(first["loss"], F.lit("")).alias("job_loss"), F.max(acknowledged).alias("write_loss"))
     return hit.where(F.col("write_loss").isNotNull())
 

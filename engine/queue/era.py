@@ -22,6 +22,7 @@ from typing import Any
 
 from engine.models.model import Model
 from engine.observer import ServerIdentity
+from engine.wire.call import Call
 from engine.wire.operations import Beat, Claim, Enqueue, EnqueueMany, EraNoted, Finish, NoteEra
 
 log = logging.getLogger("ironclaim")
@@ -63,7 +64,7 @@ class EraWatch:
         self._queue = queue
         self._model = model
         self._lock = threading.Lock()
-        #: The epoch and the highest sequence that was acknowledged in it: a call remembers what it was when it left.
+        #: The epoch and the highest sequence that was acknowledged in it.
         self.mark: tuple[object, int] = (object(), 0)
         #: What each handshake asks.
         self.commands: tuple[tuple[object, ...], ...] = (("LINDEX", model.keys.era, 0),)
@@ -119,8 +120,14 @@ class EraWatch:
         if not isinstance(raw, Exception):
             self._noted(NoteEra("", "", "", 0).parse(raw, None))
 
-    def answered(self, operation: Any, raw: Any, mark: Any) -> None:
-        """A call has been answered; `mark` is what it was when the call left."""
+    def mark_of(self, call: Call[Any]) -> tuple[object, int]:
+        """What a call that leaves now remembers."""
+        del call
+        return self.mark
+
+    def answered(self, call: Call[Any], raw: Any, mark: Any) -> None:
+        """A call has been answered; `mark` is what `mark_of` returned when it left."""
+        operation = call.operation
         hear = self._hears.get(type(operation))
         if hear is not None:
             hear(operation, raw, mark)
@@ -221,6 +228,40 @@ class EraWatch:
         # The loop itself keeps tasks by weak references only.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class ShardsWatch(EraWatch):
+    """The watch of a queue in several shards. Handshakes ask for shard 0; of the others it notices, at the next job that is
+    enqueued there, that a sequence of theirs is given again."""
+
+    def __init__(self, queue: str, model: Model) -> None:
+        super().__init__(queue, model)
+        self._shards: dict[str, EraWatch] = {}
+
+    def mark_of(self, call: Call[Any]) -> tuple[object, int]:
+        """What a call that leaves now remembers: the mark of its shard."""
+        watch = self._of(call)
+        return self.mark if watch is self else watch.mark
+
+    def answered(self, call: Call[Any], raw: Any, mark: Any) -> None:
+        """A call has been answered; `mark` is what `mark_of` returned when it left."""
+        watch = self._of(call)
+        if watch is self:
+            super().answered(call, raw, mark)
+        else:
+            watch._server = self._server
+            watch.answered(call, raw, mark)
+
+    def _of(self, call: Call[Any]) -> EraWatch:
+        """The watch of the shard whose keys a call names."""
+        shard = call.keys[0].partition("{")[2].partition("}")[0] if call.keys else ""
+        if shard in ("", self._queue):
+            return self
+        watch = self._shards.get(shard)
+        if watch is None:
+            watch = self._shards.setdefault(shard, EraWatch(shard, self._model.sibling(shard)))
+            watch._callbacks = self._callbacks
+        return watch
 
 
 async def _call(callback: OnDataLoss, loss: DataLoss) -> None:

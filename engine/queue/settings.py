@@ -16,7 +16,7 @@ from engine.observer import Observer
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing, sharding
-from engine.queue.era import EraWatch, OnDataLoss
+from engine.queue.era import EraWatch, OnDataLoss, ShardsWatch
 from engine.queue.producing import NewJob
 from engine.serializers import Serializer, Serializers
 from engine.server_clock import ServerClock
@@ -71,7 +71,8 @@ class QueueSettings:
             lacking = f"keys of {self.model.name} have no hash tag, so they fall into many slots of a cluster"
             raise UnsupportedFeature(f"{lacking}: one server, or sentinels, is where it runs")
         #: The server's time, as any of its calls has learned it, and what notices that the server went back.
-        self.era = EraWatch(self.name, self.model) if "note_era" in self.model.scripts else None
+        watch = ShardsWatch if self.shards else EraWatch
+        self.era = watch(self.name, self.model) if "note_era" in self.model.scripts else None
         self.clock = ServerClock(self.era)
         wait_ms = validate.duration_ms("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.

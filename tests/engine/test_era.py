@@ -188,6 +188,22 @@ def _handlers() -> Handlers:
     return handlers
 
 
+def test_each_shard_of_a_queue_has_sequences_of_its_own(ironclaim_url: str) -> None:
+    losses = Losses()
+    with opened(ironclaim_url, losses, shards=4) as queue, raw_client(ironclaim_url) as client:
+        for number in range(60):
+            assert queue.enqueue("work", {}, id=f"j{number}").created
+        assert silent(losses), "other shards begin to count anew, and nothing is lost by that"
+        emptied = list(client.scan_iter("ic:{q#*}:seq"))
+        assert len(emptied) == 3
+        client.set(emptied[0], 0)
+        for number in range(60, 120):
+            queue.enqueue("work", {}, id=f"j{number}")
+        loss = losses.only()
+        assert (loss.missing, loss.queue) == ("sequence", emptied[0].partition("{")[2].partition("}")[0])
+        assert loss.acknowledged > loss.found == 0
+
+
 def test_what_people_do_to_a_queue_and_to_connections_is_no_loss(ironclaim_url: str) -> None:
     losses = Losses()
     with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:

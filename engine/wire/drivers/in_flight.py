@@ -96,7 +96,7 @@ class InFlightCall:
         #: Nothing is left to send: `sent` has the reply or raises.
         self.ended = False
         self._clock = clock
-        self._mark = clock.watch.mark if clock.watch is not None else None
+        self._mark = clock.watch.mark_of(call) if clock.watch is not None else None
         self._observer = observer
         self._deadline_ms = deadline_ms if call.patient else 0
         self._again = again
@@ -125,7 +125,7 @@ class InFlightCall:
                 self._failure = error
             else:
                 if self._clock.watch is not None:
-                    self._clock.watch.answered(self.call.operation, reply, self._mark)
+                    self._clock.watch.answered(self.call, reply, self._mark)
         else:
             step = self._step(reply)
             if not isinstance(step, EngineError):
