@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import redis
 from redis.exceptions import RedisClusterException
@@ -73,16 +74,23 @@ class Keyspace:
         wanted = [(channel, clock_key(channel.name)) for channel in channels]
         places = [(channel.name, one) for channel in channels for one in channel.subscribers] if cursors else []
         keys = [key for _, key in wanted] + [cursor_key(channel, one) for channel, one in places]
-        with self._client.pipeline(transaction=True) as pipe:
-            # The time comes from a script, which a cluster sends to where its key is.
-            pipe.eval("return redis.call('TIME')", 1, keys[0])
-            pipe.mget(keys)
-            (seconds, us), values = pipe.execute()
+        us, values = self._read(keys)
         clocks = {channel.name: number(value) for (channel, _), value in zip(wanted, values, strict=False)}
         found: dict[str, dict[str, int | None]] = {channel.name: {} for channel in channels}
         for (channel, one), value in zip(places, values[len(wanted) :], strict=True):
             found[channel][one] = number(value)
-        return Look(int(seconds) * 1_000_000 + int(us), clocks, found)
+        return Look(us, clocks, found)
+
+    def _read(self, keys: list[str]) -> tuple[int, list[Any]]:
+        """The server's time in us, and what keys hold, at one instant."""
+        if isinstance(self._client, redis.RedisCluster):
+            # One command is atomic by itself, and all nodes have the clock of this machine.
+            return time.time_ns() // 1_000, list(self._client.mget(keys))
+        with self._client.pipeline(transaction=True) as pipe:
+            pipe.time()
+            pipe.mget(keys)
+            (seconds, us), values = cast("tuple[Any, list[Any]]", pipe.execute())
+        return int(seconds) * 1_000_000 + int(us), values
 
     def end(self, harness: HistoryFile, t_ns: int) -> None:
         """Write the final rows: clock and cursors of each channel."""
