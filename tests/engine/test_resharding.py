@@ -230,7 +230,7 @@ def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironcla
 # -- drilled
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_url: str, raw: redis.Redis) -> None:
     """Two producers and two workers go on while `ironclaim reshard` is killed (SIGKILL), from 3 to 7 and then to 4 shards: every
     acknowledged job has exactly one accepted finish, and no repeat makes another job."""
@@ -258,7 +258,7 @@ def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_
             later = [NewJob("mark", {"folder": str(tmp_path)}, id=f"later-{n}", delay_ms=25_000 + n) for n in range(8_000)]
             assert all(item.created for item in queue.enqueue_many(later))
             for number in range(2):
-                workers.start("--lease-ms", "3000", name=f"w{number}", queue="mails", handlers=HANDLERS)
+                workers.start("--lease-ms", "3000", "--shards", "3", name=f"w{number}", queue="mails", handlers=HANDLERS)
                 start("tests.engine.helpers.resharding_load", ironclaim_url, "3", str(tmp_path), str(10 * seed + number))
             acknowledged = [tmp_path / f"acknowledged-{10 * seed + number}" for number in range(2)]
             wait_until(lambda: all(path.exists() and path.stat().st_size > 1_000 for path in acknowledged), "they produce", 60)

@@ -210,6 +210,9 @@ def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> N
         Worker(queue, handlers, processes=2)
     with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
         WorkerGroup([queue], handlers)
+    queue.counts()
+    with Queue("mails", url=queue.url) as plain, pytest.raises(Malformed, match="shards: None .* 16: so many shards"):
+        Worker(plain, handlers).run()
     stopped = Worker(queue, handlers)
     stopped.stop()
     assert stopped.run() == "stopped"
@@ -255,9 +258,12 @@ def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, iro
         queue.enqueue_many(
             [{"name": "hold", "payload": {"folder": str(tmp_path)}, "id": f"h{n}", "key": f"k{n}"} for n in range(8)]
         )
-        first = workers.start("--concurrency", "8", name="w0", queue="mails", handlers=handlers)
+        first = workers.start("--concurrency", "8", "--shards", "16", name="w0", queue="mails", handlers=handlers)
         wait_until(lambda: len(workers.marks("start")) == 8, "it holds all", 40)
-        others = [workers.start("--concurrency", "8", name=f"w{at}", queue="mails", handlers=handlers) for at in (1, 2)]
+        others = [
+            workers.start("--concurrency", "8", "--shards", "16", name=f"w{at}", queue="mails", handlers=handlers)
+            for at in (1, 2)
+        ]
         wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "all are listed", 40)
         first.kill()
         first.wait()
