@@ -12,7 +12,7 @@ from typing import Any, get_args
 import engine
 from engine import validate
 from engine.command import reloading
-from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, opened, origin_of, priorities, words
+from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, origin_of, priorities, words
 from engine.command.logging_flags import add_logging, begin_logging, resume_logging
 from engine.command.targets import Target, agree, load
 from engine.errors import Malformed
@@ -69,7 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "a Handlers object, for which --queue, --url, --prefix and --model say whose jobs it runs",
     )
     add(worker, "--queue", default=None, help="name of the queue, for a Handlers object")
-    add(worker, "--shards", kind=int, default=None, help="shards of a new queue, for a Handlers object; else as the queue has")
+    add(worker, "--shards", kind=int, default=None, help="how many shards the queue has, for a Handlers object")
     # A queue of the module has a url of its own.
     add_server(worker, url=None)
     defaults = inspect.signature(Worker).parameters
@@ -157,11 +157,16 @@ def _named_queue(options: argparse.Namespace, stack: ExitStack) -> Queue:
         raise Malformed("--queue", None, "given with a Handlers object, to say whose jobs it runs")
     name = validate.queue_name(options.queue)
     observer = None if options.history is None else _recorder(options, name, stack)
-    made: dict[str, Any] = {"lua": options.lua, "observer": observer, "durability": options.durability}
-    if options.shards is None:
-        return opened(options, name, **made)
-    url = options.url or DEFAULT_URL
-    return Queue(name, options.model, url=url, prefix=options.prefix, shards=options.shards, **made)
+    return Queue(
+        name,
+        options.model,
+        url=options.url or DEFAULT_URL,
+        prefix=options.prefix,
+        lua=options.lua,
+        observer=observer,
+        durability=options.durability,
+        shards=options.shards,
+    )
 
 
 def _recorder(options: argparse.Namespace, queue: str, stack: ExitStack) -> Recorder:

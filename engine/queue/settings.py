@@ -38,6 +38,9 @@ TEST_CLOCK_LEAST_MS = 4_102_444_800_000
 class QueueSettings:
     """A queue's settings and its model, and what needs no server: checking the jobs that are enqueued."""
 
+    #: Whether it is one shard of a queue.
+    is_shard = False
+
     def __init__(
         self,
         name: str,
@@ -77,6 +80,9 @@ class QueueSettings:
         wait_ms = validate.duration_ms("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
         self.durability = Durability(self.model.call(ReplicationProbe()), wait_ms) if validate.durability(durability) else None
+        if self.durability is not None and self.shards and endpoint.is_cluster:
+            # The write that a repeat makes before it waits for a replica has a key of shard 0, at another node.
+            raise UnsupportedFeature('durability="replica" of a queue with shards is for one server, or sentinels')
         self.serializers = Serializers(serializer, serializers)
         #: What is to be done before and after each enqueue.
         self.hooks = EnqueueHooks()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from engine.errors import EngineError, OutcomeUnknown
+from engine.errors import EngineError, OutcomeUnknown, ScriptFault
 from engine.logs import Source
 from engine.wire.call import Call
 from engine.wire.drivers.driver import SyncDriver
@@ -32,8 +32,6 @@ from engine.worker.machine.events import Subscribed
 _GATHER_S = 0.005
 #: The list that ends a block early vanishes after so long, should nobody be left to take its entry.
 _POKE_MS = 60_000
-#: Lists of one block: the server looks at each of them (0.4 ms for a thousand).
-_LISTS_MAX = 512
 
 
 class SharedWait:
@@ -138,9 +136,12 @@ class _Waits:
                 by_list = {name: member for member, lists in self._waiting.items() for name in lists}
                 self._blocking = True
             try:
-                answer = self._block(list(by_list)[:_LISTS_MAX])
+                answer = self._block(list(by_list))
             except EngineError as error:
                 answer = error
+            except Exception as error:
+                # A defect of ours must not leave workers that wait for ever.
+                answer = ScriptFault(f"waiting together: {error!r}")
             with self._changed:
                 self._blocking = False
                 if answer is None or (isinstance(answer, list) and _text(answer[0]) == self._poke):

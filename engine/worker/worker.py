@@ -27,6 +27,7 @@ from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.queue.faces import synchronous
 from engine.queue.settings import QueueSettings
+from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
 from engine.queue.workers import HANDLERS_TOLD
 from engine.routing import DEFAULT_ROUTE
@@ -35,7 +36,7 @@ from engine.validate import Milliseconds
 from engine.version import __version__
 from engine.wire.call import Call
 from engine.wire.drivers.driver import SyncDriver
-from engine.wire.operations import Operation
+from engine.wire.operations import Operation, ReadShards
 from engine.worker.control import Control
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
@@ -267,6 +268,19 @@ class Worker:
         finally:
             self._at_work.release()
 
+    def _check_whole(self) -> None:
+        """Raise Malformed for a queue that has shards on the server and none here: all but shard 0 would be left alone."""
+        queue = self._queue
+        if queue.is_shard or queue.model.name != "lanes":
+            return
+        record = ""
+        # Who cannot be asked is believed.
+        with suppress(EngineError):
+            record = queue.driver.run(queue.model.call(ReadShards()))
+        if record:
+            has = read_record(record).layouts[-1].shards
+            raise Malformed("shards", queue.shards, f"{has}: so many shards has queue {queue.name}")
+
     def _run(self, burst: bool, delayed: bool) -> StopReason:
         settings = replace(self._settings, burst=burst, delayed=delayed)
         source = Source(settings.name, self._queue.name)
@@ -276,6 +290,7 @@ class Worker:
         patience.start()
         try:
             self._queue.driver.server_now_ms()
+            self._check_whole()
         finally:
             patience.cancel()
         self._queue.note_era()

@@ -15,9 +15,11 @@ import redis
 
 from engine import AsyncQueue, Handlers, Malformed, Queue, Worker, WorkerGroup
 from engine.queue.sharding import Layout
-from engine.worker.machine.events import MS
+from engine.wire.operations import Beat, Beaten
+from engine.worker.machine.events import MS, WatchAsked
 from engine.worker.machine.places import TURN_MS, Places, Quota
 from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.waiting import wait_until
 
@@ -210,6 +212,9 @@ def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> N
         Worker(queue, handlers, processes=2)
     with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
         WorkerGroup([queue], handlers)
+    queue.counts()
+    with Queue("mails", url=queue.url) as plain, pytest.raises(Malformed, match="shards: None .* 16: so many shards"):
+        Worker(plain, handlers).run()
     stopped = Worker(queue, handlers)
     stopped.stop()
     assert stopped.run() == "stopped"
@@ -255,9 +260,12 @@ def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, iro
         queue.enqueue_many(
             [{"name": "hold", "payload": {"folder": str(tmp_path)}, "id": f"h{n}", "key": f"k{n}"} for n in range(8)]
         )
-        first = workers.start("--concurrency", "8", name="w0", queue="mails", handlers=handlers)
+        first = workers.start("--concurrency", "8", "--shards", "16", name="w0", queue="mails", handlers=handlers)
         wait_until(lambda: len(workers.marks("start")) == 8, "it holds all", 40)
-        others = [workers.start("--concurrency", "8", name=f"w{at}", queue="mails", handlers=handlers) for at in (1, 2)]
+        others = [
+            workers.start("--concurrency", "8", "--shards", "16", name=f"w{at}", queue="mails", handlers=handlers)
+            for at in (1, 2)
+        ]
         wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "all are listed", 40)
         first.kill()
         first.wait()
@@ -266,3 +274,50 @@ def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, iro
         assert {mark.pid for mark in workers.marks("end")} <= {other.pid for other in others}
     finally:
         workers.stop_all()
+
+
+# -- the beats of an idle shard
+
+
+def beats(machine: Machine, for_ms: int, *, turn_ms: int = 0) -> list[int]:
+    """When the machine beats, each beat answered at once with its next turn to look after the leader."""
+    found: list[int] = []
+    end_ms = machine.now_ms + for_ms
+    while machine.now_ms < end_ms:
+        call = machine.out.get("sweep")
+        if call is not None and isinstance(call.operation, Beat):
+            found.append(machine.now_ms)
+            machine.answer("sweep", Beaten(machine.srv_us, "ok", False, False, turn_ms, 0))
+        elif call is not None:
+            machine.fail("sweep")
+        machine.wait(100)
+    return found
+
+
+def idle_shard() -> Machine:
+    machine = Machine(beat_ms=1_000, idle_beats=16)
+    machine.give()
+    return machine
+
+
+def test_idle_worker_of_a_shard_beats_rarely_and_leaves_the_leader_to_others() -> None:
+    machine = idle_shard()
+    assert [at_ms // 1_000 for at_ms in beats(machine, 40_000, turn_ms=1_500)] == [0, 16, 32]
+    beat = machine.steps._heartbeat.next_beat("0" * 16, (), machine.now_ns, {})
+    assert beat.ttl_ms == 48_000
+
+
+def test_worker_that_watches_beats_as_ever_and_at_once() -> None:
+    machine = idle_shard()
+    beats(machine, 3_000)
+    machine.on(WatchAsked(True))
+    assert len(beats(machine, 5_000)) in (5, 6)
+    machine.on(WatchAsked(False))
+    assert len(beats(machine, 15_000)) <= 1
+
+
+def test_worker_with_a_job_in_hand_beats_as_ever() -> None:
+    machine = Machine(beat_ms=1_000, idle_beats=16)
+    beats(machine, 3_000)
+    machine.give(machine.job("a"))
+    assert len(beats(machine, 3_000)) in (3, 4)

@@ -63,6 +63,8 @@ T = TypeVar("T")
 class AsyncShard(AsyncQueue):
     """One shard: a queue that uses the driver of the whole one."""
 
+    is_shard = True
+
     @classmethod
     def of(cls, queue: AsyncQueue, name: str) -> AsyncShard:
         """The shard of this name."""

@@ -64,6 +64,8 @@ T = TypeVar("T")
 class Shard(Queue):
     """One shard: a queue that uses the driver of the whole one."""
 
+    is_shard = True
+
     @classmethod
     def of(cls, queue: Queue, name: str) -> Shard:
         """The shard of this name."""

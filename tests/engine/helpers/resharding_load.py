@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ def main(url: str, shards: int, folder: Path, seed: int) -> None:
             again = queue.enqueue("mark", {"folder": str(folder)}, id=job, **options)
             if again.created:
                 wrong.write(f"again {again}\n")
+            # Some hundred jobs a second, on any machine.
+            time.sleep(0.01)
 
 
 if __name__ == "__main__":
