@@ -56,7 +56,7 @@ def with_findings(rows: DataFrame, frames: AnyFrames) -> DataFrame:
         rows = rows.join(hands(frames), "subject", "left")
     name = F.lit("")
     if isinstance(frames, Frames) and loss.loss_windows(frames.run):
-        rows = rows.join(loss.hit_jobs(frames.run, frames.events), "subject", "left")
+        rows = rows.join(loss.hit_jobs(frames.events, frames.run), "subject", "left")
         name = F.coalesce(loss.covered(), name)
     for finding in reversed(findings):
         name = F.when(covers(finding), F.lit(finding.name)).otherwise(name)

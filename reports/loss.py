@@ -22,7 +22,6 @@ from reports.windows import Span, Window, windows, within
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-
 #: The checks whose violations a lost write explains, and the kinds of them (all without one). Each names the job that was hit.
 #: Those of JOB_LOST only when all that was ever acknowledged of the job may be lost, the others by any lost write of it. A job
 #: whose enqueue was not answered may have been claimed at the old server, and be refused by the next.
@@ -123,7 +122,7 @@ def of_cluster(run: Run) -> bool:
     return run.spec.get("topology") == CLUSTER
 
 
-def hit_jobs(run: Run, events: DataFrame) -> DataFrame:
+def hit_jobs(events: DataFrame, run: Run) -> DataFrame:
     """Per job that a declared loss may have hit: `subject`; `job_loss` and `write_loss`, the kinds of fault that may have lost
     all that was acknowledged of it, and any write of it."""
     acknowledged = F.when(F.col("type") == "ok", loss_of(run, F.col("done_ns")))
