@@ -108,6 +108,14 @@ MUTANTS: dict[str, Mutant] = {
             topology=topologies.SENTINEL,
         ),
         Mutant(
+            name="era-ignored",
+            defect="a process that meets another server does not ask what is missing there",
+            check="J24",
+            verdict="violated",
+            edits=(Edit("another-server-is-asked", "return ()"),),
+            topology=topologies.SENTINEL,
+        ),
+        Mutant(
             name="moved-taken-as-success",
             defect="an enqueue that a node answers with MOVED is taken for done",
             check="J4",

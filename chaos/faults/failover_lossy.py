@@ -24,10 +24,11 @@ class FailoverLossy(Failover):
     had answered more than its replicas have, all its threads stand still, and the majority names another server.
 
     Right after that it goes on (SIGCONT), and whoever has not heard may still write to it. heal: it lets others copy again.
-    healed: it follows the new primary, everybody is answered.
+    healed: it follows the new primary, everybody is answered, and some process has noticed what is gone.
     """
 
     def act(self) -> Seen:
+        self._noticed_before = self.losses(self.old)
         t_ns = time.monotonic_ns()
         self.tell(self.old, "ACL", "SETUSER", "default", *(f"-{name}" for name in COPYING))
         self.tell(self.old, "CLIENT", "KILL", "TYPE", "replica")
@@ -47,6 +48,11 @@ class FailoverLossy(Failover):
     def decided(self) -> str:
         self.scene.signal(self.servers.pid(self.old), signal.SIGCONT)
         return f"SIGCONT to server-{self.old}"
+
+    def witness_healed(self) -> Seen:
+        seen = super().witness_healed()
+        self.noticed(self._noticed_before)
+        return seen
 
     def mend(self) -> str:
         self.scene.signal(self.servers.pid(self.old), signal.SIGCONT)

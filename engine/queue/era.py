@@ -113,7 +113,7 @@ class EraWatch:
             now_ns = time.monotonic_ns()
             claims = tuple((name, at[0], now_ns < at[1] + at[2] * 1_000_000) for name, at in self._claims.items())
             asked = NoteEra(server.replid, self._server.replid, self._known.decode(), self.mark[1], claims)
-        return (self._model.call(asked).words(),)
+        return (self._model.call(asked).words(),)  # anchor: another-server-is-asked
 
     def concluded(self, raw: Any) -> None:
         """The reply to what `greeted` has asked. A refusal leaves it to the next handshake."""

@@ -3,7 +3,8 @@ server that was replaced.
 
 A job whose finish or drop was accepted is not handed out again by a later era of the server; a lease that was handed out is
 known to a later era, so that the next one counts one claim more. (J4 has the jobs that are gone.) A client that must have heard
-of a new primary runs no script at the old one: the harness counts them at that server, in the stage `stray` of its fault.
+of a new primary runs no script at the old one: the harness counts them at that server, in the stage `stray` of its fault. After a
+failover that lost what was acknowledged, some process notices that the server went back: the stage `noticed`.
 
 Losses inside of a window are counted under its declared finding. Applies to runs whose spec says what may be lost.
 """
@@ -48,13 +49,15 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Faults after which clients wrote to the server that had been replaced."""
-    strays = [stage for stage in frames.run.stages if stage.stage == "stray" and not stage.ok]
-    if not strays:
-        return []
-    told = F.array(*(F.struct(F.lit(one.fault).alias("fault"), F.lit(one.detail).alias("detail")) for one in strays))
-    rows = frames.jobs.sparkSession.range(1).select(F.explode(told).alias("at")).select("at.*")
-    return [(rows, Flag("stray write", F.lit(True), sentence("shows: ", F.col("detail")), absence=False, subject="fault"))]
+    """Faults after which clients wrote to the server that had been replaced, or nobody noticed what was gone."""
+    found: list[tuple[DataFrame, Flag]] = []
+    for name, kind in (("stray", "stray write"), ("noticed", "loss unnoticed")):
+        failed = [stage for stage in frames.run.stages if stage.stage == name and not stage.ok]
+        if failed:
+            told = F.array(*(F.struct(F.lit(one.fault).alias("fault"), F.lit(one.detail).alias("detail")) for one in failed))
+            rows = frames.jobs.sparkSession.range(1).select(F.explode(told).alias("at")).select("at.*")
+            found.append((rows, Flag(kind, F.lit(True), sentence("shows: ", F.col("detail")), absence=False, subject="fault")))
+    return found
 
 
 CHECK = Check(

@@ -35,6 +35,7 @@ PROVOKED_BY = {
     "unique-not-kept": "worker-kill",
     "inject-nothing": "worker-kill",
     "writes-to-a-replaced-primary": "primary-kill",
+    "era-ignored": "failover-lossy",
     "moved-taken-as-success": "slot-move",
 }
 
@@ -60,6 +61,7 @@ CLOSURES = {
     "inject-nothing": {"H1", "H2"},
     # Clients that nobody answers leave everything where it is, and cannot even stop.
     "writes-to-a-replaced-primary": {"J24", "J13", "J4", "J6", "J7", "J8", "H0", "H1", "H2", "H3"},
+    "era-ignored": {"J24"},
     # A job that was never made held a unique key, for the judge.
     "moved-taken-as-success": {"J4", "J14"},
 }

@@ -101,7 +101,8 @@ def stage(name: str, folder: Path, durability: str = "") -> Iterator[tuple[Topol
         setting = Setting(folder / "logs" / "server.log", durability, network, "bench")
         with make(name, setting) as servers:
             client, writer, stop = client_of(servers.url, 1.0), Writer(), threading.Event()
-            crew: Any = SimpleNamespace(children={"writer": SimpleNamespace(alive=lambda: True)})
+            spec = SimpleNamespace(model="none", queue="bench")
+            crew: Any = SimpleNamespace(children={"writer": SimpleNamespace(alive=lambda: True)}, spec=spec)
             watch: Any = SimpleNamespace(view=lambda name: writer, poll=lambda: None)
             scene = Scene(crew, watch, wait, send, 9_000, 11_000, network, servers, harness)
             thread = threading.Thread(target=write, args=(stop, client, writer))

@@ -82,7 +82,7 @@ local function enter_shard(prefix, id, packed, now_ms, turn, wakes)
   end
   if run ~= '' then own[#own + 1], own[#own + 2] = prefix .. 'run:' .. id, run end
   -- A dead job that was requeued here meanwhile may have it.
-  if owns == '1' and redis.call('EXISTS', prefix .. 'unique:' .. job.unique) == 0 then 
+  if owns == '1' and redis.call('EXISTS', prefix .. 'unique:' .. job.unique) == 0 then
     own[#own + 1], own[#own + 2] = prefix .. 'unique:' .. job.unique, id
   end
   if result ~= '' and tonumber(kept_ms) > 0 then redis.call('SET', prefix .. 'result:' .. id, result, 'PX', kept_ms) end
