@@ -1,8 +1,10 @@
-"""What has happened in an episode as far as the invariants need it. What a failover may take back is kept for the era only."""
+"""What has happened in an episode as far as the invariants need it. A failover takes back what the server knew, here as there;
+what processes were told stays told."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.wire.operations import Enqueue, LockReply, PutSchedule, Value
 
@@ -14,9 +16,16 @@ Birth = tuple[str, bytes]
 class Book:
     """The memory of the judge. Times are monotonic ns of the episode."""
 
-    #: Jobs that were created in this era, and those that ended in it.
+    #: Jobs that were created, and those that ended.
     created: set[Birth] = field(default_factory=set)
     ended: set[Birth] = field(default_factory=set)
+    #: Those of which a failover has taken the creation back, until they are created again; all of them; and those of which it has
+    #: taken the end back.
+    taken_back: set[Birth] = field(default_factory=set)
+    ever_taken_back: set[Birth] = field(default_factory=set)
+    ends_taken_back: set[Birth] = field(default_factory=set)
+    #: Jobs whose producer was told that they are there, in all eras.
+    acknowledged: set[Birth] = field(default_factory=set)
     #: Accepted finishes.
     finishes: dict[Birth, int] = field(default_factory=dict)
     #: How each lease ended, by token.
@@ -74,42 +83,45 @@ class Book:
     schedules: dict[str, PutSchedule] = field(default_factory=dict)
     last_ticked: dict[str, str] = field(default_factory=dict)
     overlapping: set[str] = field(default_factory=set)
-    #: Who holds each lock: the token, with the reply that said so; the tokens that have held one; the highest fence of each.
+    #: Who holds each lock: the token, with the reply that said so; the tokens that have held one; the highest fence of each, in
+    #: this era and in all.
     locks: dict[str, tuple[str, LockReply]] = field(default_factory=dict)
     lock_tokens: set[str] = field(default_factory=set)
     lock_fences: dict[str, int] = field(default_factory=dict)
+    lock_fences_ever: dict[str, int] = field(default_factory=dict)
     renewals: dict[str, int] = field(default_factory=dict)
 
-    def new_era(self) -> None:
-        """A failover has taken the last writes back."""
+    def kept(self) -> dict[str, Any]:
+        """What the server knows now: where what comes is lost, it is what the book goes back to."""
+        return {name: _copied(getattr(self, name)) for name in _OF_THE_SERVER}
+
+    def goes_back(self, kept: dict[str, Any]) -> None:
+        """A failover has taken back all that has come since `kept`."""
         self.eras += 1
-        for kept in (
-            self.created,
-            self.ended,
-            self.finishes,
-            self.outcomes,
-            self.fences,
-            self.claims,
-            self.operations,
-            self.ticked,
-            self.beats,
-            self.values,
-            self.heirs,
-            self.schedules,
-            self.last_ticked,
-            self.not_before_ms,
-            self.not_after_ms,
-            self.locks,
-            self.lock_tokens,
-            self.lock_fences,
-            self.renewals,
-        ):
-            kept.clear()
-        # An obliteration that goes on has begun before, and what has come since is not condemned.
+        self.taken_back |= self.created - kept["created"]
+        self.ever_taken_back |= self.taken_back
+        self.ends_taken_back |= self.ended - kept["ended"]
+        for name, value in kept.items():
+            setattr(self, name, value)
+        # An obliteration that goes on does not look again at the states that it has emptied, and jobs are back in them.
         for alive in self.condemned.values():
             alive.clear()
-        self.rates.clear()
-        self.windows.clear()
         self.claimable_ns.clear()
         self.overdue_ns.clear()
         self.freed_ns.clear()
+
+
+#: What a failover takes back. `nothing` is of these: an enqueue may be told `duplicate` by a job that is lost, and a late copy of
+#: it may then be the first.
+_OF_THE_SERVER = (
+    *("created", "ended", "finishes", "outcomes", "fences", "claims", "nothing"),
+    *("rates", "slotted", "windows", "operations", "ticked", "beats", "not_before_ms", "not_after_ms", "values", "heirs"),
+    *("schedules", "last_ticked", "overlapping", "locks", "lock_tokens", "lock_fences", "renewals"),
+)
+
+
+def _copied(value: Any) -> Any:
+    """A container of its own, and so are those in it."""
+    if isinstance(value, dict):
+        return {key: _copied(part) for key, part in value.items()}
+    return set(value) if isinstance(value, set) else value

@@ -125,7 +125,8 @@ def _leases(delivery: Delivery, book: Book, clock_runs: bool) -> list[str]:
                 "late claim", f"{job} is leased {delivery.now_ms - claim.not_after_ms} ms after the claim was void", (job,)
             )
         known = book.fences_ever.get(job, 0)
-        if clock_runs and new.fence <= known:
+        # After a failover the fence before may be lost, and it falls by no more than the clock has (rule 6).
+        if new.fence <= known - delivery.behind_ms or new.fence <= old.fence:
             raise Found("fence", f"{job} is leased with fence {new.fence}, it has had {known}", (job,))
         book.fences_ever[job] = max(known, new.fence)
         book.leased_ns[(job, new.token)] = delivery.message.line.process.world.now_ns
@@ -213,7 +214,7 @@ def _dropped(delivery: Delivery, operation: Drop, reply: Ended, book: Book) -> N
         if (asked == "skipped") != (lease.job in after.zset("done")) and lease.job not in before.zset("done"):
             raise Found("drop", f"{lease.job} is {asked}; that it is among the finished ones says otherwise", (lease.job,))
         there = f"{lease.job}>reroute"
-        if asked == "rerouted" and not book.eras and not any(job == there for job, _ in book.created):
+        if asked == "rerouted" and not any(job == there for job, _ in book.created | book.taken_back):
             raise Found("drop", f"{lease.job} goes on elsewhere, and there is nothing", (lease.job,))
 
 

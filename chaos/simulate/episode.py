@@ -276,6 +276,7 @@ class _Episode:
         # Where the clock was set back, keys expire by the time that it showed before.
         self._server.read(self._server.now_ms() + (0 if self._profile.clock_runs else _CLOCK_MS_MAX))
         state = self._server.state
+        self._judge.over(state)
         dead = state.zset("dead")
         for name in state.raw:
             kind, _, rest = name.partition(":")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from chaos.simulate.book import Book
 from chaos.simulate.call_invariants import check_call, check_mark, token_of
@@ -10,8 +11,8 @@ from chaos.simulate.clear_invariants import check_obliterated
 from chaos.simulate.due_invariants import check_back_off
 from chaos.simulate.incarnations import Incarnations
 from chaos.simulate.keys_invariants import check_keys
+from chaos.simulate.life_invariants import check_life
 from chaos.simulate.line import Outcome, describe_name
-from chaos.simulate.lock_invariants import read_locks
 from chaos.simulate.places import places_of
 from chaos.simulate.planned_actions import PlannedAction
 from chaos.simulate.profile import PIECE_WORDS
@@ -58,24 +59,35 @@ class Judge:
         # The failed runs before each that has started.
         self._failures: dict[Lease, int] = {}
         self._memory_refusals = "memory" in self._profile.server
+        self._kept: dict[str, Any] = {}
 
     def knows(self, incarnation: str, worker: SimulatedWorker) -> None:
         """Whose incarnation it is."""
         self._incarnations.add(incarnation, worker)
 
+    def will_lose(self) -> None:
+        """What the server writes from now on is lost."""
+        self._kept = self.book.kept()
+
     def new_era(self, state: State) -> None:
         """A failover has taken the last writes back."""
-        self.book.new_era()
+        jobs, ends = self.book.created, self.book.ended
+        self.book.goes_back(self._kept)
+        self._counts["job taken back"] += len(jobs - self.book.created)
+        self._counts["end taken back"] += len(ends - self.book.ended)
         self._timely.new_era()
-        read_locks(state, self.book)
-        for job, envelope in state.jobs():
-            if envelope.kind == "R":
-                continue
-            if envelope.kind == "T":
-                self.book.ended.add((job, envelope.nonce))
-                self.book.finishes[(job, envelope.nonce)] = 1
-            self.book.created.add((job, envelope.nonce))
         check_keys(state, self.book, exact=self._profile.exact)
+
+    def over(self, state: State) -> None:
+        """All has ended: each job whose producer was told that it is there has ended or is dead, or a failover has taken it."""
+        book = self.book
+        self._counts["job made again"] += len(book.ever_taken_back & book.created)
+        self._counts["job ended again"] += len(book.ends_taken_back & book.ended)
+        for birth in sorted(book.acknowledged - book.ended - book.taken_back):
+            job, nonce = birth
+            envelope = state.job(job)
+            if job not in state.zset("dead") or (envelope is not None and envelope.kind == "J" and envelope.nonce != nonce):
+                raise Found("acknowledged", f"the producer of {job} was told that it is there, and it has not ended", (job,))
 
     # -- after a delivery
 
@@ -99,6 +111,8 @@ class Judge:
         if exact and not delivery.error:
             check_call(delivery, self.book, self._profile)
             check_mark(delivery)
+        else:
+            check_life(delivery, self.book)
         check_keys(delivery.after, self.book, exact=exact)
         if isinstance(delivery.reply, Swept):
             orphans = isinstance(delivery.operation, Sweep) and delivery.operation.orphans
@@ -272,9 +286,10 @@ class Judge:
         self._counts[f"producer told {told}"] += 1
         birth = (job, nonce)
         if told in ("created", "repeated"):
-            if self._server.era == 0 and birth not in self.book.created and self._profile.exact:
+            self.book.acknowledged.add(birth)
+            if birth not in self.book.created | self.book.taken_back:
                 raise Found("told created", f"the producer of {job} was told that it is there, and it never was", (job,))
         elif told in ("duplicate", "refused", "unavailable", "orphan"):
-            if birth in self.book.created and self._profile.exact:
+            if birth in self.book.created:
                 raise Found("told nothing", f"the producer of {job} was told {told}, and its job was made", (job,))
             self.book.nothing.add(birth)

@@ -75,3 +75,4 @@ def _born(delivery: Delivery, job: str, nonce: bytes, book: Book) -> None:
         late_ms = delivery.now_ms - not_after_ms
         raise Found("late enqueue", f"{job} is made {late_ms} ms after its call was void", (job,))
     book.created.add(birth)
+    book.taken_back.discard(birth)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
-from chaos.simulate.state import State
 from chaos.simulate.world import Found
 from engine.wire.operations import AcquireLock, ExtendLock, LockReply, ReleaseLock
 
@@ -43,14 +42,15 @@ def _acquired(delivery: Delivery, acquire: AcquireLock, reply: LockReply, book: 
             raise Found("lock twice", f"a late copy takes {name} for {acquire.token}, which has held it before", (name,))
         if now_ms > acquire.not_after_ms:
             raise Found("lock late", f"{name} is taken {now_ms - acquire.not_after_ms} ms after the call was void", (name,))
-        if reply.fence <= book.lock_fences.get(name, 0):
-            raise Found(
-                "lock fence", f"{name} has had fence {book.lock_fences[name]}, its new holder gets {reply.fence}", (name,)
-            )
+        # What a failover has taken back was above the new one by no more than the clock is behind.
+        known = max(book.lock_fences.get(name, 0), book.lock_fences_ever.get(name, 0) - delivery.behind_ms)
+        if reply.fence <= known:
+            raise Found("lock fence", f"{name} has had fence {known}, its new holder gets {reply.fence}", (name,))
         if reply.until_ms != now_ms + acquire.ttl_ms:
             held_ms = reply.until_ms - now_ms
             raise Found("lock", f"{name} is asked for {acquire.ttl_ms} ms, and is held for {held_ms} ms", (name,))
         book.lock_fences[name] = reply.fence
+        book.lock_fences_ever[name] = max(reply.fence, book.lock_fences_ever.get(name, 0))
         book.lock_tokens.add(acquire.token)
         book.renewals.pop(name, None)
         book.locks[name] = (acquire.token, reply)
@@ -101,14 +101,3 @@ def _keys(delivery: Delivery, book: Book) -> None:
             raise Found("lock", f"{name[5:]} was given to {token or 'nobody'}, and is kept for {kept}", (name[5:],))
         if reply is not None and int(table["until_ms"]) > reply.until_ms:
             raise Found("lock", f"{name[5:]} is held until {reply.until_ms}, and is kept until {table['until_ms']}", (name[5:],))
-
-
-def read_locks(state: State, book: Book) -> None:
-    """Who holds the locks after a failover."""
-    for name in state.names("lock:"):
-        table = state.table(name)
-        fence = book.lock_fences[name[5:]] = int(table["fence"])
-        if token := table["token"]:
-            book.locks[name[5:]] = (token, LockReply(0, "held", fence, int(table["until_ms"])))
-            book.lock_tokens.add(token)
-            book.renewals[name[5:]] = int(table["renewal"])

@@ -46,6 +46,10 @@ class Profile:
     late_ms_most: int = 30_000
     process: Mapping[str, float] = field(default_factory=lambda: PROCESS)
     server: Mapping[str, float] = field(default_factory=lambda: SERVER)
+    #: A failover loses what at most so many deliveries have written. The clock of the server that takes over is ahead of the one
+    #: before by between so much and so much; behind it where that is negative.
+    lost_most: int = 15
+    takeover_clock_ms: tuple[int, int] = (0, 0)
     poison: float = 0.05
     failing: float = 0.15
     delayed: float = 0.25
@@ -105,9 +109,9 @@ class Profile:
     @property
     def exact(self) -> bool:
         """Whether each script runs as a whole: one that is cut off may leave an index entry too many, never a job without one."""
-        return "cut script" not in self.server
+        return not {"cut script", "slot move half way"} & set(self.server)
 
     @property
     def clock_runs(self) -> bool:
         """Whether the server's clock only ever runs forward at its pace."""
-        return not {"clock back", "clock forward"} & set(self.server)
+        return not {"clock back", "clock forward"} & set(self.server) and self.takeover_clock_ms[0] >= 0

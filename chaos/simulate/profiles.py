@@ -127,5 +127,33 @@ _MISHAPS = (
     Profile("full queue", network=QUIET, process=QUIET, server=QUIET, jobs=8, chaos_ms=6000, full_queue=True),
 )
 
-PROFILES = (*_MISHAPS, *FEATURES)
+_AFTER = (
+    # What the server that takes over knows is older by more, and its clock is another one.
+    Profile(
+        "failover and clock ahead",
+        workers=3,
+        jobs=24,
+        server={"failover": 0.012},
+        lost_most=60,
+        takeover_clock_ms=(0, 1000),
+        network={"copy": 0.06, "late request": 0.03, "lose reply": 0.03},
+        process={"kill": 0.002},
+        again=0.3,
+        handler_ms=(2, 6000),
+    ),
+    # Outside the promise of rule 6: fences fall, and by no more than the clock has.
+    Profile(
+        "failover and clock behind",
+        workers=3,
+        jobs=24,
+        server={"failover": 0.012},
+        lost_most=60,
+        takeover_clock_ms=(-2000, 0),
+        network={"copy": 0.06, "late request": 0.03, "lose reply": 0.03},
+        process={"kill": 0.002},
+        handler_ms=(2, 6000),
+    ),
+)
+
+PROFILES = (*_MISHAPS, *FEATURES, *_AFTER)
 BY_NAME = {profile.name: profile for profile in PROFILES}

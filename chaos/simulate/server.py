@@ -51,6 +51,8 @@ class Delivery:
     after: State
     now_ms: int
     cut: bool
+    #: How far the clock is behind the latest time that it would show by now had it never been set back.
+    behind_ms: int
 
 
 class ServerObserver(Protocol):
@@ -58,6 +60,10 @@ class ServerObserver(Protocol):
 
     def delivered(self, delivery: Delivery) -> None:
         """One request was carried out."""
+        ...
+
+    def will_lose(self) -> None:
+        """What is written from now on will be lost."""
         ...
 
     def new_era(self, state: State) -> None:
@@ -79,6 +85,7 @@ class SimulatedServer:
         #: When the clock was last set (monotonic).
         self.set_ns = 0
         self._lowest_ms = 0
+        self._highest_ms = 0
         self._wire = wire
         self._scripts = scripts
         self._counts = counts
@@ -100,9 +107,13 @@ class SimulatedServer:
 
     def correct_clock(self, forward_ms: int) -> None:
         """Somebody notices that the clock is behind and sets it right."""
-        self.offset_ms += forward_ms
-        self.set_ns = self.world.now_ns
+        self._set_clock(self.offset_ms + forward_ms)
         self.world.note("server", "clock set right", f"{forward_ms} ms forward", fault=True)
+
+    def _set_clock(self, offset_ms: int) -> None:
+        self.offset_ms = offset_ms
+        self._lowest_ms, self._highest_ms = min(self._lowest_ms, offset_ms), max(self._highest_ms, offset_ms)
+        self.set_ns = self.world.now_ns
 
     def knows(self, line: Line) -> Line:
         """Lines whose connections break with the server."""
@@ -203,7 +214,8 @@ class SimulatedServer:
             reply = None if error else call.parse(raw)
         except ScriptFault as fault:
             raise Found("contract", str(fault)) from fault
-        delivery = Delivery(message, call.operation, reply, error, before, self.state, now_ms, cut is not None and bool(error))
+        was_cut, behind_ms = cut is not None and bool(error), self._highest_ms - self.offset_ms
+        delivery = Delivery(message, call.operation, reply, error, before, self.state, now_ms, was_cut, behind_ms)
         if "'PUBLISH'" in call.script.text:
             for channel, text in self._wire.published():
                 for control in self._controls:
@@ -264,7 +276,7 @@ class SimulatedServer:
         elif fault.kind.startswith("clock"):
             told = self._step_clock(fault)
         elif fault.kind == "failover" and self._restore_at is None:
-            told = self._begin_losing(1 + int(fault.size * 15))
+            told = self._begin_losing(1 + int(fault.size * world.profile.lost_most))
         elif fault.kind == "memory" and self._full_until is None:
             self._full_until = self._deliveries + 5 + int(fault.size * 80)
             self._memory(full=True)
@@ -276,11 +288,9 @@ class SimulatedServer:
     def _step_clock(self, fault: Fault) -> str:
         length_ms = int(spread_ms(fault.size, 500, 3_600_000))
         if fault.kind == "clock back":
-            self.offset_ms -= length_ms
-            self._lowest_ms = min(self._lowest_ms, self.offset_ms)
+            self._set_clock(self.offset_ms - length_ms)
         else:
-            self.offset_ms = min(self.offset_ms + length_ms, self._lowest_ms + CLOCK_FORWARD_MS_MAX)
-        self.set_ns = self.world.now_ns
+            self._set_clock(min(self.offset_ms + length_ms, self._lowest_ms + CLOCK_FORWARD_MS_MAX))
         self.world.disturbed(self.world.now_ns + MS)
         return f"to {self.offset_ms} ms from the start"
 
@@ -289,6 +299,7 @@ class SimulatedServer:
         if names:
             self.set_raw(*(("COPY", name, _SAVED + name, "REPLACE") for name in names))
         self._restore_at = self._deliveries + deliveries
+        self.observer.will_lose()
         return f"what the next {deliveries} deliveries write will be lost"
 
     def _lose_tail(self) -> None:
@@ -307,6 +318,11 @@ class SimulatedServer:
         for line in self._lines:
             line.process.disturbed(self.world.now_ns + MS)
             line.breaks()
+        least_ms, most_ms = self.world.profile.takeover_clock_ms
+        if least_ms < most_ms:
+            ahead_ms = least_ms + int((most_ms - least_ms) * self.world.chance.draw("takeover clock", self.era))
+            self._set_clock(self.offset_ms + ahead_ms)
+            self.world.note("server", "its clock", f"is {ahead_ms} ms ahead of the one before")
         self.observer.new_era(self.state)
         # Nobody takes over within the same millisecond.
         length_ms = spread_ms(self.world.chance.draw("takeover", self.era), 20, 8_000)

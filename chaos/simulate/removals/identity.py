@@ -162,7 +162,7 @@ IDENTITY = (
             ),
         ),
         ("fence",),
-        ("failover", "late copies"),
+        ("failover and clock ahead", "failover"),
     ),
     Removal(
         6,
