@@ -153,6 +153,18 @@ _AFTER = (
         process={"kill": 0.002},
         handler_ms=(2, 6000),
     ),
+    Profile("slot moves", server={"slot move": 0.03}, network={"copy": 0.03, "lose reply": 0.02}, workers=3, jobs=24),
+    Profile(
+        "slot moves half way",
+        server={"slot move half way": 0.03},
+        network={"copy": 0.03, "lose reply": 0.02},
+        process={"kill": 0.002},
+        workers=3,
+        jobs=24,
+        failing=0.4,
+        again=0.25,
+        poison=0.0,
+    ),
 )
 
 PROFILES = (*_MISHAPS, *FEATURES, *_AFTER)

@@ -13,9 +13,10 @@ import redis
 from chaos.simulate.chance import Fault, spread_ms
 from chaos.simulate.control import Control
 from chaos.simulate.cutting import cut_text
-from chaos.simulate.line import Line, Message
+from chaos.simulate.line import Line, Message, describe_name
 from chaos.simulate.profile import CLOCK_FORWARD_MS_MAX
 from chaos.simulate.read_state import READ_STATE
+from chaos.simulate.slot_move import NOT_LOCAL, Answer, SlotMove, error_of
 from chaos.simulate.state import EMPTY, State, open_state
 from chaos.simulate.wire import Wire
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
@@ -97,8 +98,9 @@ class SimulatedServer:
         self._controls: list[Control] = []
         self._restore_at: int | None = None
         self._full_until: int | None = None
-        # Sends, by line and number, that were answered with an error because the memory was full.
+        # Sends, by line and number, that were answered with an error which says that nothing was applied.
         self._denied: set[tuple[str, int]] = set()
+        self._slot = SlotMove(world, half_way="slot move half way" in world.profile.server)
         wire.ask([("FLUSHALL", "SYNC"), ("CONFIG", "SET", "maxmemory", "0")])
 
     def now_ms(self) -> int:
@@ -133,7 +135,11 @@ class SimulatedServer:
         if call is None:
             message.line.take_reply(message, self.now_ms() * 1000)
         elif isinstance(call.operation, Wait):
-            self._wait(message, call.operation)
+            error = error_of(self._slot.answers(message))
+            if error is not None:
+                message.line.take_reply(message, error)
+            else:
+                self._wait(message, call.operation)
         elif call.script is None:
             # What is noted of the queue in a key that all queues share.
             (reply,) = self._wire.ask([call.words()])
@@ -159,6 +165,7 @@ class SimulatedServer:
         if self._restore_at is not None:
             self._lose_tail()
         self._memory(full=False)
+        self._slot.ends()
 
     def drop_waits(self, lines: tuple[Line, ...]) -> None:
         """Hear that the clients of these lines are gone."""
@@ -183,9 +190,31 @@ class SimulatedServer:
             self._memory(full=False)
         if fault is not None and self._strikes(fault, message):
             return
-        self._carry_out(message, fault if fault is not None and fault.kind == "cut script" else None)
+        if fault is not None and fault.kind == "cut script":
+            self._carry_out(message, int(fault.size * 8))
+        elif not self._sent_on(message):
+            self._carry_out(message)
 
-    def _carry_out(self, message: Message, cut: Fault | None) -> None:
+    def _sent_on(self, message: Message) -> bool:
+        """Whether a slot that moves has kept the message from being carried out as a whole."""
+        answer = self._slot.answers(message)
+        if answer is Answer.PASSES:
+            return False
+        self._counts[f"slot {answer.value}"] += 1
+        if answer is Answer.HALF_WAY:
+            self._carry_out(message, self._slot.writes(), NOT_LOCAL)
+            return True
+        self.world.note(message.line.name, f"{describe_name(message.call)}#{message.number}", answer.value)
+        error = error_of(answer)
+        if error is None:
+            self.world.at(self.world.now_ns + MS, self.arrive, message)
+        else:
+            self._denied.add((message.line.name, message.number))
+            message.line.take_reply(message, error)
+        return True
+
+    def _carry_out(self, message: Message, cut: int | None = None, cut_error: Exception | None = None) -> None:
+        """Run the script; with `cut` until it has written so often, and its client is then told `cut_error` if that is given."""
         call = message.call
         assert call is not None and call.script is not None
         now_ms = self.now_ms()
@@ -195,7 +224,7 @@ class SimulatedServer:
         digest = call.script.digest
         if cut is not None:
             digest = self._scripts.cut[digest]
-            arguments.append(int(cut.size * 8))
+            arguments.append(cut)
         commands: list[tuple[Any, ...]] = []
         if 0 < self.state.expires_ms <= now_ms:
             commands.append(("EVALSHA", self._scripts.reader, 0, self._prefix, now_ms))
@@ -221,7 +250,7 @@ class SimulatedServer:
                 for control in self._controls:
                     control.published(channel, text)
         self.observer.delivered(delivery)
-        message.line.take_reply(message, raw)
+        message.line.take_reply(message, cut_error if cut_error is not None and was_cut else raw)
         self._serve_waits()
 
     # -- waits
@@ -277,6 +306,11 @@ class SimulatedServer:
             told = self._step_clock(fault)
         elif fault.kind == "failover" and self._restore_at is None:
             told = self._begin_losing(1 + int(fault.size * world.profile.lost_most))
+        elif fault.kind.startswith("slot move"):
+            told = self._slot.begins(fault.size, self._lines)
+            for entry in self._waiting:
+                entry[0].line.take_reply(entry[0], error_of(Answer.MOVED))
+            self._waiting.clear()
         elif fault.kind == "memory" and self._full_until is None:
             self._full_until = self._deliveries + 5 + int(fault.size * 80)
             self._memory(full=True)
