@@ -53,6 +53,8 @@ EXPECTED = (
     *("look pending", "look finished with a record", "look dead with a record", "look gone"),
     *("growing wait", "child that may read a result", "more than a piece", "tick passed by"),
     *("clean over", "drain over", "obliterate over", "retention over"),
+    *("job taken back", "end taken back", "job made again", "job ended again"),
+    *("slot tryagain", "slot ask", "slot ask followed", "slot moved", "slot half way"),
 )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import redis
 
 from chaos.simulate.chance import spread_ms
-from chaos.simulate.world import MS, World
-from engine.errors import EngineError
+from chaos.simulate.world import MS, Found, World
+from engine.errors import EngineError, ScriptFault
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.drivers.delivery import DEADLINE_MS
@@ -233,6 +233,10 @@ class Line:
     def _over(self, outcome: Any) -> None:
         self._attempt += 1
         done, self._done, self._in_flight = self._done, None, None
+        profile = self._world.profile
+        if isinstance(outcome, ScriptFault) and not (profile.full_queue or "cut script" in profile.server):
+            # Rules 1 and 27: what a slot that moves, or a failure, answers is not for the caller.
+            raise Found("fault", f"{self.name}: {outcome}")
         if done is not None:
             done(outcome)
 

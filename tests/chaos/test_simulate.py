@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from chaos.errors import HarnessError
 from chaos.planting import Edit, planted
+from chaos.simulate.book import Book
 from chaos.simulate.campaign import Tally
 from chaos.simulate.chance import Chance
 from chaos.simulate.episode import QUEUE, Stage, plan_of
@@ -19,6 +21,7 @@ from chaos.simulate.patching import Removal, removed
 from chaos.simulate.profiles import BY_NAME, PROFILES
 from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
 from chaos.simulate.rules import look
+from chaos.simulate.server import SimulatedServer
 from chaos.simulate.trace import LINES_MAX, digest
 from chaos.simulate.wire import Wire
 from engine.models.lanes import Lanes
@@ -50,6 +53,10 @@ def test_the_clean_engine_breaks_no_invariant(stage: Stage) -> None:
         "locks",
         "heirs",
         "pieces",
+        "failover and clock ahead",
+        "failover and clock behind",
+        "slot moves",
+        "slot moves half way",
         *hands,
     ):
         result = stage.play(plan_of(3, BY_NAME[name]))
@@ -77,8 +84,56 @@ def test_the_clean_engine_breaks_no_invariant(stage: Stage) -> None:
         "look finished with a record",
         "child that may read a result",
         "more than a piece",
+        "job taken back",
+        "end taken back",
+        "slot tryagain",
+        "slot moved",
+        "slot half way",
     ):
         assert tally.counts[kind], kind
+
+
+def test_a_failover_may_take_the_last_writes_and_no_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that comes back empty has lost more than the suffix that is allowed to be lost."""
+    lose_tail = SimulatedServer._lose_tail
+
+    def comes_back_empty(server: SimulatedServer) -> None:
+        lose_tail(server)
+        server.set_raw(*(("DEL", server.model.keys.prefix + name) for name in server.state.raw if name != "sweep"))
+
+    monkeypatch.setattr(SimulatedServer, "_lose_tail", comes_back_empty)
+    quiet = replace(BY_NAME["failover and clock ahead"], network={}, process={}, again=0.0, stops=0.0, poison=0.0)
+    found = [stage.play(plan_of(seed, quiet)).found for seed in range(3)]
+    assert any(broken is not None and broken.invariant == "acknowledged" for broken in found), found
+
+
+def test_what_is_done_again_after_a_failover_was_in_the_lost_suffix(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge that does not go back takes each second finish for a violation: the relaxed one sees them all."""
+    plans = [plan_of(seed, BY_NAME["failover and clock ahead"]) for seed in range(8)]
+    tally = Tally()
+    for plan in plans:
+        result = stage.play(plan)
+        assert result.found is None
+        tally.add(result)
+    assert tally.counts["job ended again"] and tally.counts["job made again"]
+
+    def stays(book: Book, kept: object) -> None:
+        book.eras += 1
+
+    monkeypatch.setattr(Book, "goes_back", stays)
+    broken = {found.invariant for plan in plans if (found := stage.play(plan).found) is not None}
+    assert broken & {"one finish", "undead"}, broken
+
+
+def test_each_connection_hears_once_that_the_slot_has_moved(stage: Stage) -> None:
+    result = stage.play(plan_of(5, BY_NAME["slot moves"]))
+    assert result.found is None
+    moved = [row for row in result.rows if row.result == "moved"]
+    moves = [row for row in result.rows if row.who == "server" and row.what == "slot move"]
+    assert moves and moved
+    for begins, ends in zip(moves, [*moves[1:], None], strict=True):
+        between = [row.who for row in moved if row.at_ns >= begins.at_ns and (ends is None or row.at_ns < ends.at_ns)]
+        assert len(between) == len(set(between))
 
 
 def test_a_seed_replays_to_the_byte(stage: Stage) -> None:
@@ -120,6 +175,8 @@ QUICKLY_FOUND = (
     "results live for a tenth of their time",
     "a lock that has run out is renewed",
     "a claim does not lease jobs beyond the first piece",
+    "a fence counts by one and knows no time",
+    "a script that stopped at a key that has gone is not sent again",
 )
 FOUND = (
     "a tombstone lives for half a second",
@@ -136,6 +193,8 @@ FOUND = (
     "a lock is taken 100 ms before it runs out",
     "a bulk loses delayed jobs beyond the first piece",
     "a requeue leaves the crashes of the life before",
+    "a call that meets a slot that moves is refused for good",
+    "where its slot has moved, an enqueue is taken to be done",
 )
 
 

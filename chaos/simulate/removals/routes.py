@@ -63,4 +63,37 @@ ROUTES = (
         ("drop",),
         ("drops",),
     ),
+    Removal(
+        27,
+        "a call that meets a slot that moves is refused for good",
+        (Edit("slots-that-move-are-no-fault", "if trouble is Trouble.FAULT or message.startswith(_OF_SLOTS):"),),
+        ("fault",),
+        ("slot moves",),
+    ),
+    Removal(
+        27,
+        "a script that stopped at a key that has gone is not sent again",
+        (
+            Edit(
+                "slots-that-move-are-no-fault",
+                "if _HALF_WAY_TEXT in message: return GiveUp(Verdict.FAULT)\nif trouble is Trouble.FAULT:",
+            ),
+        ),
+        ("fault",),
+        ("slot moves half way",),
+    ),
+    Removal(
+        27,
+        "where its slot has moved, an enqueue is taken to be done",
+        (
+            Edit(
+                "redirection-is-no-answer",
+                """if str(reply).startswith("3999") and type(self.call.operation).__name__ == "Enqueue":
+    reply = [self._clock.now_ms(self._first_send_ns) * 1000, b"created", b"", b"0", b""]
+if not isinstance(reply, NotSent):""",
+            ),
+        ),
+        ("told created",),
+        ("slot moves",),
+    ),
 )

@@ -97,7 +97,7 @@ class Delivery:
         self.errors.append(message)
         if trouble is Trouble.UNANSWERED:
             self.unanswered += 1
-        if trouble is Trouble.FAULT:
+        if trouble is Trouble.FAULT:  # anchor: slots-that-move-are-no-fault
             return GiveUp(Verdict.FAULT if self.definite else Verdict.UNKNOWN)
         if trouble is Trouble.REFUSED:
             return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
