@@ -72,8 +72,10 @@ class EraWatch:
         self.used = False
         #: The entry of the era that this process goes by, and the latest one that a handshake has met.
         self._known = self._head = b""
-        #: The entry of the era at which a loss was last told.
+        #: The entry of the era at whose beginning a loss was last told, and whether replies have shown one that no handshake has
+        #: met since.
         self._told = b""
+        self._foretold = False
         self._server = self._latest = _NOBODY
         self._met: dict[str, ServerIdentity] = {}
         self._claims: dict[str, tuple[int, int, int]] = {}
@@ -189,7 +191,7 @@ class EraWatch:
             server = self._met.get(noted.entry.split(" ", 1)[0], self._latest)
             if noted.missing:
                 loss = self._lost(server, noted.found, noted.missing, noted.srv_us, entry)
-            self._known, self._server = entry, server
+            self._known, self._server, self._foretold = entry, server, False
         self._tell(loss)
 
     def _lost(
@@ -198,8 +200,8 @@ class EraWatch:
         """The event, once for each: a loss that a reply has shown (`fresh`) is found again by the next beat and handshake, and
         by several at once. What is acknowledged from now on counts."""
         acknowledged = self.mark[1]
-        again = not fresh and self._told != b"" and self._told in (self._known, told)
-        self._told = told or self._known
+        again = not fresh and (self._foretold or self._told == told != b"")
+        self._told, self._foretold = told or self._told, not told
         self.mark = (object(), 0)
         self._claims.clear()
         return None if again else DataLoss(self._queue, self._server, after, acknowledged, found, missing, srv_us)

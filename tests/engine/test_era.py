@@ -263,6 +263,22 @@ def test_a_restart_tells_of_what_it_has_lost(tmp_path: Path, kept: str) -> None:
                 assert client.get("ic:{q}:seq") == {"nothing": "2", "snapshot": "6", "everything": "9"}[kept]
 
 
+def test_each_of_several_losses_in_a_row_is_told() -> None:
+    """The handshake with the next server that lacks something tells it anew, whoever met the one before."""
+    port, losses = free_port(), Losses()
+    with opened(f"redis://127.0.0.1:{port}/0", losses) as queue:
+        for count in (2, 3, 4):
+            with EmbeddedServer(port=port) as server:
+                enqueue(queue, count)
+                with raw_client(server.url) as client:
+                    assert client.llen("ic:{q}:era") == 1 and client.get("ic:{q}:seq") == str(count)
+        wait_until(lambda: len(losses) > 1, "both losses were told")
+        assert sorted((loss.acknowledged, loss.found, loss.missing) for loss in losses) == [
+            (2, 0, "sequence"),
+            (3, 0, "sequence"),
+        ]
+
+
 def test_callbacks_cannot_break_a_call_and_coroutines_run_in_their_loop(
     ironclaim_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
