@@ -53,7 +53,7 @@ EXPECTED = (
     *("look pending", "look finished with a record", "look dead with a record", "look gone"),
     *("growing wait", "child that may read a result", "more than a piece", "tick passed by"),
     *("clean over", "drain over", "obliterate over", "retention over"),
-    *("job taken back", "end taken back", "job made again", "job ended again"),
+    *("job taken back", "end taken back", "job ended again", "loss told sequence", "loss told claim"),
     *("slot tryagain", "slot ask", "slot ask followed", "slot moved", "slot half way"),
 )
 

@@ -140,7 +140,7 @@ class _Episode:
             process.thaw()
             process.cut_until_ns = min(process.cut_until_ns, world.now_ns)
         self._wait_for_the_end(producer)
-        self._part()
+        self._part(producer)
 
     def _plan_mishaps(self) -> None:
         """What happens to keys and processes at a time, not at a message: envelopes that rot, and workers that are stopped."""
@@ -258,7 +258,7 @@ class _Episode:
                 late_ms = (self._world.now_ns - heal_ns) // MS
                 raise Found("liveness", f"{job} is where it was before the last fault, {late_ms} ms ago", (job,))
 
-    def _part(self) -> None:
+    def _part(self, producer: Producer) -> None:
         """All workers stop; what is left is what may be: the dead, the last finished ones, and what counts and configures."""
         world = self._world
         # Sweeps mend what is left: ends of windows, limits that nothing waits for any more, workers that have died.
@@ -276,7 +276,7 @@ class _Episode:
         # Where the clock was set back, keys expire by the time that it showed before.
         self._server.read(self._server.now_ms() + (0 if self._profile.clock_runs else _CLOCK_MS_MAX))
         state = self._server.state
-        self._judge.over(state)
+        self._judge.over(state, producer.watch)
         dead = state.zset("dead")
         for name in state.raw:
             kind, _, rest = name.partition(":")
@@ -294,4 +294,4 @@ class _Episode:
 
 
 #: Keys that outlive all jobs.
-_LASTING = frozenset({"sweep", "seq", "classes", "routed", "settings", "stats", "dead", "done", "limits", "retention"})
+_LASTING = frozenset({"sweep", "seq", "classes", "routed", "settings", "stats", "dead", "done", "limits", "retention", "era"})

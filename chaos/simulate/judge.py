@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from chaos.simulate.book import Book
+from chaos.simulate.book import Birth, Book
 from chaos.simulate.call_invariants import check_call, check_mark, token_of
 from chaos.simulate.clear_invariants import check_obliterated
 from chaos.simulate.due_invariants import check_back_off
 from chaos.simulate.incarnations import Incarnations
 from chaos.simulate.keys_invariants import check_keys
 from chaos.simulate.life_invariants import check_life
-from chaos.simulate.line import Outcome, describe_name
+from chaos.simulate.line import Outcome, Process, describe_name
 from chaos.simulate.places import places_of
 from chaos.simulate.planned_actions import PlannedAction
 from chaos.simulate.profile import PIECE_WORDS
@@ -20,9 +20,11 @@ from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.state import EXPIRED, State
 from chaos.simulate.telling import jobs_of, results_of, tell
 from chaos.simulate.timely import AFTERMATH_MS, Timely
+from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
+from engine.queue.era import DataLoss
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import (
     AcquireLock,
@@ -60,6 +62,9 @@ class Judge:
         self._failures: dict[Lease, int] = {}
         self._memory_refusals = "memory" in self._profile.server
         self._kept: dict[str, Any] = {}
+        # Jobs whose producer was told that this very call has made them, and whether it has to be told that some are gone.
+        self._made: set[Birth] = set()
+        self._owed = False
 
     def knows(self, incarnation: str, worker: SimulatedWorker) -> None:
         """Whose incarnation it is."""
@@ -73,14 +78,27 @@ class Judge:
         """A failover has taken the last writes back."""
         jobs, ends = self.book.created, self.book.ended
         self.book.goes_back(self._kept)
+        self._owed = self._owed or bool((jobs - self.book.created) & self._made)
         self._counts["job taken back"] += len(jobs - self.book.created)
         self._counts["end taken back"] += len(ends - self.book.ended)
         self._timely.new_era()
         check_keys(state, self.book, exact=self._profile.exact)
 
-    def over(self, state: State) -> None:
+    def loses(self, process: Process, loss: DataLoss) -> None:
+        """A process is told that its server went back, which is true, and where jobs are said to be gone, some are."""
+        self._counts[f"loss told {loss.missing}"] += 1
+        self.world.note(process.name, "is told of a loss", loss.missing)
+        jobs_gone = bool(self.book.ever_taken_back)
+        if not self._server.era or (loss.missing == "sequence" and not jobs_gone):
+            raise Found("false loss", f"{process.name} is told that it misses {loss.missing}, in era {self._server.era}")
+        if not isinstance(process, SimulatedWorker):
+            self._owed = False
+
+    def over(self, state: State, watch: SimulatedWatch | None) -> None:
         """All has ended: each job whose producer was told that it is there has ended or is dead, or a failover has taken it."""
         book = self.book
+        if self._owed and watch is not None and watch.met == self._server.replid:
+            raise Found("loss untold", "jobs of the producer are gone, and it has met the new server and was not told")
         self._counts["job made again"] += len(book.ever_taken_back & book.created)
         self._counts["job ended again"] += len(book.ends_taken_back & book.ended)
         for birth in sorted(book.acknowledged - book.ended - book.taken_back):
@@ -104,6 +122,7 @@ class Judge:
             jobs = jobs_of(delivery)
             self._counts["more than a piece"] += self._profile.pieces and len(jobs) > PIECE_WORDS
             self.world.note(message.line.name, what, tell(delivery), jobs)
+        self._noted(delivery)
         ended = (delivery.after.job(name[4:]) for name in delivery.after.changed if name.startswith("job:"))
         self._counts["job expired"] += any(envelope is not None and envelope.outcome == EXPIRED for envelope in ended)
         self._counts["child that may read a result"] += bool(self.book.heirs)
@@ -122,6 +141,13 @@ class Judge:
         self._timely.orphans(delivery.after)
         self._timely.swept(delivery.after)
         self._timely.told()
+
+    def _noted(self, delivery: Delivery) -> None:
+        """A late message may write at a server that nobody has noted; its sequence is then taken for one that has come along."""
+        noted = next(iter(delivery.after.members("era")), "").split(" ", 1)[0] == self._server.replid
+        if self._owed and not noted and "seq" in delivery.after.changed:
+            self._owed = False
+            self._counts["loss hidden by a late write"] += 1
 
     def _refused(self, delivery: Delivery, what: str) -> None:
         self.world.note(delivery.message.line.name, what, delivery.error[:60], jobs_of(delivery))
@@ -287,6 +313,8 @@ class Judge:
         birth = (job, nonce)
         if told in ("created", "repeated"):
             self.book.acknowledged.add(birth)
+            if told == "created":
+                self._made.add(birth)
             if birth not in self.book.created | self.book.taken_back:
                 raise Found("told created", f"the producer of {job} was told that it is there, and it never was", (job,))
         elif told in ("duplicate", "refused", "unavailable", "orphan"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
 from chaos.simulate.chance import spread_ms
 from chaos.simulate.world import MS, Found, World
 from engine.errors import EngineError, ScriptFault
+from engine.observer import ServerIdentity
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.drivers.delivery import DEADLINE_MS
@@ -80,6 +81,14 @@ class Message:
     first_send_ns: int
 
 
+class Greeting(NamedTuple):
+    """What a handshake brings: the server's time, who it is, and the latest entry of `era`."""
+
+    srv_us: int
+    server: ServerIdentity
+    head: bytes
+
+
 class Line:
     """One slot of a process. `carry` one call at a time; `done` hears what came of it. `arrive` takes in what reaches the
     server."""
@@ -96,6 +105,9 @@ class Line:
         self._connected = False
         # The message under way is the handshake of a new connection.
         self._greeting = False
+        # Its second part: what the watch asks of a server that it does not know. Lines that only wait have none.
+        self._asks = False
+        self._watch = clock.watch if not block_ms_max else None
         self._attempt = 0
         self._sends = 0
         self._in_flight: InFlightCall | None = None
@@ -129,6 +141,7 @@ class Line:
 
     def _leave(self) -> None:
         self._attempt += 1
+        self._asks = False
         call = self._in_flight.call if self._connected and self._in_flight is not None else None
         self._greeting = call is None
         timeout_ms = TIMEOUT_MS + (self._block_ms_max if call is not None else 0)
@@ -191,14 +204,28 @@ class Line:
         if attempt != self._attempt:
             return
         if self._greeting:
+            if self._asks and self._watch is not None:
+                self._watch.concluded(reply)
+            elif self._met(reply):
+                return
             self._connected = True
-            self._clock.learn(reply, self._world.now_ns)
             if self._in_flight is not None:
                 self._leave()
             else:
                 self._over(None)
             return
         self._returns(reply)
+
+    def _met(self, greeting: Greeting) -> bool:
+        """Whether something is to be asked of this server before the first call."""
+        self._clock.learn(greeting.srv_us, self._world.now_ns)
+        asked: tuple[Any, ...] = self._watch.greeted(greeting.server, [greeting.head]) if self._watch is not None else ()
+        if asked:
+            self._attempt += 1
+            self._asks = True
+            self.process.at(self._world.now_ns + TIMEOUT_MS * MS, self._failed, self._attempt, "TimeoutError")
+            self._send(asked[0])
+        return bool(asked)
 
     def _failed(self, attempt: int, why: str) -> None:
         if attempt != self._attempt or self._done is None:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.planned_actions import Clear, Hold, PlannedAction, asked_by
 from chaos.simulate.server import SimulatedServer
+from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.world import MS, World
 from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
 from engine.models.lanes import Lanes
@@ -56,7 +57,8 @@ class Producer(Process):
         super().__init__(world, "producer")
         self._server = server
         self._judge = judge
-        self._clock = ServerClock()
+        self.watch = SimulatedWatch(server.model, partial(judge.loses, self)) if world.profile.watches else None
+        self._clock = ServerClock(self.watch)
         self.open = 0
         self.does(actions)
 
@@ -72,7 +74,15 @@ class Producer(Process):
         if self._clock.known:
             act(action, line)
         else:
-            line.greet(lambda: act(action, line))
+            line.greet(lambda: self._first(act, action, line))
+
+    def _first(self, act: Callable[[PlannedAction, Line], None], action: PlannedAction, line: Line) -> None:
+        """The process begins to use the queue."""
+        note = self.watch.begin() if self.watch is not None else None
+        if note is not None:
+            line.carry(self._server.model.call(note), lambda _: act(action, line))
+        else:
+            act(action, line)
 
     def _administer(self, action: PlannedAction, line: Line, *, first: bool = True) -> None:
         def done(outcome: Outcome) -> None:

@@ -50,6 +50,8 @@ class Profile:
     #: before by between so much and so much; behind it where that is negative.
     lost_most: int = 15
     takeover_clock_ms: tuple[int, int] = (0, 0)
+    #: Whether processes look out for a server that went back.
+    watches: bool = False
     poison: float = 0.05
     failing: float = 0.15
     delayed: float = 0.25

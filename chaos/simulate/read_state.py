@@ -35,6 +35,7 @@ for _, key in ipairs(names) do
     local value
     if kind == 'run' then value = redis.call('GET', key)
     elseif kind == 'job' then value = redis.call('GETRANGE', key, 0, 500)
+    elseif name == 'era' then value = redis.call('LRANGE', key, 0, -1)
     elseif kind == 'wake' or kind == 'news' then value = redis.call('LLEN', key)
     elseif HASHES[kind] or name == 'parked' or string.match(name, '^cron:') or string.match(name, '^took:') or kind == 'lock' then
       value = redis.call('HGETALL', key)

@@ -13,7 +13,7 @@ import redis
 from chaos.simulate.chance import Fault, spread_ms
 from chaos.simulate.control import Control
 from chaos.simulate.cutting import cut_text
-from chaos.simulate.line import Line, Message, describe_name
+from chaos.simulate.line import Greeting, Line, Message, describe_name
 from chaos.simulate.profile import CLOCK_FORWARD_MS_MAX
 from chaos.simulate.read_state import READ_STATE
 from chaos.simulate.slot_move import NOT_LOCAL, Answer, SlotMove, error_of
@@ -22,6 +22,7 @@ from chaos.simulate.wire import Wire
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
 from engine.models.lanes import Lanes
+from engine.observer import ServerIdentity
 from engine.wire.drivers.client_errors import message_of
 from engine.wire.operations import Operation, Reply, Wait
 from engine.wire.scripts import Script
@@ -107,6 +108,11 @@ class SimulatedServer:
         """The time by the server's clock."""
         return EPOCH_MS + self.offset_ms + self.world.now_ns // MS
 
+    @property
+    def replid(self) -> str:
+        """The replication id: another one in each era."""
+        return f"{self.era:040x}"
+
     def correct_clock(self, forward_ms: int) -> None:
         """Somebody notices that the clock is behind and sets it right."""
         self._set_clock(self.offset_ms + forward_ms)
@@ -133,7 +139,8 @@ class SimulatedServer:
             return
         call = message.call
         if call is None:
-            message.line.take_reply(message, self.now_ms() * 1000)
+            head = next(iter(self.state.members("era")), "").encode()
+            message.line.take_reply(message, Greeting(self.now_ms() * 1000, ServerIdentity("", self.replid, "master"), head))
         elif isinstance(call.operation, Wait):
             error = error_of(self._slot.answers(message))
             if error is not None:

@@ -96,7 +96,7 @@ class State:
         return self.views.get(name, {})
 
     def members(self, name: str) -> tuple[str, ...]:
-        """Members of a set, in order."""
+        """Members of a set, in order, or of a list."""
         return self.views.get(name, ())
 
     def swept(self, incarnation: str) -> int:
@@ -171,7 +171,7 @@ def _open(name: str, value: Any) -> Any:
         return value.decode(errors="replace")
     if kind == "result":
         return value[0].decode(), value[1]
-    if kind in ("needs", "feeds", "feeding", "heirs"):
+    if kind in ("needs", "feeds", "feeding", "heirs", "era"):
         return tuple(member.decode() for member in value)
     if kind in _TABLES or name.startswith(("cron:", "took:", "lock:")) or name == "parked":
         words = [word.decode(errors="replace") for word in value]

@@ -11,9 +11,11 @@ from chaos.simulate.control import Control
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.places import PLACES
 from chaos.simulate.server import SimulatedServer
+from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.world import MS, World
 from engine.errors import EngineError, ScriptFault
 from engine.outcomes import FAILED, Verdict
+from engine.queue.era import DataLoss
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.operations import Lease, LeasedJob, Operation
@@ -62,6 +64,10 @@ class WorkerObserver(Protocol):
 
     def starts(self, worker: SimulatedWorker, job: LeasedJob) -> None:
         """A handler starts."""
+        ...
+
+    def loses(self, process: Process, loss: DataLoss) -> None:
+        """A process is told that its server went back."""
         ...
 
     def acted(self, worker: SimulatedWorker) -> None:
@@ -114,7 +120,8 @@ class SimulatedWorker(Process):
         self._server = server
         self._observer = observer
         self._gone = gone
-        self._clock = ServerClock()
+        self.watch = SimulatedWatch(server.model, self._loses) if profile.watches else None
+        self._clock = ServerClock(self.watch)
         self._events = 0
         self._timer = 0
         block_ms = {"wake": BLOCK_MS}
@@ -150,7 +157,17 @@ class SimulatedWorker(Process):
 
     # -- the executor
 
+    def _loses(self, loss: DataLoss) -> None:
+        self._observer.loses(self, loss)
+
     def _begin(self) -> None:
+        note = self.watch.begin() if self.watch is not None else None
+        if note is not None:
+            self._lines["work"].carry(self._server.model.call(note), lambda _: self._works())
+        else:
+            self._works()
+
+    def _works(self) -> None:
         steps = WorkerSteps(
             self.settings, self._server.model.call, self._clock, self._incarnation, self.world.now_ns, self._jitter
         )

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from chaos.simulate.chance import Chance
 from chaos.simulate.profile import Profile
+from engine.queue import era
 from engine.wire.drivers import in_flight
 
 MS = 1_000_000
@@ -96,5 +97,6 @@ class World:
             def random() -> float:
                 return world.chance.draw("jitter", next(jitter))
 
-        with patch.object(in_flight, "time", Time), patch.object(in_flight, "random", Random):
+        times = patch.object(in_flight, "time", Time), patch.object(era, "time", Time)
+        with times[0], times[1], patch.object(in_flight, "random", Random):
             yield

@@ -104,7 +104,7 @@ class EraWatch:
             if isinstance(head, Exception):
                 return ()
             self._latest, self._head = server, head or b""
-            if not self.used or not server.replid:
+            if not self.used or not server.replid:  # anchor: an-unknown-server-is-asked
                 return ()
             same = server.replid == self._server.replid
             # Where the first note was not answered there is nothing to compare on the same server.
@@ -200,7 +200,7 @@ class EraWatch:
         """The event, once for each: a loss that a reply has shown (`fresh`) is found again by the next beat and handshake, and
         by several at once. What is acknowledged from now on counts."""
         acknowledged = self.mark[1]
-        again = not fresh and (self._foretold or self._told == told != b"")
+        again = not fresh and (self._foretold or self._told == told != b"")  # anchor: each-loss-is-told
         self._told, self._foretold = told or self._told, not told
         self.mark = (object(), 0)
         self._claims.clear()

@@ -1,4 +1,4 @@
-"""Rules 1 to 6: scripts as a whole, and a repeat that returns what the first one returned."""
+"""Rules 1 to 8: scripts as a whole, a repeat that returns what the first one returned, and what a failover has lost."""
 
 from __future__ import annotations
 
@@ -170,5 +170,19 @@ IDENTITY = (
         (Edit("fences-only-grow", "picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = now_ms,"),),
         ("fence",),
         ("clock", "clock and kills"),
+    ),
+    Removal(
+        8,
+        "a process that has told a loss tells no other",
+        (Edit("each-loss-is-told", 'again = not fresh and self._told != b""'),),
+        ("loss untold",),
+        ("failover and clock ahead", "failover and clock behind"),
+    ),
+    Removal(
+        8,
+        "a server that a process does not know is not asked what it lacks",
+        (Edit("an-unknown-server-is-asked", "if True:"),),
+        ("loss untold",),
+        ("failover and clock ahead", "failover and clock behind"),
     ),
 )
