@@ -131,6 +131,7 @@ class _Episode:
         for place in range(profile.workers):
             self._hire(place)
         producer = Producer(world, self._server, self._judge, self._plan.actions)
+        self._judge.watch = producer.watch
         self._plan_mishaps()
         chaos_end_ns = world.now_ns + profile.chaos_ms * MS
         world.run(chaos_end_ns, lambda: False)
@@ -140,7 +141,7 @@ class _Episode:
             process.thaw()
             process.cut_until_ns = min(process.cut_until_ns, world.now_ns)
         self._wait_for_the_end(producer)
-        self._part(producer)
+        self._part()
 
     def _plan_mishaps(self) -> None:
         """What happens to keys and processes at a time, not at a message: envelopes that rot, and workers that are stopped."""
@@ -258,7 +259,7 @@ class _Episode:
                 late_ms = (self._world.now_ns - heal_ns) // MS
                 raise Found("liveness", f"{job} is where it was before the last fault, {late_ms} ms ago", (job,))
 
-    def _part(self, producer: Producer) -> None:
+    def _part(self) -> None:
         """All workers stop; what is left is what may be: the dead, the last finished ones, and what counts and configures."""
         world = self._world
         # Sweeps mend what is left: ends of windows, limits that nothing waits for any more, workers that have died.
@@ -276,7 +277,7 @@ class _Episode:
         # Where the clock was set back, keys expire by the time that it showed before.
         self._server.read(self._server.now_ms() + (0 if self._profile.clock_runs else _CLOCK_MS_MAX))
         state = self._server.state
-        self._judge.over(state, producer.watch)
+        self._judge.over(state)
         dead = state.zset("dead")
         for name in state.raw:
             kind, _, rest = name.partition(":")
