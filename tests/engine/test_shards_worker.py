@@ -91,7 +91,8 @@ def test_more_shards_than_places_take_turns() -> None:
 
 def test_turn_goes_on_where_nobody_waits_any_more() -> None:
     shards = Shards(1, 2)
-    shards.look(0), shards.look(1)
+    shards.look(0)
+    shards.look(1)
     shards.now_ns += TURN_MS * MS + 1
     shards.look(0, held=1, running=1)
     shards.look(1, wants=False)
@@ -269,7 +270,8 @@ def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, iro
         wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "all are listed", 40)
         first.kill()
         first.wait()
-        workers.open_gate(others[0].pid), workers.open_gate(others[1].pid)
+        for other in others:
+            workers.open_gate(other.pid)
         wait_until(lambda: queue.counts().finished == 8, "all have run elsewhere", 30)
         assert {mark.pid for mark in workers.marks("end")} <= {other.pid for other in others}
     finally:

@@ -27,7 +27,7 @@ def main(url: str, shards: int, folder: Path, seed: int) -> None:
         while not (folder / "stop").exists():
             some: list[tuple[str, dict[str, Any]]] = []
             for _ in range(draw.choice((1, 1, 1, 30))):
-                options = {"key": f"k{draw.randrange(20)}"} if draw.random() < 0.5 else {}
+                options: dict[str, Any] = {"key": f"k{draw.randrange(20)}"} if draw.random() < 0.5 else {}
                 if draw.random() < 0.2:
                     options["delay_ms"] = draw.randrange(1, 2_000)
                 some.append((f"j{seed}-{len(made) + len(some)}", options))
