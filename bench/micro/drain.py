@@ -20,7 +20,7 @@ from bench.models import LANES
 FLOOR_BATCH = 50
 FLOOR_BATCHES = (1, 10, FLOOR_BATCH)
 #: The prefetch in the target: the worker's default.
-PREFETCH: int = inspect.signature(engine.Worker).parameters["prefetch"].default
+PREFETCH: int = inspect.signature(engine.Worker.__init__).parameters["prefetch"].default
 PREFETCHES = tuple(sorted({16, 64, PREFETCH, 256}))
 PATHS = ("inline", "threads", "asyncio")
 _TIMEOUT_S = 300

@@ -10,7 +10,6 @@ PYTHONPATH, so the same program measures any commit that has `bench.micro.jobs.C
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import engine
 # Also the operations, which lie elsewhere in older commits.
 from bench.micro.jobs import Claims, Finish, Lease, fill
 from bench.micro.payload import NAME, PAYLOAD
-from bench.micro.place import pin_client, server_cpu_s
+from bench.micro.place import pin_client, quiet, server_cpu_s
 
 
 class Blocks:
@@ -74,8 +73,7 @@ class Blocks:
 
 def main(url: str, name: str) -> None:
     """Run requests until standard input ends. The server is emptied between them, which the engine would tell each time."""
-    logging.getLogger("ironclaim").setLevel(logging.ERROR)
-    with engine.Queue(name, url=url) as queue, redis.Redis.from_url(url) as plain:
+    with quiet(), engine.Queue(name, url=url) as queue, redis.Redis.from_url(url) as plain:
         blocks = Blocks(queue, plain)
         for line in sys.stdin:
             order, count = line.split()

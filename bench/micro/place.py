@@ -40,10 +40,21 @@ def pin_client() -> None:
 
 
 @contextmanager
+def quiet() -> Iterator[None]:
+    """Log no warnings of the engine."""
+    log = logging.getLogger("ironclaim")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+@contextmanager
 def pinned_server(binary: str | Path | None = None) -> Iterator[EmbeddedServer]:
     """An empty server, pinned to its core. Who measures on it empties it under living queues, which is no news here."""
-    logging.getLogger("ironclaim").setLevel(logging.ERROR)
-    with EmbeddedServer(binary=binary) as server:
+    with quiet(), EmbeddedServer(binary=binary) as server:
         # Pin every thread, including those that free memory in the background.
         for thread in Path(f"/proc/{server.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), {SERVER_CPU})

@@ -176,10 +176,10 @@ def test_rule_28_a_call_meets_one_idle_connection_without_its_script_not_all_of_
 ) -> None:
     connections, count = queue.driver._connections, 16
     if kind == "sync":
-        for connection in [connections.take() for _ in range(count)]:
+        for connection in [connections.take(0) for _ in range(count)]:
             connections.give_back(connection)
     else:
-        for connection in [runner.run(connections.take()) for _ in range(count)]:
+        for connection in [runner.run(connections.take(0)) for _ in range(count)]:
             runner.run(connections.give_back(connection))
     before = relay.calls
     with raw_client(ironclaim_url) as client:

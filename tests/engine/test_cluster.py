@@ -22,6 +22,7 @@ from engine.wire.operations import (
     CloseWindows,
     Count,
     Drop,
+    DropTaken,
     EnableSchedule,
     EndRestore,
     Enqueue,
@@ -48,6 +49,7 @@ from engine.wire.operations import (
     Operation,
     Page,
     Pause,
+    PutJobs,
     PutSchedule,
     ReadWorkerUpdates,
     Release,
@@ -58,9 +60,12 @@ from engine.wire.operations import (
     Retry,
     RunTimes,
     SetEvents,
+    SetGate,
     SetLimit,
     SetRetention,
+    SetShards,
     SetWorker,
+    TakeJobs,
     Tick,
     TickPolicy,
     Timing,
@@ -592,6 +597,33 @@ def restore_ends(desk: ClusterDesk) -> Operation:
     return EndRestore("backup", "owner", "second", 100, sequence, *values)
 
 
+def shard_record(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return SetShards("", "a record", "")
+
+
+def shard_gate(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return SetGate("", 500)
+
+
+def shard_take_looks(desk: ClusterDesk) -> Operation:
+    """Jobs that are taken are in no state until they arrive elsewhere: tests/engine/test_resharding.py has those."""
+    busy(desk)
+    return TakeJobs(0, "")
+
+
+def shard_put_counters(desk: ClusterDesk) -> Operation:
+    """The last batch of a shard brings its counters and no jobs."""
+    busy(desk)
+    return PutJobs("other", 1, (), finished=3)
+
+
+def shard_drop_again(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return DropTaken(1)
+
+
 def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
     """The operation, which was carried out: it has left its own key, so that a copy may run on a half-moved slot."""
     desk.run(operation)
@@ -647,6 +679,11 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "set_events": [set_events, set_events_repeated],
     "set_retention": [set_retention, set_retention_repeated],
     "report_run_times": [report_run_times],
+    "shard_drop": [shard_drop_again],
+    "shard_gate": [shard_gate],
+    "shard_put": [shard_put_counters],
+    "shard_record": [shard_record],
+    "shard_take": [shard_take_looks],
     "sweep": [promote, promote_of_children, reap, reap_of_a_new_sweeper],
     "tick": [tick, tick_repeated],
     "list_run_times": [took],
