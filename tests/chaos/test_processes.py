@@ -23,9 +23,9 @@ SPEC = RunSpec(id="test", seed=4, rate_per_s=77, lease_ms=1_500, sweep_ms=300)
 
 #: A child that says when it is ready; `{on_term}` is what SIGTERM does.
 CHILD = """
-import signal, sys, time
+import os, signal, sys, time
 signal.signal(signal.SIGTERM, {on_term})
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 time.sleep(60)
 """
 POLITE = CHILD.format(on_term="lambda *_: sys.exit(0)")
