@@ -21,7 +21,7 @@ from redis.exceptions import AskError
 from engine.errors import Malformed
 from engine.wire.drivers.async_dialer import AsyncDialer
 from engine.wire.drivers.connections import Idle, address_of, packed
-from engine.wire.drivers.dialer import Connection, asked_node
+from engine.wire.drivers.dialer import Connection
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.handshake import Handshake
 from engine.wire.drivers.routes import Address, Node
@@ -125,9 +125,16 @@ class AsyncConnections:
         if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
             self._resolver.hears(error)
 
+    def hears_of(self, replies: Sequence[Any]) -> None:
+        """Take the errors among replies. Where the address is fixed nothing is looked at."""
+        if self._resolver is not None:
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    self.hears(reply)
+
     def asked_node(self, error: AskError) -> Node | None:
-        """The node that an ASK has named; None where there is no cluster."""
-        return asked_node(self._resolver, error)
+        """The node that an ASK has named; None where the address is fixed."""
+        return None if self._resolver is None else self._resolver.at(Address.of(error))
 
     def leave(self) -> None:
         """Close the connections to servers that are no longer named, also those on which somebody waits for a reply; from any

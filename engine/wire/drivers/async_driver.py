@@ -175,9 +175,7 @@ class AsyncDriver:
             if loads_again(replies):
                 await connections.retire(pipelined)
             await connections.end_exchange(pipelined)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                connections.hears(reply)
+        connections.hears_of(replies)
         if asks:
             replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

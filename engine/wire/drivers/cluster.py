@@ -84,7 +84,7 @@ class ClusterNodes(Resolver):
 
     def at(self, address: Address) -> Node:
         """The node at an address that ASK has named."""
-        return self._nodes.get(address) or Node(*address, "")
+        return self._nodes.get(address) or super().at(address)
 
 
 def _view(asked: Address, answer: Answer) -> list[Range] | None:

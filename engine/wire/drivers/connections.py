@@ -14,12 +14,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import redis
 from redis.exceptions import AskError
 
-from engine.wire.drivers.dialer import Connection, asked_node
+from engine.wire.drivers.dialer import Connection
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.finding import dialer_of
 from engine.wire.drivers.handshake import Handshake
@@ -150,9 +150,16 @@ class Connections:
         if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
             self._resolver.hears(error)
 
+    def hears_of(self, replies: Sequence[Any]) -> None:
+        """Take the errors among replies. Where the address is fixed nothing is looked at."""
+        if self._resolver is not None:
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    self.hears(reply)
+
     def asked_node(self, error: AskError) -> Node | None:
-        """The node that an ASK has named; None where there is no cluster."""
-        return asked_node(self._resolver, error)
+        """The node that an ASK has named; None where the address is fixed."""
+        return None if self._resolver is None else self._resolver.at(Address.of(error))
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -6,11 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from redis.exceptions import AskError
-
 from engine.server_clock import ServerClock
 from engine.wire.drivers.client_errors import FAILURES, is_reply
-from engine.wire.drivers.cluster import ClusterNodes
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.handshake import Handshake
 from engine.wire.drivers.resolver import Ask, Resolver
@@ -85,8 +82,3 @@ def asker(reach: Callable[[Address], Endpoint]) -> Ask:
             connection.disconnect()
 
     return asked
-
-
-def asked_node(resolver: Resolver | None, error: AskError) -> Node | None:
-    """The node that an ASK has named, or None where nothing is known of a cluster."""
-    return resolver.at(Address.of(error)) if isinstance(resolver, ClusterNodes) else None

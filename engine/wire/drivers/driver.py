@@ -225,9 +225,7 @@ class SyncDriver:
                 self._connections.retire(connection)
             else:
                 self._connections.give_back(connection)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                self._connections.hears(reply)
+        self._connections.hears_of(replies)
         if asks:
             replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

@@ -242,7 +242,6 @@ def _of_client(client: object, asynchronous: bool) -> tuple[Route | None, dict[s
             if not pool.is_master:
                 raise Malformed("client", client, f"{bound}: this one reads from replicas")
             route = _of_sentinels(pool.service_name, manager)
-        # A cluster's and a sentinel's own greeting is not what a service has asked for.
         if given.get("redis_connect_func") is not None:
             raise Malformed(
                 "client", client, f"{wanted} without a redis_connect_func: the engine greets the server in its own way"

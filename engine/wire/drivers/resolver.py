@@ -90,6 +90,10 @@ class Resolver:
     def moved(self, slot: int, address: Address) -> None:
         """A node has said that another one serves this slot."""
 
+    def at(self, address: Address) -> Node:
+        """The node at an address that a server has named; only its role is checked where nothing else is known of it."""
+        return Node(*address, "")
+
     # What drivers use.
 
     def join(self, holder: Holder) -> None:
