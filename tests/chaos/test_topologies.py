@@ -19,6 +19,7 @@ from chaos.topology import Setting, make
 from chaos.topology.clients import client_of
 from reports.folder import loss_faults
 from tests.chaos.topology_stage import stage, wait
+from tests.engine.helpers.waiting import wait_until
 
 WORKERS = worker_names(3)
 
@@ -119,8 +120,14 @@ def test_replicas_that_stand_still_are_seen_to_lag_and_to_catch_up(tmp_path: Pat
 def test_a_cluster_announces_its_proxies_and_loses_nothing_when_it_moves(tmp_path: Path) -> None:
     with stage("cluster", tmp_path) as (found, end):
         old = found.servers.primary()
-        known = {node.port for node in found.client.get_nodes()}
-        assert known == set(found.servers.servers.announced_ports) and not known & set(found.servers.ports)
+
+        def known() -> set[int]:
+            found.client.nodes_manager.initialize()
+            return {node.port for node in found.client.get_nodes()}
+
+        # The node that is asked hears of the last replicas by gossip.
+        wait_until(lambda: known() == set(found.servers.servers.announced_ports), "all are announced")
+        assert not known() & set(found.servers.ports)
         for name in ("failover-clean", "slot-move"):
             seen = found.carry_out(name)
             assert all(ok for ok, _ in seen.values()), seen
