@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import Generic, TypeVar
 
 import redis
 
@@ -41,17 +42,40 @@ def network_of(setting: Setting) -> Network:
     return setting.network
 
 
-class Followed:
-    """What is known of the primary. It is looked at again and again: on a machine that is busy, sentinels may take a server that
-    lives for dead."""
+S = TypeVar("S", EmbeddedSentinel, EmbeddedCluster)
+
+
+class Followed(Generic[S]):
+    """Servers of which one is the primary. It is looked at again and again: on a machine that is busy, sentinels may take a
+    server that lives for dead. `down`: those that are meant to be."""
+
+    servers: S
 
     def __init__(self) -> None:
+        self.down: set[int] = set()
         self.known: int | None = None
         self.moving = False
         self._due_s = 0.0
 
     def primary(self) -> int | None:
         raise NotImplementedError
+
+    def kill(self, server: int, send: Send) -> None:
+        self.down.add(server)
+        send(self.pid(server), signal.SIGKILL)
+
+    def alive(self, server: int) -> bool:
+        return self.servers.alive(server)
+
+    def ending(self, server: int) -> int | None:
+        return self.servers.servers[server].process.poll()
+
+    def start_again(self, server: int) -> None:
+        self.servers.start_again(server)
+        self.down.discard(server)
+
+    def pid(self, server: int) -> int:
+        return self.servers.servers[server].pid
 
     def unplanned_failover(self) -> str:
         now_s = time.monotonic()
@@ -65,13 +89,12 @@ class Followed:
         return f"server-{now} was named the primary in place of server-{self.known}, without a fault that says so"
 
 
-class WithSentinels(Followed):
+class WithSentinels(Followed[EmbeddedSentinel]):
     """A primary, two replicas, and three sentinels, or none: then nobody replaces the primary."""
 
     def __init__(self, setting: Setting, sentinels: int = 3) -> None:
         super().__init__()
         self.url = ""
-        self.down: set[int] = set()
         self.servers = EmbeddedSentinel(
             sentinels=sentinels,
             down_after_ms=DOWN_AFTER_MS,
@@ -99,23 +122,6 @@ class WithSentinels(Followed):
 
     def replicas(self) -> list[int]:
         return [server for server in range(len(self.ports)) if server != self.primary()]
-
-    def kill(self, server: int, send: Send) -> None:
-        self.down.add(server)
-        send(self.pid(server), signal.SIGKILL)
-
-    def alive(self, server: int) -> bool:
-        return self.servers.alive(server)
-
-    def ending(self, server: int) -> int | None:
-        return self.servers.servers[server].process.poll()
-
-    def start_again(self, server: int) -> None:
-        self.servers.start_again(server)
-        self.down.discard(server)
-
-    def pid(self, server: int) -> int:
-        return self.servers.servers[server].pid
 
     def failover(self) -> None:
         try:
@@ -154,13 +160,12 @@ class WithReplicas(WithSentinels):
         return self
 
 
-class InCluster(Followed):
+class InCluster(Followed[EmbeddedCluster]):
     """Three primaries with a replica each. The primary is the one that owns the slot of the run's keys."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
         self.url = ""
-        self.down: set[int] = set()
         self._tag = setting.tag
         self.slot = 0
         self.servers = EmbeddedCluster(
@@ -193,23 +198,6 @@ class InCluster(Followed):
     def replicas(self) -> list[int]:
         primary = self.primary()
         return [] if primary is None else self.servers.replicas_of(primary)
-
-    def kill(self, server: int, send: Send) -> None:
-        self.down.add(server)
-        send(self.pid(server), signal.SIGKILL)
-
-    def alive(self, server: int) -> bool:
-        return self.servers.alive(server)
-
-    def ending(self, server: int) -> int | None:
-        return self.servers.servers[server].process.poll()
-
-    def start_again(self, server: int) -> None:
-        self.servers.start_again(server)
-        self.down.discard(server)
-
-    def pid(self, server: int) -> int:
-        return self.servers.pids[server]
 
     def failover(self) -> None:
         try:
