@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bench.models import DSPS, LANES, NAMES, ModelMissing, carried
-from chaos import machine, mutants, runs, topologies, topology, toxiproxy_binary
+from chaos import catalogue, machine, mutants, runs, topologies, topology, toxiproxy_binary
 from chaos.calibration import RATES_PER_S, Calibration
 from chaos.drill import Drill
 from chaos.errors import HarnessError, TooSlow
@@ -65,7 +65,7 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     )
     usual = spec.model == LANES and spec.lease_ms == LEASE_MS
     # They allow no job to be lost, whatever was declared.
-    default = DEFAULT_OBJECTIVES if usual and not topologies.losses(spec.topology, spec.durability) else None
+    default = DEFAULT_OBJECTIVES if usual and not catalogue.declared_loss(spec.topology, spec.durability) else None
     if arguments.slo:
         validate_objectives(arguments.slo, channels=False)
     return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, arguments.faults, objectives=arguments.slo or default)[0]

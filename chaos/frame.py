@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from chaos import rows, topologies
+from chaos import catalogue, rows, topologies
 from chaos.errors import HarnessError
 from chaos.faults import FAULTS
 from chaos.faults.base import Fault, Scene, carry_out
@@ -193,7 +193,7 @@ class Frame(Generic[S]):
             raise HarnessError("; ".join(f"unplanned exit of {child.ending()}" for child in gone))
         if moved := self._servers.unplanned_failover():
             for stage in ("inject", "witness"):
-                name = topologies.UNPLANNED.fault
+                name = catalogue.UNPLANNED_FAILOVER
                 row = rows.fault(f"0-{name}", name=name, stage=stage, target="servers", seen=True, detail=moved)
                 self._harness.append([row])
             raise HarnessError(moved)

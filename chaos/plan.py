@@ -10,11 +10,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chaos import topologies
+from chaos import catalogue, topologies
 from chaos.errors import HarnessError
 
 #: Faults of the network: each hits the producers, and one worker or all of them, at once.
-NETWORK_FAULT_NAMES = ("net-latency", "net-request-lost", "net-reply-lost", "net-down")
+NETWORK_FAULT_NAMES = catalogue.fitting(topologies.EMBEDDED, hits=(catalogue.NETWORK,))
 
 #: Other faults that cut processes off for a while.
 CUTTING = ("snapshot-restore",)
@@ -23,17 +23,13 @@ CUTTING = ("snapshot-restore",)
 #: and replies to claims are worth losing only while there is work to claim, which the others would have done by then.
 FLEET_FAULT_NAMES = ("net-latency", "net-reply-lost")
 
-#: Faults of workers, which belong to every topology.
-WORKER_FAULT_NAMES = ("worker-kill", "worker-freeze")
-
 #: Kinds of fault that a plan of one server in memory holds once each, in the order in which the draw starts.
-FAULT_NAMES = (*WORKER_FAULT_NAMES, *NETWORK_FAULT_NAMES)
+FAULT_NAMES = tuple(name for name in catalogue.fitting(topologies.EMBEDDED) if catalogue.KINDS[name].usual)
 
 #: Faults of a minute of a plan that is to last so many; those of servers come first.
 FAULTS_A_MINUTE = 3
 
-#: Faults of servers, and what they are said to hit.
-OF_SERVERS = tuple(topologies.FAULTS)
+#: What faults of servers are said to hit.
 SERVERS = "servers"
 
 PRODUCER = "producer-1"
@@ -103,13 +99,6 @@ def worker_names(workers: int) -> tuple[str, ...]:
     return tuple(f"worker-{number}" for number in range(1, workers + 1))
 
 
-def fault_names(topology: str) -> tuple[str, ...]:
-    """The kinds of fault that belong to a topology. Where clients look for the primary themselves they share its proxies, so none
-    can be cut off alone."""
-    network = () if topology in topologies.FOLLOWED else NETWORK_FAULT_NAMES
-    return (*WORKER_FAULT_NAMES, *network, *topologies.fitting(topology))
-
-
 def draw(
     seed: int,
     *,
@@ -120,19 +109,15 @@ def draw(
     topology: str = "embedded",
     minutes: int | None = None,
 ) -> Plan:
-    """The plan of a seed, with one fault of each of the kinds that belong to the topology; with `minutes`, of some of them.
+    """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, of some of all
+    that do.
 
     A victim is drawn from the workers that are alive when its turn comes, replacements included. `consumers` share only the
     faults that hit everybody. Raises HarnessError for a kind that does not exist.
     """
-    fitting = fault_names(topology)
-    for kind in kinds or ():
-        if kind not in fitting:
-            raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(fitting)}")
     pace = pace or Pace()
     randomness = random.Random(f"ironclaim plan {seed}")
-    # In one order, so that the plan of a seed does not depend on the order of the wishes.
-    names = [name for name in fitting if kinds is None or name in kinds]
+    names = chosen(catalogue.fitting(topology), kinds, minutes)
     randomness.shuffle(names)
     if minutes is not None:
         names = shortened(names, FAULTS_A_MINUTE * minutes)
@@ -149,15 +134,28 @@ def draw(
         if name in NETWORK_FAULT_NAMES:
             hit = [*alive, *consumers] if name in FLEET_FAULT_NAMES else [target]
             target = ",".join([*hit, PRODUCER])
-        if name in OF_SERVERS:
+        if catalogue.KINDS[name].hits == catalogue.SERVERS:
             target = SERVERS
         delay_ms = randomness.randint(0, pace.delay_max_ms)
         faults.append(PlannedFault(f"{number}-{name}", name, target, delay_ms, replacement))
     return Plan(seed, pace, tuple(faults))
 
 
+def chosen(fitting: Sequence[str], kinds: Sequence[str] | None, minutes: int | None) -> list[str]:
+    """The kinds of fault that a plan is drawn from: those that are wished for, all in a plan of so many minutes, else the usual
+    ones. In one order, so that the plan of a seed does not depend on the order of the wishes. Raises HarnessError for a kind that
+    does not fit."""
+    for kind in kinds or ():
+        if kind not in fitting:
+            raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(fitting)}")
+    if kinds is not None:
+        return [name for name in fitting if name in kinds]
+    return [name for name in fitting if minutes is not None or catalogue.KINDS[name].usual]
+
+
 def shortened(names: Sequence[str], most: int) -> list[str]:
     """At most so many of the names, in their order: two thirds of them faults of servers, where there are so many."""
-    servers = [name for name in names if name in OF_SERVERS][: most - most // 3]
-    others = [name for name in names if name not in OF_SERVERS][: most - len(servers)]
+    of_servers = [name for name in names if catalogue.KINDS[name].hits == catalogue.SERVERS]
+    servers = of_servers[: most - most // 3]
+    others = [name for name in names if name not in of_servers][: most - len(servers)]
     return [name for name in names if name in servers or name in others]

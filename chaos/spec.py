@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.models import LANES, NAMES
 from bench.workload import LIMITS, SCHEDULES
-from chaos import topologies
+from chaos import catalogue, topologies
 from chaos.errors import HarnessError
 
 SPEC_SCHEMA = 1
@@ -134,4 +134,4 @@ class RunSpec(SpecFile):
 
     def derived(self) -> dict[str, Any]:
         bounds = {"recovery_bound_ms": self.recovery_bound_ms, "liveness_ms": self.liveness_ms}
-        return {**bounds, "loss": topologies.declared_loss(self.topology, self.durability)}
+        return {**bounds, "loss": catalogue.declared_loss(self.topology, self.durability)}

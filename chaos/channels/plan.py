@@ -9,19 +9,14 @@ import random
 from collections.abc import Sequence
 
 from bench.channels.workload import LOCUST_SHARE, PLAIN_SHARES
-from chaos import topologies
-from chaos.errors import HarnessError
-from chaos.plan import FAULTS_A_MINUTE, NETWORK_FAULT_NAMES, OF_SERVERS, SERVERS, Pace, Plan, PlannedFault, shortened
+from chaos import catalogue, topologies
+from chaos.plan import FAULTS_A_MINUTE, SERVERS, Pace, Plan, PlannedFault, chosen, shortened
 
 RESTORE = "snapshot-restore"
-RESTART = "server-restart"
 KILL = "subscriber-kill"
 
-#: Kinds of fault that a plan holds once each, in the order in which the draw starts.
-FAULT_NAMES = (*NETWORK_FAULT_NAMES, KILL, RESTART, RESTORE)
-
-#: What faults of the server are said to hit.
-SERVER = "server"
+#: Kinds of fault that a plan of one server with a file holds once each, in the order in which the draw starts.
+FAULT_NAMES = tuple(name for name in catalogue.fitting(topologies.AOF, catalogue.CHANNELS) if catalogue.KINDS[name].usual)
 
 PACE = Pace(lead_in_ms=8_000, delay_max_ms=1_000, calm_ms=3_000, settle_ms=6_000)
 
@@ -29,14 +24,6 @@ PACE = Pace(lead_in_ms=8_000, delay_max_ms=1_000, calm_ms=3_000, settle_ms=6_000
 def publisher_names(publishers: int) -> tuple[str, ...]:
     """The processes that publish: publisher-1 and so on."""
     return tuple(f"publisher-{number}" for number in range(1, publishers + 1))
-
-
-def fault_names(topology: str) -> tuple[str, ...]:
-    """The kinds of fault that belong to a topology."""
-    if topology == topologies.AOF:
-        return FAULT_NAMES
-    network = () if topology in topologies.FOLLOWED else NETWORK_FAULT_NAMES
-    return (*network, KILL, *topologies.fitting(topology))
 
 
 def draw(
@@ -48,19 +35,16 @@ def draw(
     topology: str = topologies.AOF,
     minutes: int | None = None,
 ) -> Plan:
-    """The plan of a seed, with one fault of each of the kinds that belong to the topology; with `minutes`, of some of them.
+    """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, of some of all
+    that do.
 
     A fault of the network hits one publisher and the subscribers of one process, so that the others go on and something comes
     for the former to miss; the slow network and the one that is down hit all subscribers. Raises HarnessError for a kind that
     does not exist.
     """
-    fitting = fault_names(topology)
-    for kind in kinds or ():
-        if kind not in fitting:
-            raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(fitting)}")
-    kinds = fitting if kinds is None else kinds
+    kinds = chosen(catalogue.fitting(topology, catalogue.CHANNELS), kinds, minutes)
     randomness = random.Random(f"ironclaim channels plan {seed}")
-    names = [name for name in fitting if name in kinds and name != RESTORE]
+    names = [name for name in kinds if name != RESTORE]
     randomness.shuffle(names)
     if minutes is not None:
         names = shortened(names, FAULTS_A_MINUTE * minutes)
@@ -75,10 +59,8 @@ def draw(
             started += 1
             replacement = f"subscriber-{started}"
             alive[alive.index(target)] = replacement
-        elif name in OF_SERVERS:
+        elif catalogue.KINDS[name].hits == catalogue.SERVERS:
             target = SERVERS
-        elif name in (RESTART, RESTORE):
-            target = SERVER
         else:
             everybody = name in ("net-latency", "net-down")
             target = ",".join([*((*alive, LOCUST_SHARE) if everybody else (target,)), publisher])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.models import DSPS
-from chaos import topologies
+from chaos import catalogue, topologies
 from chaos.errors import HarnessError
 from chaos.spec import SpecFile, check_bounds
 
@@ -71,4 +71,4 @@ class ChannelSpec(SpecFile):
             raise HarnessError(f"rate is {self.rate!r}: it must be a number from {low} to {high}")
 
     def derived(self) -> dict[str, Any]:
-        return {"loss": topologies.declared_loss(self.topology, self.durability)}
+        return {"loss": catalogue.declared_loss(self.topology, self.durability)}

@@ -13,10 +13,10 @@ import redis
 
 from bench.models import LANES
 from chaos import rows
+from chaos.catalogue import HEARD_MS
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene, Seen
 from chaos.plan import PlannedFault
-from chaos.topologies import HEARD_MS
 from chaos.topology.base import Replicated
 from engine.models.lanes import Lanes
 from engine.testing import wire

@@ -10,10 +10,11 @@ import pytest
 import redis
 from redis.exceptions import RedisClusterException
 
-from chaos import topologies
+from chaos import catalogue, topologies
+from chaos.catalogue import fitting
 from chaos.channels import plan as channel_plan
 from chaos.errors import HarnessError
-from chaos.plan import FAULTS_A_MINUTE, NETWORK_FAULT_NAMES, SERVERS, draw, fault_names, worker_names
+from chaos.plan import FAULTS_A_MINUTE, NETWORK_FAULT_NAMES, SERVERS, draw, worker_names
 from chaos.spec import RunSpec
 from chaos.topology import Setting, make
 from chaos.topology.clients import client_of
@@ -28,12 +29,13 @@ WORKERS = worker_names(3)
 def test_a_plan_has_only_faults_that_belong_to_its_topology(topology: str) -> None:
     plans = [draw(seed, workers=WORKERS, topology=topology) for seed in range(20)]
     for plan in plans:
-        assert sorted(planned.name for planned in plan.faults) == sorted(fault_names(topology))
+        usual = [name for name in fitting(topology) if catalogue.KINDS[name].usual]
+        assert sorted(planned.name for planned in plan.faults) == sorted(usual)
         for planned in plan.faults:
-            if planned.name in topologies.FAULTS:
-                assert topology in topologies.FAULTS[planned.name] and planned.target == SERVERS
+            kind = catalogue.KINDS[planned.name]
+            assert topology in kind.topologies and (planned.target == SERVERS) == (kind.hits == catalogue.SERVERS)
     alone = topology not in topologies.FOLLOWED
-    assert all(plan.needs_network() is alone for plan in plans) and alone == ("net-down" in fault_names(topology))
+    assert all(plan.needs_network() is alone for plan in plans) and alone == ("net-down" in fitting(topology))
     assert len({tuple(planned.name for planned in plan.faults) for plan in plans}) > 1
 
 
@@ -42,20 +44,20 @@ def test_a_short_plan_has_a_drawn_few_of_them_and_most_are_of_servers(topology: 
     few = [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(60)]
     assert few == [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(60)]
     assert {len(plan.faults) for plan in few} == {FAULTS_A_MINUTE}
-    wanted = min(2, len(topologies.fitting(topology)))
-    assert all(sum(planned.name in topologies.FAULTS for planned in plan.faults) == wanted for plan in few)
+    wanted = min(2, len(fitting(topology, hits=(catalogue.SERVERS,))))
+    assert all(sum(planned.target == SERVERS for planned in plan.faults) == wanted for plan in few)
     # Whatever belongs to it comes in some plan.
-    assert {planned.name for plan in few for planned in plan.faults} == set(fault_names(topology))
-    assert len(draw(1, workers=WORKERS, topology=topology, minutes=9).faults) == len(fault_names(topology))
+    assert {planned.name for plan in few for planned in plan.faults} == set(fitting(topology))
+    assert len(draw(1, workers=WORKERS, topology=topology, minutes=9).faults) == len(fitting(topology))
 
 
 def test_channels_leave_out_what_needs_one_server_or_a_proxy_for_each() -> None:
-    assert channel_plan.fault_names("aof") == channel_plan.FAULT_NAMES
-    assert channel_plan.fault_names("cluster") == ("subscriber-kill", *topologies.fitting("cluster"))
+    of_servers = fitting("cluster", hits=(catalogue.SERVERS,))
+    assert fitting("cluster", catalogue.CHANNELS) == ("subscriber-kill", *of_servers)
     publishers = channel_plan.publisher_names(2)
     for seed in range(20):
         faults = channel_plan.draw(seed, publishers=publishers, topology="sentinel", minutes=1).faults
-        assert {one.name for one in faults} <= set(channel_plan.fault_names("sentinel")) and len(faults) == FAULTS_A_MINUTE
+        assert {one.name for one in faults} <= set(fitting("sentinel", catalogue.CHANNELS)) and len(faults) == FAULTS_A_MINUTE
     with pytest.raises(HarnessError, match="snapshot-restore"):
         channel_plan.draw(1, publishers=publishers, topology="sentinel", kinds=("snapshot-restore",))
 
@@ -63,7 +65,7 @@ def test_channels_leave_out_what_needs_one_server_or_a_proxy_for_each() -> None:
 def test_a_fault_of_another_topology_is_refused() -> None:
     with pytest.raises(HarnessError, match=r"^fault 'slot-move' does not exist; choose from worker-kill, .*primary-kill"):
         draw(1, workers=WORKERS, topology="sentinel", kinds=("slot-move",))
-    assert not set(NETWORK_FAULT_NAMES) & set(fault_names("cluster"))
+    assert not set(NETWORK_FAULT_NAMES) & set(fitting("cluster"))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,8 @@ def test_a_killed_server_comes_back_with_its_file_but_for_what_was_on_no_disk(tm
         cut = int(seen["heal"][1].split(", ")[1].split()[0])
         assert cut > 0
         end()
-        loss, killed_ns = topologies.EVERYSEC, found.at_ns["inject"]
+        loss, killed_ns = catalogue.KINDS["server-kill"].loss, found.at_ns["inject"]
+        assert loss is not None
         lost_ns = [found.writer.acknowledged_ns[key] for key in found.lost()]
         assert lost_ns and min(lost_ns) >= killed_ns - loss.before_ms * 1_000_000
         assert max(lost_ns) <= killed_ns + loss.after_ms * 1_000_000

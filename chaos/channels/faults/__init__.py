@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from chaos import topologies
+from chaos.catalogue import KINDS, SERVERS
 from chaos.channels.faults.network import ChannelLatency, ChannelReplyLost
 from chaos.channels.faults.server_restart import ServerRestart
 from chaos.channels.faults.snapshot_restore import SnapshotRestore
@@ -25,5 +25,5 @@ FAULTS: dict[str, Callable[[Any, PlannedFault], Fault]] = {
     "subscriber-kill": SubscriberKill,
     "server-restart": ServerRestart,
     "snapshot-restore": SnapshotRestore,
-    **{name: OF_JOBS[name] for name in topologies.FAULTS},
+    **{kind.name: OF_JOBS[kind.name] for kind in KINDS.values() if kind.hits == SERVERS and kind.name in OF_JOBS},
 }

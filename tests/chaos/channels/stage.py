@@ -16,14 +16,13 @@ import pytest
 from chaos.channels.crew import ChannelCrew
 from chaos.channels.faults import FAULTS
 from chaos.channels.keyspace import Keyspace
-from chaos.channels.plan import SERVER
 from chaos.channels.scene import ChannelScene
 from chaos.channels.spec import Channel as SpecChannel
 from chaos.channels.spec import ChannelSpec
 from chaos.channels.watch import ChannelWatch
 from chaos.faults.base import Fault
 from chaos.network import Network
-from chaos.plan import PlannedFault
+from chaos.plan import SERVERS, PlannedFault
 from chaos.processes import Child, send
 from chaos.topology import Durable, Setting
 from engine import Channel, EngineError, models
@@ -49,7 +48,7 @@ class Stage:
 
 
 def planned(name: str, delay_ms: int = 0) -> PlannedFault:
-    return PlannedFault(f"1-{name}", name, SERVER if name.startswith(("server", "snapshot")) else TARGETS, delay_ms)
+    return PlannedFault(f"1-{name}", name, SERVERS if name.startswith(("server", "snapshot")) else TARGETS, delay_ms)
 
 
 def again_and_again(over: threading.Event, act: Callable[[], object]) -> threading.Thread:
