@@ -99,10 +99,12 @@ class ToxiproxyServer:
         while time.monotonic() < deadline_s:
             if self._listens():
                 return ""
+            # Asked before its log is read: what a process writes last is missed when it ends in between.
+            code = self._process.poll()
             said = self._log.read_bytes()[start:].decode(errors="replace")
             if PORT_TAKEN in said:
                 return PORT_TAKEN
-            if (code := self._process.poll()) is not None:
+            if code is not None:
                 return f"exited with code {code}; {(said.strip().splitlines() or ['it said nothing'])[-1].strip()}"
             time.sleep(POLL_S)
         return f"does not listen within {START_TIMEOUT_S:.0f} s; see {self._log}"
