@@ -6,8 +6,9 @@ from typing import Any, cast
 
 from engine.wire.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Woken
 
-_LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "x": "refused"}
-#: Fields per job of a call: its letter, its id, and for a duplicate the state, fence and id of the existing job.
+_LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "o": "orphan", "x": "refused"}
+#: Fields per job of a call: its letter, its id, of a duplicate state and fence of the existing job, and the id of that job, or of
+#: the parent that is unknown.
 _WORDS = 5
 
 

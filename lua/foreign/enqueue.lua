@@ -16,8 +16,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0 the time itself, which may
 --                 have passed), packed fields
--- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | x (refused), its id, and of a duplicate state, fence and id of
---       the existing job
+-- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id, and of a duplicate state,
+--       fence and id of the existing job, of an orphan the parent of which nothing is known as that id
 
 local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })
@@ -26,6 +26,8 @@ now_ms = math.floor(srv_us / 1000)
 local format = wire(root, prefix, queue, layout, settings, now_ms)
 format.check()
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
+-- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a parent is unknown.
+local letters, signs = { ['+'] = 'r', ['-'] = 'd', ['!'] = 'o' }, { d = '-', o = '!' }
 local record = redis.call('GET', new)
 local done, known = false, {}
 for word in string.gmatch(record or '', '%S+') do
@@ -33,7 +35,7 @@ for word in string.gmatch(record or '', '%S+') do
 end
 local function add_reply(at, letter, id, holder)
   local state, fence = '', 0
-  if holder then state, fence = foreign_state(prefix, format, holder) end
+  if letter == 'd' then state, fence = foreign_state(prefix, format, holder) end
   for _, word in ipairs({ letter, id, state, fence, holder or '' }) do reply[#reply + 1] = word end
 end
 
@@ -42,9 +44,9 @@ for at = 1, count do
   local given, wait_ms, packed = ARGV[5 + 3 * at], tonumber(ARGV[6 + 3 * at]), ARGV[7 + 3 * at]
   local item = { given = given, wait_ms = wait_ms, fields = unpack_fields(packed) }
   item.body = item.fields[1]
-  local sign, id, holder = string.match(known[at] or '', '^([+-])([^=]*)=?(.*)$')
+  local sign, id, holder = string.match(known[at] or '', '^([!+-])([^=]*)=?(.*)$')
   if sign then
-    item.id, item.letter, item.holder = id, sign == '+' and 'r' or 'd', sign == '-' and holder or nil
+    item.id, item.letter, item.holder = id, letters[sign], sign ~= '+' and holder or nil
     -- An earlier copy was cut off: a job that it has not added yet is added now.
     item.missing = sign == '+' and not done and not format.place(id) and not foreign_over(prefix, id, now_ms)
   else
@@ -65,15 +67,20 @@ if fresh or (record and not done) then
   local function note(mark)
     words = { mark }
     for at, item in ipairs(items) do
-      words[at + 1] = (item.holder and '-' or '+') .. item.id .. (item.holder and '=' .. item.holder or '')
+      words[at + 1] = (signs[item.letter] or '+') .. item.id .. (item.holder and '=' .. item.holder or '')
     end
     redis.call('SET', new, table.concat(words, ' '), 'PXAT', string.format('%d', not_after_ms + 20000))
   end
   for _, item in ipairs(items) do
     if item.letter == 'c' then
       item.id = format.new_id(item.given)
-      local holder = format.admit(item)
-      if holder and holder ~= item.id then item.letter, item.holder, item.missing = 'd', holder, false end
+      local parent = format.unknown_parent and format.unknown_parent(item)
+      local holder = not parent and format.admit(item)
+      if parent then
+        item.letter, item.holder, item.missing = 'o', parent, false
+      elseif holder and holder ~= item.id then
+        item.letter, item.holder, item.missing = 'd', holder, false
+      end
     end
   end
   -- Before the jobs: if the call is cut off after any write, the next copy knows their ids and adds those that are missing.

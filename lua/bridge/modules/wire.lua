@@ -147,6 +147,17 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return members.text()
   end
 
+  -- The first parent of a new job of which nothing is known: the job would wait for it for ever (rule 25). One that a foreign client
+  -- writes with such a parent does wait, as the format has it.
+  function w.unknown_parent(item)
+    if not string.find(item.fields[2], '"dependsOn":["', 1, true) then return nil end
+    local raw = w.json_of(item.id, item.fields, now_ms)
+    for _, parent in ipairs(bridge_job(item.id, raw, json_members(raw)).needs or {}) do
+      if not w.text(w.at_status(parent)) and redis.call('EXISTS', w.at_data(parent), prefix .. 'gone:' .. parent) == 0 then return parent end
+    end
+    return nil
+  end
+
   -- Writes. The data before the index: if a copy is cut off in between, the next one adds the id again, while an entry without
   -- data would be set aside by the next claim.
   function w.add(item, due_ms)

@@ -37,6 +37,7 @@
 --   pause            (name, until_ms) pause the queue or a name
 --   paused           (name) true while it is paused
 --   resume           (name) end that
+--   unknown_parent   optional: (item) the first parent of a new job of which nothing is known
 --   purge            (most) remove the keys that are left of the queue; true while there are more
 --   obliterated      optional: called when the queue was deleted
 --   noted            optional: (id, job, body) called when progress was recorded

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine import models
+from engine import UnknownParent, models
 from engine.models.bridge import BridgeKeys
 from engine.routing import Attributes
 from engine.wire.operations import Bury, Drop, DropOutcome, Extend, Failure, LeasedJob
@@ -272,7 +272,25 @@ def test_a_job_whose_parent_was_removed_by_hand_does_not_wait_for_ever(desk: Mod
     assert claim(desk) == [] and client.status(desk.ids["child"]) == "dead"
 
 
-def test_an_unknown_parent_keeps_a_job_waiting(desk: ModelDesk, client: BridgeClient) -> None:
+@pytest.mark.feature("BQ35", model="bridge")
+def test_a_job_that_needs_an_unknown_one_is_refused_also_in_a_repeat(desk: ModelDesk, client: BridgeClient) -> None:
+    """As in Lanes: it would wait for ever. A parent that has ended is known for as long as the mark of its end is there."""
+    with pytest.raises(UnknownParent, match="nobody"):
+        desk.queue.enqueue("email", {}, id="orphan", needs=[client.dispatch(), "nobody"])
+    assert client.redis.exists(KEYS.data("orphan"), KEYS.status("orphan")) == 0 and "orphan" not in client.redis.lrange(
+        KEYS.waiting, 0, -1
+    )
+    ended = client.dispatch()
+    assert desk.queue.jobs.cancel(ended)
+    child = desk.enqueue_operation("late", needs=("later",))
+    assert desk.run(child).result == "orphan"
+    client.dispatch(job="later")
+    again = desk.run(child)
+    assert (again.result, again.holder) == ("orphan", "later"), "another copy of the same call, whatever has come meanwhile"
+    assert desk.queue.enqueue("email", {}, id="known", needs=[ended, "later"]).created
+
+
+def test_an_unknown_parent_keeps_a_job_of_a_foreign_client_waiting(desk: ModelDesk, client: BridgeClient) -> None:
     job = client.dispatch(dependsOn=["nobody"])
     assert claim(desk) == []
     client.redis.set(KEYS.status("nobody"), "completed")
