@@ -39,6 +39,7 @@ from reports.checks import (
     p6_receipts_safe,
     p7_one_order,
     p8_handed_out,
+    p9_no_stray_writes,
 )
 from reports.checks.base import Check
 
@@ -81,5 +82,6 @@ CHECKS: tuple[Check, ...] = tuple(
         p6_receipts_safe,
         p7_one_order,
         p8_handed_out,
+        p9_no_stray_writes,
     )
 )

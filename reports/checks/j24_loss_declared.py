@@ -19,9 +19,13 @@ from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import Run
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from reports.frames import Frames
+
+
+#: The stage in which the harness counts the writes at a replaced server, and the kind of violation.
+STRAY = ("stray", "stray write")
 
 
 def doubts(run: Run) -> list[str]:
@@ -50,14 +54,18 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Faults after which clients wrote to the server that had been replaced, or nobody noticed what was gone."""
-    found: list[tuple[DataFrame, Flag]] = []
-    for name, kind in (("stray", "stray write"), ("noticed", "loss unnoticed")):
-        failed = [stage for stage in frames.run.stages if stage.stage == name and not stage.ok]
-        if failed:
-            told = F.array(*(F.struct(F.lit(one.fault).alias("fault"), F.lit(one.detail).alias("detail")) for one in failed))
-            rows = frames.jobs.sparkSession.range(1).select(F.explode(told).alias("at")).select("at.*")
-            found.append((rows, Flag(kind, F.lit(True), sentence("shows: ", F.col("detail")), absence=False, subject="fault")))
-    return found
+    spark = frames.jobs.sparkSession
+    return failed_stages(frames.run, spark, *STRAY) + failed_stages(frames.run, spark, "noticed", "loss unnoticed")
+
+
+def failed_stages(run: Run, spark: SparkSession, stage: str, kind: str) -> list[tuple[DataFrame, Flag]]:
+    """A violation of this kind for each fault whose stage of this name failed."""
+    failed = [one for one in run.stages if one.stage == stage and not one.ok]
+    if not failed:
+        return []
+    faults = F.array(*(F.struct(F.lit(one.fault).alias("fault"), F.lit(one.detail).alias("detail")) for one in failed))
+    rows = spark.range(1).select(F.explode(faults).alias("at")).select("at.*")
+    return [(rows, Flag(kind, F.lit(True), sentence("shows: ", F.col("detail")), absence=False, subject="fault"))]
 
 
 CHECK = Check(

@@ -72,6 +72,21 @@ def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path, checked:
     assert "no channel was set to cross the wrap" in told["H2"][1]
 
 
+@pytest.mark.parametrize(("strays", "verdict"), [(0, "valid"), (42, "violated")])
+def test_scripts_at_a_server_that_was_replaced_are_a_violation(
+    strays: int, verdict: str, tmp_path: Path, checked: Checked
+) -> None:
+    story = good_channels.healthy(tmp_path / "run")
+    story.spec["loss"] = [{"fault": "primary-kill", "before_ms": 1_000, "until": "inject", "after_ms": 250, "text": "a second"}]
+    story.spec["plan"].append({"fault": "4-primary-kill", "name": "primary-kill", "target": "servers"})
+    for stage, at in (("inject", 47.0), ("witness", 48.0), ("heal", 48.5), ("healed", 49.0)):
+        story.fault("4-primary-kill", "servers", stage, at, detail=f"{stage} seen")
+    detail = f"{strays} scripts of clients ran at server-0"
+    story.fault("4-primary-kill", "servers", "stray", 48.4, result="missing" if strays else "ok", detail=detail)
+    found, why = checked(story.write(closed=good_channels.END_S), "P9")["P9"]
+    assert (found, why) == (verdict, f"4-primary-kill shows: {detail}" if strays else "")
+
+
 @pytest.mark.slow
 def test_a_witness_that_lacks_what_a_killed_process_acknowledged_is_a_hole(tmp_path: Path, checked: Checked) -> None:
     story = good_channels.healthy(tmp_path / "run")
