@@ -1,4 +1,5 @@
-"""SIGKILL of the harness at ten seeded moments: no process of the run outlives it, and what was written can be judged."""
+"""SIGKILL of the harness at ten seeded moments, and in every topology: no process of the run outlives it, and what was written
+can be judged."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ import pytest
 
 from chaos.plan import FAULT_NAMES
 from chaos.processes import ROOT, child_environment
+from chaos.topologies import EMBEDDED, TOPOLOGIES
 from engine.history import load_file
 from tests.chaos.drills import wait_for
 
@@ -30,7 +32,7 @@ TOGETHER = 5
 #: No process of the run may live longer than this after the harness.
 GONE_S = 10.0
 
-#: One run with all six faults, as small as it gets, with a spec as the command `bench` writes it.
+#: One run with the usual faults of its topology, as small as it gets, with a spec as the command `bench` writes it.
 HARNESS = """
 import sys
 from dataclasses import asdict, replace
@@ -43,10 +45,11 @@ from chaos.plan import Pace, draw, worker_names
 from chaos.progress import Progress
 from chaos.spec import RunSpec
 
-seed, folder = int(sys.argv[1]), Path(sys.argv[2])
+seed, folder, topology = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 pace = Pace(lead_in_ms=300, delay_max_ms=100, calm_ms=100, settle_ms=300)
-spec = RunSpec(id=f"19700101-000000-bench-seed{seed}", seed=seed, lease_ms=1_000, sweep_ms=200, rate_per_s=20, workers=2)
-plan = draw(seed, workers=worker_names(spec.workers), pace=pace)
+small = {"lease_ms": 1_000, "sweep_ms": 200, "rate_per_s": 20, "workers": 2}
+spec = RunSpec(id=f"19700101-000000-bench-seed{seed}", seed=seed, topology=topology, **small)
+plan = draw(seed, workers=worker_names(spec.workers), pace=pace, topology=topology)
 place = runs.create(folder, spec.id)
 spec = replace(spec, plan=tuple(asdict(planned) for planned in plan.faults), started_utc="1970-01-01T00:00:00Z")
 spec.write(place.path / "spec.json", harness_errors=[])
@@ -64,6 +67,7 @@ class Moment:
     number: int
     stages: int
     delay_ms: int
+    topology: str = EMBEDDED
 
     def reached(self, run: Path) -> bool:
         """True when the harness has written that much."""
@@ -77,7 +81,9 @@ def moments() -> list[Moment]:
     randomness = random.Random(f"killed harness {SEED}")
     last = 4 * len(FAULT_NAMES) - 1
     stages = [0, 0, *(1 + round(last * (number + randomness.random()) / (MOMENTS - 2)) for number in range(MOMENTS - 2))]
-    return [Moment(number, min(last, stage), randomness.randrange(400)) for number, stage in enumerate(stages)]
+    embedded = [Moment(number, min(last, stage), randomness.randrange(400)) for number, stage in enumerate(stages)]
+    others = [topology for topology in TOPOLOGIES if topology != EMBEDDED]
+    return embedded + [Moment(MOMENTS + number, 1, randomness.randrange(400), name) for number, name in enumerate(others)]
 
 
 class Harness:
@@ -90,7 +96,7 @@ class Harness:
         self.below: set[psutil.Process] = set()
         self._due_s = float("inf")
         with self.log.open("w") as output:
-            command = [sys.executable, "-c", HARNESS, str(SEED), str(self.run.parent)]
+            command = [sys.executable, "-c", HARNESS, str(SEED), str(self.run.parent), moment.topology]
             self.process = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT, env=child_environment({}))
 
     def killed(self) -> bool:
@@ -117,12 +123,12 @@ class Harness:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Harness]]:
-    """Ten harnesses, each killed at its moment."""
+    """The harnesses, each killed at its moment."""
     folder = tmp_path_factory.mktemp("killed")
     started: list[Harness] = []
     try:
         planned = moments()
-        for start in range(0, MOMENTS, TOGETHER):
+        for start in range(0, len(planned), TOGETHER):
             group = [Harness(moment, folder) for moment in planned[start : start + TOGETHER]]
             started += group
             wait_for(lambda group=group: all(harness.killed() for harness in group), "their moments", timeout_s=120)
@@ -154,7 +160,7 @@ def test_what_a_killed_harness_has_written_is_whole_but_for_torn_last_lines(kill
 def test_the_judge_calls_the_rest_unknown_and_says_why(killed: list[Harness]) -> None:
     for harness in killed:
         command = [sys.executable, "-m", "reports", "judge", str(harness.run)]
-        done = subprocess.run(command, cwd=ROOT, env=child_environment({}), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=ROOT, env=child_environment({}), capture_output=True, text=True, timeout=240)
         verdict = json.loads((harness.run / "verdict.json").read_text())
         assert (done.returncode, verdict["verdict"]) == (2, "unknown"), f"{harness.moment}: {done.stderr[-2_000:]}"
         assert any("did not end" in reason for reason in verdict["reasons"]), f"{harness.moment}: {verdict['reasons']}"
