@@ -67,25 +67,16 @@ class FaultKind:
 KINDS: dict[str, FaultKind] = {
     kind.name: kind
     for kind in (
-        # Neither comes while the producer is cut off: a worker without jobs has nothing in hand. And nobody is cut off while the
-        # jobs of a killed worker wait for another one, which must take them in time.
+        # While jobs of a killed worker wait for another one, which must take them in time, nothing else is in force that keeps
+        # others from their work: limits whose places the dead worker holds would hold them up, too. Nor is anybody killed or
+        # frozen while the producer is cut off, for a worker without jobs has nothing in hand.
         FaultKind(
-            "worker-kill",
-            PROCESS,
-            "a job outlives the process that runs it",
-            12,
-            loads=(JOBS,),
-            during=("worker-freeze", "net-latency"),
+            "worker-kill", PROCESS, "a job outlives the process that runs it", 12, loads=(JOBS,), during=("worker-freeze",)
         ),
         FaultKind(
-            "worker-freeze",
-            PROCESS,
-            "a lease that was lost ends nothing any more",
-            12,
-            loads=(JOBS,),
-            during=("worker-kill", "net-latency"),
+            "worker-freeze", PROCESS, "a lease that was lost ends nothing any more", 12, loads=(JOBS,), during=("net-latency",)
         ),
-        FaultKind("net-latency", NETWORK, "leases are renewed in time", 5, PROXIED, during=("worker-kill", "worker-freeze")),
+        FaultKind("net-latency", NETWORK, "leases are renewed in time", 5, PROXIED, during=("worker-freeze",)),
         FaultKind("net-request-lost", NETWORK, "what was not answered is sent again", 5, PROXIED, during=("worker-freeze",)),
         FaultKind(
             "net-reply-lost", NETWORK, "a call that is sent again takes effect once", 8, PROXIED, during=("worker-freeze",)

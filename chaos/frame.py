@@ -117,6 +117,9 @@ class Frame(Generic[S]):
         quiet_ms = pace.lead_in_ms
         healed_ns = time.monotonic_ns()
         scene = self._scene()
+        if not self.plan.faults:
+            self._hold(healed_ns + quiet_ms * 1_000_000)
+            healed_ns = time.monotonic_ns()
         for planned in self.plan.inside(""):
             healed_ns = self._strike(scene, planned, quiet_ms)
             quiet_ms = pace.calm_ms
