@@ -16,6 +16,9 @@ METRIC ?=
 SERVER ?= valkey
 JOBS ?= 4
 MINUTES ?=
+FAULT ?=
+REPLAY ?=
+SHRINK ?=
 ARGS ?=
 MODEL ?=
 TOPOLOGY ?=
@@ -45,6 +48,8 @@ help:
 	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (3 minutes)'
 	@echo 'make chaos TOPOLOGY=sentinel [SEED=1] [MINUTES=1] [DURABILITY=replica] [MODEL=dsps]   faults of the servers too: embedded, aof,'
 	@echo '                                    replica, sentinel or cluster; then the verdict, with the declared loss (2 to 3 minutes)'
+	@echo 'make chaos FAULT=name,name           only these kinds of fault (`.venv/bin/python -m chaos faults` lists all)'
+	@echo 'make chaos REPLAY=runs/id [SHRINK=1] the plan of a run once more; SHRINK: the least of its faults that violates again'
 	@echo 'make bench MODEL=all [SEED=1]       45 seconds and the costs of each model, and one table of all (up to 30 minutes)'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make bench-guard [BASE=commit] [ONLY=claim]   enqueue, claim, finish and drain beside the commit before, as ratios (2 minutes)'
@@ -91,10 +96,12 @@ test test-all test-nightly: TOOLS += browser node
 interop: TOOLS += node
 check: TOOLS := luacheck
 
-# One drill of a topology; MINUTES of faults, drawn by the seed.
+# One drill of a topology; MINUTES of faults, drawn by the seed. A replay takes all from its run, so it refuses what is named beside.
+OF_A_DRILL = $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(DURABILITY),--durability $(DURABILITY)) $(if $(MODEL),--model $(MODEL)) \
+	$(if $(MUTANT),--mutant $(MUTANT)) $(if $(FAULT),--fault $(FAULT)) $(if $(SLO),--slo $(SLO))
 chaos: setup
-	@$(BESIDE)$(BIN)/python -m chaos bench --seed $(SEED) --minutes $(or $(MINUTES),1) $(if $(TOPOLOGY),--topology $(TOPOLOGY)) \
-		$(if $(DURABILITY),--durability $(DURABILITY)) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(SLO),--slo $(SLO))
+	@$(BESIDE)$(BIN)/python -m chaos bench $(if $(REPLAY),--replay $(REPLAY) $(if $(MINUTES),--minutes $(MINUTES)),--seed $(SEED) --minutes $(or $(MINUTES),1)) \
+		$(if $(SHRINK),--shrink) $(OF_A_DRILL)
 
 bench: setup
 	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))) $(if $(SLO),--slo $(SLO))

@@ -47,7 +47,11 @@ class Loss:
 @dataclass(frozen=True, slots=True)
 class FaultKind:
     """One kind of fault. `attacks`: the guarantee of the engine that it attacks. `seconds`: from its inject until it is seen to
-    have healed, about. `usual`: a plan that is neither short nor made to order holds it."""
+    have healed, about. `usual`: a plan that is neither short nor made to order holds it.
+
+    `during`: kinds that may be in force when this one comes. Neither of the two may hide what the other's witness looks at, or
+    cause what the judge would blame the other for, as long as they hit different processes.
+    """
 
     name: str
     hits: str
@@ -57,18 +61,35 @@ class FaultKind:
     loads: tuple[str, ...] = (JOBS, CHANNELS)
     loss: Loss | None = None
     usual: bool = True
+    during: tuple[str, ...] = ()
 
 
 KINDS: dict[str, FaultKind] = {
     kind.name: kind
     for kind in (
-        FaultKind("worker-kill", PROCESS, "a job outlives the process that runs it", 12, loads=(JOBS,)),
-        FaultKind("worker-freeze", PROCESS, "a lease that was lost ends nothing any more", 12, loads=(JOBS,)),
-        FaultKind("net-latency", NETWORK, "leases are renewed in time", 5, PROXIED),
-        FaultKind("net-request-lost", NETWORK, "what was not answered is sent again", 5, PROXIED),
-        FaultKind("net-reply-lost", NETWORK, "a call that is sent again takes effect once", 8, PROXIED),
-        FaultKind("net-down", NETWORK, "everybody connects again", 5, PROXIED),
-        FaultKind("subscriber-kill", PROCESS, "a message stays until it is acknowledged", 4, loads=(CHANNELS,)),
+        # While jobs of a killed worker wait for another one, which must take them in time, nothing else is in force that keeps
+        # others from their work: limits whose places the dead worker holds would hold them up, too. Nor is anybody killed or
+        # frozen while the producer is cut off, for a worker without jobs has nothing in hand.
+        FaultKind(
+            "worker-kill", PROCESS, "a job outlives the process that runs it", 12, loads=(JOBS,), during=("worker-freeze",)
+        ),
+        FaultKind(
+            "worker-freeze", PROCESS, "a lease that was lost ends nothing any more", 12, loads=(JOBS,), during=("net-latency",)
+        ),
+        FaultKind("net-latency", NETWORK, "leases are renewed in time", 5, PROXIED, during=("worker-freeze",)),
+        FaultKind("net-request-lost", NETWORK, "what was not answered is sent again", 5, PROXIED, during=("worker-freeze",)),
+        FaultKind(
+            "net-reply-lost", NETWORK, "a call that is sent again takes effect once", 8, PROXIED, during=("worker-freeze",)
+        ),
+        FaultKind("net-down", NETWORK, "everybody connects again", 5, PROXIED, during=("worker-freeze",)),
+        FaultKind(
+            "subscriber-kill",
+            PROCESS,
+            "a message stays until it is acknowledged",
+            4,
+            loads=(CHANNELS,),
+            during=("net-latency",),
+        ),
         FaultKind(
             "server-kill",
             SERVERS,

@@ -10,7 +10,6 @@ from typing import NoReturn
 
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
-from chaos.plan import FAULT_NAMES
 from chaos.topologies import TOPOLOGIES
 
 UNKNOWN = 2
@@ -38,13 +37,25 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Steady load with a killed worker, a frozen worker, and four faults of the network, then the Spark verdict. "
         "Exits 0 when it is valid, 1 when violated, 2 when unknown, 3 when it is valid and missed a service level objective.",
     )
-    bench.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
-    bench.add_argument("--model", default="lanes", help="put the load on this model (default lanes; dsps: on channels)")
-    bench.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
-    bench.add_argument("--faults", type=names, help=f"only these, with commas ({', '.join(FAULT_NAMES)}; others of dsps)")
+    bench.add_argument("--seed", type=int, help="draws load and faults (default 1)")
+    bench.add_argument("--model", help="put the load on this model (default lanes; dsps: on channels)")
+    bench.add_argument("--mutant", help="plant this defect, to see the checks catch it")
+    bench.add_argument(
+        "--fault",
+        "--faults",
+        dest="faults",
+        metavar="NAME[,NAME]",
+        type=names,
+        help="only these kinds of fault; `python -m chaos faults` lists them",
+    )
     bench.add_argument("--topology", choices=TOPOLOGIES, help="servers to run against (default embedded; of dsps: aof)")
     bench.add_argument("--durability", help="what an answer means: server or replica; of aof: always or everysec (the first)")
-    bench.add_argument("--minutes", type=int, help="so many minutes of faults, drawn by the seed (default: all that fit)")
+    bench.add_argument(
+        "--minutes",
+        type=int,
+        help="so many minutes of faults, drawn by the seed: none at all for a quarter of the seeds, some at once for others "
+        "(default: each usual kind once, one after the other)",
+    )
     bench.add_argument(
         "--rate",
         type=int,
@@ -54,6 +65,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     bench.add_argument(
         "--slo", type=Path, help="file of service level objectives (default bench/slo.toml, with the default model and lease)"
     )
+    bench.add_argument("--replay", type=Path, metavar="RUN", help="repeat the plan of this run, which decides all the rest")
+    bench.add_argument("--shrink", action="store_true", help="with --replay: find the least of a violated run's faults")
+    faults = commands.add_parser(
+        "faults",
+        help="the table of all kinds of fault",
+        description="All kinds of fault: what happens, what shows it, what is attacked, what may be lost, and where they fit.",
+    )
+    faults.add_argument("--docs", action="store_true", help="write docs/faults.md, too")
     compare = commands.add_parser(
         "compare",
         help="a short drill and the costs of every model, and one table of them",
@@ -108,7 +127,26 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             commands.choices[parsed.command].error(
                 f"--{name.replace('_', '-')} is {getattr(parsed, name)}: it must be at least {low}"
             )
+    if parsed.command == "bench":
+        settle(parsed, bench)
     return parsed
+
+
+#: Options of `bench` that decide what a replay takes from its run, and what they are by default.
+DECIDED = {"seed": 1, "model": "lanes", "mutant": "", "faults": None, "topology": None, "durability": None, "minutes": None}
+DECIDED.update(rate=None, lease_ms=None, slo=None)
+
+
+def settle(parsed: argparse.Namespace, bench: argparse.ArgumentParser) -> None:
+    """Fill in what was not named; beside a replay nothing may be."""
+    if parsed.shrink and not parsed.replay:
+        bench.error("--shrink needs --replay: the violated run to shrink")
+    for name, default in DECIDED.items():
+        if getattr(parsed, name) is None:
+            setattr(parsed, name, default)
+        elif parsed.replay:
+            option = "fault" if name == "faults" else name.replace("_", "-")
+            bench.error(f"--{option} cannot be given with --replay: the run that is repeated decides it")
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -124,15 +162,25 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.channels.command import bench_channels
         from chaos.command import bench
         from chaos.compare import compare
+        from chaos.fault_table import show
         from chaos.interop.command import interop
         from chaos.mischief.command import mischief
+        from chaos.replay import replay
         from chaos.soak import soak
         from chaos.upgrade import upgrade
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
-    commands = {"bench": bench, "compare": compare, "soak": soak, "interop": interop, "mischief": mischief, "upgrade": upgrade}
-    command = bench_channels if getattr(parsed, "model", "") == "dsps" else commands[parsed.command]
+    commands = {
+        "bench": bench_channels if getattr(parsed, "model", "") == "dsps" else bench,
+        "faults": show,
+        "compare": compare,
+        "soak": soak,
+        "interop": interop,
+        "mischief": mischief,
+        "upgrade": upgrade,
+    }
+    command = replay if getattr(parsed, "replay", None) else commands[parsed.command]
     try:
         return command(parsed, interrupts)
     except TooSlow as error:

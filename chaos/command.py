@@ -89,14 +89,16 @@ def drill_and_judge(
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
     minutes = getattr(arguments, "minutes", None)
     plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds, topology=spec.topology, minutes=minutes)
-    crew = f"{spec.workers} workers, {spec.consumers} in Locust"
+    made = of_plan(spec, plan, interrupts, mutant)
+    return carry_out(replace(made, rated=rated, objectives=objectives), arguments, interrupts, calibration)
+
+
+def of_plan(spec: RunSpec, plan: Plan, interrupts: Interrupts, mutant: Mutant | None = None) -> Order[RunSpec]:
+    """The drill of a spec and a plan, at the rate of the spec."""
 
     def about(spec: RunSpec) -> str:
+        crew = f"{spec.workers} workers, {spec.consumers} in Locust"
         return f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, topology {spec.topology}, seed {spec.seed}"
-
-    def rated(spec: RunSpec, calibration: Calibration) -> RunSpec:
-        limits = carried(spec.model).with_rates(spec.limits, calibration.rate_per_s)
-        return replace(spec, rate_per_s=calibration.rate_per_s, calibration=calibration.for_spec(), limits=limits)
 
     def make(spec: RunSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> Drill:
         drill = Drill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
@@ -106,7 +108,19 @@ def drill_and_judge(
             drill.pretend = mutant.faults_do_nothing
         return drill
 
-    return carry_out(Order(spec, plan, make, about, rated, mutant, objectives), arguments, interrupts, calibration)
+    return Order(spec, plan, make, about, at_its_rate, mutant)
+
+
+def rated(spec: RunSpec, calibration: Calibration) -> RunSpec:
+    """The spec at the rate that a calibration has picked."""
+    limits = carried(spec.model).with_rates(spec.limits, calibration.rate_per_s)
+    return replace(spec, rate_per_s=calibration.rate_per_s, calibration=calibration.for_spec(), limits=limits)
+
+
+def at_its_rate(spec: S, calibration: Calibration) -> S:
+    """The spec with what a calibration has seen, at its own rate."""
+    kept: Any = spec
+    return replace(kept, calibration=calibration.for_spec())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +141,27 @@ def carry_out(
     order: Order[S], arguments: argparse.Namespace, interrupts: Interrupts, calibration: Calibration | None = None
 ) -> tuple[int, Path]:
     """Carry out a drill and judge it: the exit code, and the folder of the run. Raises as `bench`, and TooSlow."""
+    drill = prepared(order, arguments, interrupts, calibration)
+    with EarlyJudge(drill.folder.path) as early:
+        drill.load_ended = early.start
+        perform(drill)
+        code = conclude(drill, drill.progress, early)
+    drill.folder.release()
+    return code, drill.folder.path
+
+
+def record(
+    order: Order[S], arguments: argparse.Namespace, interrupts: Interrupts, calibration: Calibration | None = None
+) -> Frame[S]:
+    """Carry out a drill that is judged later, with others (see `chaos.judge.judge_all`); what it has not done is in its `errors`.
+    No later run prunes its folder until that is released. Raises as `carry_out`."""
+    drill = prepared(order, arguments, interrupts, calibration)
+    perform(drill)
+    return drill
+
+
+def prepared(order: Order[S], arguments: argparse.Namespace, interrupts: Interrupts, calibration: Calibration | None) -> Frame[S]:
+    """A drill that is ready to run, with its folder and spec.json. Raises as `carry_out`."""
     now_s = time.time()
     plan = order.plan
     server = topology.binary()
@@ -144,6 +179,7 @@ def carry_out(
         id=folder.path.name,
         started_utc=utc(now_s),
         plan=tuple(asdict(planned) for planned in plan.faults),
+        pace=asdict(plan.pace),
         versions=machine.versions(server, toxiproxy),
         git_commit=machine.git_commit(Path(__file__).parent),
         machine=machine.machine_card(),
@@ -154,13 +190,13 @@ def carry_out(
     prune(progress, arguments, now_s)
     drill = order.make(spec, folder, progress, toxiproxy)
     interrupts.check()
-    with EarlyJudge(folder.path) as early:
-        drill.load_ended = early.start
-        drill.run()
-        spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
-        code = conclude(drill, progress, early)
-    folder.release()
-    return code, folder.path
+    return drill
+
+
+def perform(drill: Frame[Any]) -> None:
+    """Run a drill, and write down how it ended. Raises HarnessError when that cannot be written."""
+    drill.run()
+    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
 
 
 def keep_objectives(file: Path, folder: RunFolder) -> None:
@@ -205,7 +241,10 @@ def announce(progress: Progress, plan: Plan, folder: RunFolder, about: str, muta
     progress.say(f"run {folder.path.name} in {folder.path}")
     progress.say(about)
     for planned in plan.faults:
-        progress.say(f"planned: {planned.name} of {planned.target}")
+        during = f" during {planned.during}" if planned.during else ""
+        progress.say(f"planned: {planned.name} of {planned.target}{during}")
+    if not plan.faults:
+        progress.say("planned: no fault")
     if mutant:
         progress.say(f"mutant {mutant.name}: {mutant.defect}; {mutant.check} must make the verdict {mutant.verdict}")
 

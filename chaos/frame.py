@@ -117,16 +117,30 @@ class Frame(Generic[S]):
         quiet_ms = pace.lead_in_ms
         healed_ns = time.monotonic_ns()
         scene = self._scene()
-        for planned in self.plan.faults:
-            self._hold(time.monotonic_ns() + (quiet_ms + planned.delay_ms) * 1_000_000)
-            self._fault = f"{planned.fault} on {planned.target}"
-            fault = self.FAULTS[planned.name](scene, planned)
-            healed_ns = carry_out(fault, planned, harness=self._harness, begin_phase=self._begin_phase)
-            self._fault = ""
+        if not self.plan.faults:
+            self._hold(healed_ns + quiet_ms * 1_000_000)
+            healed_ns = time.monotonic_ns()
+        for planned in self.plan.inside(""):
+            healed_ns = self._strike(scene, planned, quiet_ms)
             quiet_ms = pace.calm_ms
         self._begin_phase("settle", time.monotonic_ns())
         self._hold(healed_ns + pace.settle_ms * 1_000_000)
         self._drain(healed_ns)
+
+    def _strike(self, scene: Scene, planned: PlannedFault, quiet_ms: int = 0) -> int:
+        """After so much quiet and its delay carry out a fault, and those that come while it is in force; when it was healed."""
+        self._hold(time.monotonic_ns() + (quiet_ms + planned.delay_ms) * 1_000_000)
+        around = self._fault
+        self._fault = ", ".join(filter(None, (around, f"{planned.fault} on {planned.target}")))
+
+        def meanwhile() -> None:
+            for inner in self.plan.inside(planned.fault):
+                self._strike(scene, inner)
+
+        fault = self.FAULTS[planned.name](scene, planned)
+        healed_ns = carry_out(fault, planned, harness=self._harness, begin_phase=self._begin_phase, meanwhile=meanwhile)
+        self._fault = around
+        return healed_ns
 
     def _open_manifest(self, stack: ExitStack) -> HistoryFile:
         """The manifest, and the harness's own history."""

@@ -37,8 +37,8 @@ LOOK_S = 0.1
 STOP_GRACE_S = 3.0
 
 
-def judge_command(run: Path) -> list[str]:
-    return [sys.executable, "-m", "reports", "judge", str(run)]
+def judge_command(*runs: Path) -> list[str]:
+    return [sys.executable, "-m", "reports", "judge", *map(str, runs)]
 
 
 def judge_environment() -> dict[str, str]:
@@ -101,6 +101,24 @@ def judge(
     if written is None or written != code:
         return UNKNOWN, f"the judge gave no usable verdict (exit code {code}, verdict.json says {written})"
     return code, ""
+
+
+def judge_all(runs: Sequence[Path], interrupts: Interrupts) -> list[tuple[int, str]]:
+    """Judge runs in one Spark session, their output passed through. Returns for each its exit code and a complaint, as `judge`.
+    Raises Interrupted soon after a signal; the judge is gone then."""
+    for run in runs:
+        # The judge withdraws each verdict when it comes to that run, which one that crashes before never does.
+        (run / "verdict.json").unlink(missing_ok=True)
+    process = start_guarded(judge_command(*runs), cwd=ROOT, env=judge_environment())
+    try:
+        exit_code(process, interrupts, JUDGE_TIMEOUT_S * len(runs))
+        complaint = "the judge gave no usable verdict"
+    except subprocess.TimeoutExpired:
+        complaint = f"the judge did not end within {JUDGE_TIMEOUT_S * len(runs)} s"
+    finally:
+        stop(process)
+    written = [written_code(run / "verdict.json") for run in runs]
+    return [(UNKNOWN, complaint) if code is None else (code, "") for code in written]
 
 
 def exit_code(process: subprocess.Popen[bytes], interrupts: Interrupts, timeout_s: float = JUDGE_TIMEOUT_S) -> int:

@@ -1,4 +1,7 @@
-"""The fault plan: a pure function of the seed. Order, victims and delays are drawn; everything else is fixed.
+"""The fault plan: a pure function of the seed. Kinds, order, victims, delays and overlaps are drawn; everything else is fixed.
+
+A plan that is to last some minutes holds no fault at all in one of four draws (a control), else faults of some of the kinds that
+fit, and a fault may come while another one is in force. Each other plan holds one fault of each usual kind, one after the other.
 
 A plan starts with a quiet lead-in and ends healed and settled. A seed replays the plan, not the schedule of the kernel: the
 instants inside a plan follow from conditions that the drill waits for.
@@ -29,6 +32,12 @@ FAULT_NAMES = tuple(name for name in catalogue.fitting(topologies.EMBEDDED) if c
 #: Faults of a minute of a plan that is to last so many; those of servers come first.
 FAULTS_A_MINUTE = 3
 
+#: One of so many plans that are to last some minutes has no fault: it shows what the load and the judge make of none.
+CONTROL_EVERY = 4
+
+#: In one of so many of the others faults come while another one is in force, as often as they may.
+CROWDED_EVERY = 2
+
 #: What faults of servers are said to hit.
 SERVERS = "servers"
 
@@ -52,13 +61,15 @@ class Pace:
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
     """One fault: `fault` is its id in the history, `target` the processes that it hits, joined by commas; `replacement` the
-    worker that takes a dead one's place ("" = nobody)."""
+    worker that takes a dead one's place ("" = nobody); `during`: the id of the fault that is in force when it comes, and stays
+    until this one has healed ("" = none)."""
 
     fault: str
     name: str
     target: str
     delay_ms: int
     replacement: str = ""
+    during: str = ""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -66,9 +77,10 @@ class PlannedFault:
         return tuple(self.target.split(","))
 
     @property
-    def short_name(self) -> str:
-        """`kill`, `net-down` and so on: the name of the phase in which the fault is in force."""
-        return self.name.removeprefix("worker-")
+    def phase(self) -> str:
+        """`kill`, `net-down`, `kill-in-net-latency` and so on: the name of the phase in which the fault is in force."""
+        around = self.during.partition("-")[2].removeprefix("worker-")
+        return self.name.removeprefix("worker-") + (f"-in-{around}" if around else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +95,20 @@ class Plan:
         """True when a fault of the network is planned: then every process has a proxy of its own."""
         return any(planned.name in (*NETWORK_FAULT_NAMES, *CUTTING) for planned in self.faults)
 
+    def inside(self, fault: str) -> tuple[PlannedFault, ...]:
+        """The faults that come while the one of this id is in force; of "", those that come by themselves."""
+        return tuple(planned for planned in self.faults if planned.during == fault)
+
     def phases(self) -> tuple[str, ...]:
         """Names of the phases, in order; `end` marks the end of the last."""
-        faults = [name for planned in self.faults for name in (planned.short_name, f"recover-{planned.short_name}")]
-        return ("lead-in", *faults, "settle", "drain", "end")
+        return ("lead-in", *self._phases_inside(""), "settle", "drain", "end")
+
+    def _phases_inside(self, fault: str) -> list[str]:
+        return [
+            name
+            for planned in self.inside(fault)
+            for name in (planned.phase, *self._phases_inside(planned.fault), f"recover-{planned.phase}")
+        ]
 
 
 def consumer_names(consumers: int) -> tuple[str, ...]:
@@ -109,36 +131,90 @@ def draw(
     topology: str = "embedded",
     minutes: int | None = None,
 ) -> Plan:
-    """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, of some of all
-    that do.
+    """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, see `sequence`.
 
-    A victim is drawn from the workers that are alive when its turn comes, replacements included. `consumers` share only the
-    faults that hit everybody. Raises HarnessError for a kind that does not exist.
+    A victim is drawn from the workers that are alive when its turn comes, replacements included, and that no fault has hit which
+    is in force. `consumers` share only the faults that hit everybody. Raises HarnessError for a kind that does not exist.
     """
     pace = pace or Pace()
     randomness = random.Random(f"ironclaim plan {seed}")
-    names = chosen(catalogue.fitting(topology), kinds, minutes)
-    randomness.shuffle(names)
-    if minutes is not None:
-        names = shortened(names, FAULTS_A_MINUTE * minutes)
+    names, around = sequence(catalogue.fitting(topology), kinds, minutes, randomness)
     alive = list(workers)
     started = len(alive)
     faults: list[PlannedFault] = []
-    for number, name in enumerate(names, start=1):
-        target = alive[randomness.randrange(len(alive))]
-        replacement = ""
+    hit: list[str] = []
+    for at, name in enumerate(names):
+        free = [worker for worker in alive if not around[at] or worker not in hit]
+        target = free[randomness.randrange(len(free))]
+        hit, replacement = [target], ""
         if name == "worker-kill":
             started += 1
             replacement = f"worker-{started}"
             alive[alive.index(target)] = replacement
+        if name in FLEET_FAULT_NAMES:
+            # A process that is to be hit meanwhile is left out.
+            spared = target if leaves_one_out(names, around, at) else ""
+            hit = [*(worker for worker in free if worker != spared), *consumers]
         if name in NETWORK_FAULT_NAMES:
-            hit = [*alive, *consumers] if name in FLEET_FAULT_NAMES else [target]
-            target = ",".join([*hit, PRODUCER])
+            hit = [*hit, PRODUCER]
         if catalogue.KINDS[name].hits == catalogue.SERVERS:
-            target = SERVERS
+            hit = [SERVERS]
         delay_ms = randomness.randint(0, pace.delay_max_ms)
-        faults.append(PlannedFault(f"{number}-{name}", name, target, delay_ms, replacement))
+        during = faults[-1].fault if around[at] else ""
+        faults.append(PlannedFault(f"{at + 1}-{name}", name, ",".join(hit), delay_ms, replacement, during))
+        # What takes the place of a dead worker starts when the fault heals.
+        hit = [*hit, replacement]
     return Plan(seed, pace, tuple(faults))
+
+
+def sequence(
+    fitting: Sequence[str], kinds: Sequence[str] | None, minutes: int | None, randomness: random.Random, last: Sequence[str] = ()
+) -> tuple[list[str], list[bool]]:
+    """The kinds of a plan's faults, in their order, and for each whether it comes while the one before is in force; those of
+    `last` come at the end.
+
+    Without `minutes` one fault of each kind that is wished for, or else of each usual one, one after the other. With `minutes`
+    each kind that is wished for; or else, in one of `CONTROL_EVERY` draws, none, and in the others some of those that fit. Then
+    faults of processes and of the network come again until there are so many a minute.
+    """
+    names = chosen(fitting, kinds, minutes)
+    ending = [name for name in names if name in last]
+    names = [name for name in names if name not in last]
+    randomness.shuffle(names)
+    if minutes is None:
+        return names + ending, [False] * len(names + ending)
+    if kinds is None:
+        if not randomness.randrange(CONTROL_EVERY):
+            return [], []
+        ending = [name for name in ending if randomness.randrange(2)]
+        most = min(FAULTS_A_MINUTE * minutes - len(ending), len(names))
+        names = shortened(names, randomness.randint(-(-most // 2), most))
+    again = [name for name in names if catalogue.KINDS[name].hits != catalogue.SERVERS]
+    while again and (left := FAULTS_A_MINUTE * minutes - len(names) - len(ending)) > 0:
+        names += randomness.sample(again, min(left, len(again)))
+    if randomness.randrange(CROWDED_EVERY):
+        return names + ending, [False] * len(names + ending)
+    names, around = crowded(names)
+    return names + ending, around + [False] * len(ending)
+
+
+def crowded(names: Sequence[str]) -> tuple[list[str], list[bool]]:
+    """The names in another order, and for each whether it comes while the one before is in force: behind each comes the next of
+    those that may, and the others keep their turn."""
+    left, ordered, around = list(names), list[str](), list[bool]()
+    while left:
+        ordered.append(left.pop(0))
+        around.append(False)
+        if inner := next((name for name in left if ordered[-1] in catalogue.KINDS[name].during), None):
+            left.remove(inner)
+            ordered.append(inner)
+            around.append(True)
+    return ordered, around
+
+
+def leaves_one_out(names: Sequence[str], around: Sequence[bool], at: int) -> bool:
+    """True for a fault in whose force another one comes that hits a process."""
+    return at + 1 < len(names) and around[at + 1] and catalogue.KINDS[names[at + 1]].hits == catalogue.PROCESS
 
 
 def chosen(fitting: Sequence[str], kinds: Sequence[str] | None, minutes: int | None) -> list[str]:

@@ -113,6 +113,8 @@ class RunSpec(SpecFile):
     #: What was seen of the machine before the load (see chaos/calibration.py); empty = nothing.
     calibration: dict[str, Any] = field(default_factory=dict)
     plan: tuple[dict[str, Any], ...] = ()
+    #: How long the parts of the plan last that no condition ends (see chaos/plan.py).
+    pace: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""
     machine: dict[str, Any] = field(default_factory=dict)

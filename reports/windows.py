@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -29,7 +28,7 @@ class Window:
     inject_ns: int
     heal_ns: int
     healed_ns: int
-    #: The inject of the next fault.
+    #: The inject of the first fault after its heal. Faults that came while it was in force are not meant.
     next_ns: int
     #: When it was seen to take effect; None when it was not.
     witness_ns: int | None = None
@@ -60,8 +59,11 @@ def windows(run: Run) -> tuple[Window, ...]:
 
 
 def followed(found: Sequence[Window]) -> tuple[Window, ...]:
-    """The windows, each with the inject of the following one as its `next_ns`."""
-    return (*(replace(one, next_ns=later.inject_ns) for one, later in pairwise(found)), *found[-1:])
+    """The windows in order of inject, each with its `next_ns`."""
+    return tuple(
+        replace(one, next_ns=next((later.inject_ns for later in found[at + 1 :] if later.inject_ns >= one.heal_ns), NEVER_NS))
+        for at, one in enumerate(found)
+    )
 
 
 def targets(names: str) -> tuple[str, ...]:

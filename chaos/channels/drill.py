@@ -31,7 +31,7 @@ HOLD_LEASE_MS = 9_000
 SETUP = "setup"
 
 #: How long the load goes on at most until every preset clock has wrapped.
-CROSSING_TIMEOUT_S = 40.0
+CROSSING_TIMEOUT_S = 60.0
 
 #: By when everybody has read everything once nothing new comes.
 DRAIN_TIMEOUT_S = 40.0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bench.channels.workload import LOCUST_SHARE, PLAIN_SHARES
 from chaos import catalogue, topologies
-from chaos.plan import FAULTS_A_MINUTE, SERVERS, Pace, Plan, PlannedFault, chosen, shortened
+from chaos.plan import SERVERS, Pace, Plan, PlannedFault, leaves_one_out, sequence
 
 RESTORE = "snapshot-restore"
 KILL = "subscriber-kill"
@@ -35,34 +35,37 @@ def draw(
     topology: str = topologies.AOF,
     minutes: int | None = None,
 ) -> Plan:
-    """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, of some of all
-    that do.
+    """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, see
+    `chaos.plan.sequence`.
 
     A fault of the network hits one publisher and the subscribers of one process, so that the others go on and something comes
     for the former to miss; the slow network and the one that is down hit all subscribers. Raises HarnessError for a kind that
     does not exist.
     """
-    kinds = chosen(catalogue.fitting(topology, catalogue.CHANNELS), kinds, minutes)
     randomness = random.Random(f"ironclaim channels plan {seed}")
-    names = [name for name in kinds if name != RESTORE]
-    randomness.shuffle(names)
-    if minutes is not None:
-        names = shortened(names, FAULTS_A_MINUTE * minutes)
-    names += [RESTORE] if RESTORE in kinds else []
+    names, around = sequence(catalogue.fitting(topology, catalogue.CHANNELS), kinds, minutes, randomness, last=(RESTORE,))
     alive = list[str](PLAIN_SHARES)
     started = len(alive)
     faults: list[PlannedFault] = []
-    for number, name in enumerate(names, start=1):
-        target, replacement = alive[randomness.randrange(len(alive))], ""
+    hit: list[str] = []
+    for at, name in enumerate(names):
+        free = [one for one in alive if not around[at] or one not in hit]
+        target, replacement = free[randomness.randrange(len(free))], ""
         publisher = publishers[randomness.randrange(len(publishers))]
+        hit = [target]
         if name == KILL:
             started += 1
             replacement = f"subscriber-{started}"
             alive[alive.index(target)] = replacement
         elif catalogue.KINDS[name].hits == catalogue.SERVERS:
-            target = SERVERS
+            hit = [SERVERS]
         else:
-            everybody = name in ("net-latency", "net-down")
-            target = ",".join([*((*alive, LOCUST_SHARE) if everybody else (target,)), publisher])
-        faults.append(PlannedFault(f"{number}-{name}", name, target, randomness.randint(0, pace.delay_max_ms), replacement))
+            if name in ("net-latency", "net-down"):
+                # A process that is to be hit meanwhile is left out.
+                spared = target if leaves_one_out(names, around, at) else ""
+                hit = [*(one for one in alive if one != spared), LOCUST_SHARE]
+            hit = [*hit, publisher]
+        delay_ms = randomness.randint(0, pace.delay_max_ms)
+        during = faults[-1].fault if around[at] else ""
+        faults.append(PlannedFault(f"{at + 1}-{name}", name, ",".join(hit), delay_ms, replacement, during))
     return Plan(seed, pace, tuple(faults))

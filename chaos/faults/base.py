@@ -97,8 +97,18 @@ class Fault(Protocol):
     def witness_healed(self) -> Seen: ...
 
 
-def carry_out(fault: Fault, planned: PlannedFault, *, harness: HistoryFile, begin_phase: Callable[[str, int], None]) -> int:
-    """Run a fault through its stages, record each, and return the instant of the heal (monotonic ns)."""
+def carry_out(
+    fault: Fault,
+    planned: PlannedFault,
+    *,
+    harness: HistoryFile,
+    begin_phase: Callable[[str, int], None],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a fault through its stages, record each, and return the instant of the heal (monotonic ns).
+
+    `meanwhile`: what happens while it is in force and was seen to be, such as another fault from its inject until it has healed.
+    """
 
     def record(stage: str, seen: Seen) -> None:
         row = rows.fault(
@@ -115,12 +125,13 @@ def carry_out(fault: Fault, planned: PlannedFault, *, harness: HistoryFile, begi
     injected = fault.inject()
     try:
         record("inject", injected)
-        begin_phase(planned.short_name, injected.t_ns)
+        begin_phase(planned.phase, injected.t_ns)
         record("witness", fault.witness())
+        meanwhile()
     finally:
         healing = fault.heal()
         record("heal", healing)
-        begin_phase(f"recover-{planned.short_name}", healing.t_ns)
+        begin_phase(f"recover-{planned.phase}", healing.t_ns)
     record("healed", fault.witness_healed())
     return healing.t_ns
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from chaos.ddmin import minimal
 from chaos.simulate.chance import Fault
 from chaos.simulate.episode import Plan, Result, Stage
 from chaos.simulate.planned_actions import PlannedAction
@@ -50,21 +51,7 @@ class Shrinker:
         return replace(self.plan, faults=tuple(faults))
 
     def _less(self, items: tuple[T, ...], plan_with: Callable[[Sequence[T]], Plan]) -> None:
-        """ddmin: drop pieces, first large, then small."""
-        pieces = 2
-        while items and not self._late():
-            size = max(1, -(-len(items) // pieces))
-            for start in range(0, len(items), size):
-                rest = items[:start] + items[start + size :]
-                if self._late():
-                    return
-                if self._try(plan_with(rest)):
-                    items, pieces = rest, max(2, pieces - 1)
-                    break
-            else:
-                if size == 1:
-                    return
-                pieces = min(len(items), pieces * 2)
+        minimal(items, lambda rest: self._try(plan_with(rest)), self._late)
 
     def _fewer_jobs(self) -> None:
         for at in range(len(self.plan.actions)):

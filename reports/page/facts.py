@@ -203,7 +203,10 @@ def again(run: Path, spec: Mapping[str, Any]) -> str:
     name = str(spec.get("id") or run.name)
     lines = [f"make judge RUN={shlex.quote(f'runs/{name}')}"]
     parts = ["The first line judges this history again: on any machine, without Redis, from the folder of the run alone."]
-    if spec.get("scenario") in ("bench", "compare", "channels") and isinstance(spec.get("seed"), int):
+    if spec.get("scenario") in ("bench", "channels") and spec.get("pace"):
+        lines.append(f"make chaos REPLAY={shlex.quote(f'runs/{name}')}")
+        parts.append("The second runs the same plan of faults again; what the kernel makes of it is never quite the same.")
+    elif spec.get("scenario") in ("bench", "compare", "channels") and isinstance(spec.get("seed"), int):
         # A run that was part of a comparison is repeated by running the whole comparison.
         model = "all" if spec["scenario"] == "compare" else spec.get("model")
         chosen = {"MODEL": "" if model == "lanes" else model, "MUTANT": spec.get("mutant")}

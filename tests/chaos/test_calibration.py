@@ -17,6 +17,7 @@ from chaos.channels.presets import Crossings
 from chaos.channels.spec import ChannelSpec
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
+from chaos.plan import Plan
 from chaos.spec import RunSpec
 from engine.testing import EmbeddedServer
 from reports.catch_up import LAG_HIGHEST_MS, LAG_OF_CALIBRATION
@@ -133,7 +134,7 @@ def test_what_is_carried_is_within_what_the_judge_allows() -> None:
 @pytest.mark.slow
 def test_channels_publish_at_the_same_part_of_their_rates() -> None:
     """And their clocks are preset for that: they wrap when they should."""
-    order = channel_command.order(ChannelSpec(id="x", seed=1), PACE, Crossings(), Interrupts(), None, ())
+    order = channel_command.order(ChannelSpec(id="x", seed=1), Plan(1, PACE, ()), Crossings(), Interrupts(), None)
     slower = order.rated(order.spec, calibrate(carrying(60)))
     assert slower.rate == 0.5 and slower.calibration["rate_per_s"] == 60
     assert slower.channels != order.spec.channels

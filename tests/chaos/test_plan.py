@@ -1,11 +1,26 @@
-"""The plan is a pure function of the seed, holds every fault once, and only hits workers that are alive."""
+"""The plan is a pure function of the seed and only hits workers that are alive. It holds every fault once, or some of them, or
+none, for some minutes; what comes while another fault is in force may, and hits other processes."""
 
 from __future__ import annotations
 
 import pytest
 
+from chaos import catalogue
+from chaos.catalogue import KINDS
 from chaos.errors import HarnessError
-from chaos.plan import FAULT_NAMES, FLEET_FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Pace, draw, worker_names
+from chaos.plan import (
+    FAULT_NAMES,
+    FAULTS_A_MINUTE,
+    FLEET_FAULT_NAMES,
+    NETWORK_FAULT_NAMES,
+    PRODUCER,
+    Pace,
+    Plan,
+    PlannedFault,
+    consumer_names,
+    draw,
+    worker_names,
+)
 
 WORKERS = worker_names(3)
 SEEDS = range(200)
@@ -18,6 +33,12 @@ SEED_1 = [
     ("6-net-reply-lost", "worker-1,worker-4,worker-3,producer-1", 1660, ""),
 ]
 PLANS = [draw(seed, workers=WORKERS) for seed in SEEDS]
+CONSUMERS = consumer_names(1)
+
+
+def timed(minutes: int, topology: str = "embedded") -> list[Plan]:
+    """The plans of all seeds that are to last so many minutes."""
+    return [draw(seed, workers=WORKERS, consumers=CONSUMERS, topology=topology, minutes=minutes) for seed in SEEDS]
 
 
 def test_same_seed_same_plan() -> None:
@@ -103,3 +124,65 @@ def test_order_victims_and_delays_vary_with_the_seed() -> None:
 def test_delays_stay_inside_the_pace() -> None:
     plans = [draw(seed, workers=WORKERS, pace=Pace(delay_max_ms=3)) for seed in SEEDS]
     assert {planned.delay_ms for plan in plans for planned in plan.faults} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("minutes", [1, 3])
+def test_a_quarter_of_the_plans_of_some_minutes_is_a_control_without_faults(minutes: int) -> None:
+    plans = timed(minutes)
+    assert plans == timed(minutes)
+    controls = [plan for plan in plans if not plan.faults]
+    assert len(SEEDS) / 6 < len(controls) < len(SEEDS) / 3
+    assert all(plan.phases() == ("lead-in", "settle", "drain", "end") and not plan.needs_network() for plan in controls)
+    assert {len(plan.faults) for plan in plans if plan.faults} == {FAULTS_A_MINUTE * minutes}
+
+
+def test_the_others_hold_a_subset_of_the_kinds_again_and_again_but_faults_of_servers_once() -> None:
+    subsets = {frozenset(planned.name for planned in plan.faults) for plan in timed(2)}
+    assert len(subsets) > 20
+    for plan in timed(5, "aof"):
+        names = [planned.name for planned in plan.faults]
+        assert all(names.count(name) <= 1 for name in names if KINDS[name].hits == catalogue.SERVERS)
+
+
+def test_a_plan_of_some_minutes_holds_all_kinds_that_are_wished_for() -> None:
+    kinds = ("net-down", "worker-kill", "worker-freeze", "net-latency")
+    for seed in range(40):
+        assert {planned.name for planned in draw(seed, workers=WORKERS, kinds=kinds, minutes=1).faults} == set(kinds)
+        alone = draw(seed, workers=WORKERS, kinds=("net-down",), minutes=2)
+        assert [planned.name for planned in alone.faults] == ["net-down"] * 2 * FAULTS_A_MINUTE
+
+
+@pytest.mark.parametrize("topology", ["embedded", "aof", "sentinel"])
+def test_a_fault_comes_during_another_one_only_where_it_may_and_hits_others(topology: str) -> None:
+    pairs: set[tuple[str, str]] = set()
+    for plan in timed(3, topology):
+        for before, planned in zip(plan.faults, plan.faults[1:], strict=False):
+            if not planned.during:
+                continue
+            assert planned.during == before.fault and not before.during
+            assert before.name in KINDS[planned.name].during
+            assert not {*before.targets, before.replacement} & set(planned.targets), (before, planned)
+            pairs.add((before.name, planned.name))
+    fitting = catalogue.fitting(topology)
+    assert pairs == {(outer, name) for name in fitting for outer in KINDS[name].during if outer in fitting}
+    assert not any(planned.during for plan in PLANS for planned in plan.faults)
+
+
+def test_kinds_come_during_kinds_that_exist_and_no_fault_of_servers_shares_its_time() -> None:
+    for kind in KINDS.values():
+        assert set(kind.during) <= set(KINDS) - {kind.name}
+        assert all(KINDS[name].hits != catalogue.SERVERS for name in kind.during)
+        assert not kind.during or kind.hits != catalogue.SERVERS
+
+
+def test_the_phases_of_a_fault_lie_inside_those_of_the_fault_that_is_in_force() -> None:
+    faults = (
+        PlannedFault("1-worker-freeze", "worker-freeze", "worker-1", 0),
+        PlannedFault("2-net-down", "net-down", "worker-2,producer-1", 0, during="1-worker-freeze"),
+        PlannedFault("3-worker-kill", "worker-kill", "worker-3", 0, "worker-4"),
+    )
+    plan = Plan(1, Pace(), faults)
+    inside = ("freeze", "net-down-in-freeze", "recover-net-down-in-freeze", "recover-freeze")
+    assert plan.phases() == ("lead-in", *inside, "kill", "recover-kill", "settle", "drain", "end")
+    assert [planned.fault for planned in plan.inside("")] == ["1-worker-freeze", "3-worker-kill"]
+    assert plan.inside("1-worker-freeze") == faults[1:2]

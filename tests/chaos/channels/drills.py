@@ -11,7 +11,7 @@ from chaos import runs, toxiproxy_binary
 from chaos.channels.command import order
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.mutants import MUTANTS
-from chaos.channels.plan import FAULT_NAMES
+from chaos.channels.plan import FAULT_NAMES, draw, publisher_names
 from chaos.channels.presets import Crossings
 from chaos.channels.spec import ChannelSpec
 from chaos.interrupts import Interrupts
@@ -28,7 +28,8 @@ def make_drill(
     spec = ChannelSpec(id=runs.run_id("bench", seed, "dsps", 0.0), seed=seed, mutant=mutant)
     crossings = Crossings(first_ms=500, last_ms=last_ms)
     interrupts = Interrupts()
-    made = order(spec, PACE, crossings, interrupts, MUTANTS[mutant] if mutant else None, kinds)
+    plan = draw(seed, publishers=publisher_names(spec.publishers), pace=PACE, kinds=kinds)
+    made = order(spec, plan, crossings, interrupts, MUTANTS[mutant] if mutant else None)
     place = runs.create(folder, spec.id)
     planned = tuple(asdict(fault) for fault in made.plan.faults)
     # Built by the set-up; without it these tests fail with the line that says so.

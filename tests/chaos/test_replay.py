@@ -1,0 +1,112 @@
+"""A replay is the spec and the plan of the run that it repeats, of jobs and of channels; what cannot be repeated is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import command, replay
+from chaos.calibration import Calibration, Trial
+from chaos.channels import command as of_channels
+from chaos.channels.plan import draw as draw_channels
+from chaos.channels.plan import publisher_names
+from chaos.channels.spec import ChannelSpec
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.plan import Pace, Plan, draw, worker_names
+from chaos.spec import RunSpec, SpecFile
+
+#: The plan of this seed has a fault in the force of another one.
+CROWDED = 9
+
+SLOW = Calibration(60, (Trial(60, 1, 1.0, 0.0, 1.0),))
+
+
+def written(folder: Path, spec: Any, plan: Plan) -> Path:
+    """The folder of a run whose spec.json is written as a drill does."""
+    folder.mkdir()
+    spec = replace(spec, plan=tuple(asdict(planned) for planned in plan.faults), pace=asdict(plan.pace), git_commit="abc")
+    made: SpecFile = spec
+    made.write(folder / "spec.json", harness_errors=[], ended_utc="now")
+    return folder
+
+
+def jobs(folder: Path) -> tuple[Path, RunSpec, Plan]:
+    plan = draw(CROWDED, workers=worker_names(3), pace=Pace(calm_ms=7), minutes=1)
+    spec = RunSpec("one", CROWDED, mutant="no-reap", model="lanes", rate_per_s=90, lease_ms=5_000, **command.features("lanes"))
+    return written(folder, spec, plan), spec, plan
+
+
+def of_channels_too(folder: Path) -> tuple[Path, ChannelSpec, Plan]:
+    plan = draw_channels(1, publishers=publisher_names(2), minutes=1)
+    spec = of_channels.preset(ChannelSpec("one", 1, rate=0.5), of_channels.crossings(plan))
+    return written(folder, spec, plan), spec, plan
+
+
+@pytest.mark.parametrize("record", [jobs, of_channels_too])
+def test_a_replay_has_the_spec_and_the_plan_of_its_run(record: Callable[[Path], tuple[Path, Any, Plan]], tmp_path: Path) -> None:
+    folder, spec, plan = record(tmp_path / "run")
+    found = replay.read(folder)
+    assert found.plan == plan
+    assert json.loads(json.dumps(asdict(found.spec))) == json.loads(json.dumps(asdict(replace(spec, id=""))))
+    order = found.order(plan.faults, Interrupts())
+    # Also on a machine that carries less: the rate, the limits and the clocks that were preset belong to what is repeated.
+    again = order.rated(order.spec, SLOW)
+    assert asdict(replace(again, id="", calibration={})) == asdict(found.spec)
+    assert order.plan == plan and order.spec.id.endswith("-replay")
+    assert (order.mutant.name if order.mutant else "") == spec.mutant
+
+
+def test_a_plan_has_a_fault_during_another_and_keeps_it(tmp_path: Path) -> None:
+    folder, _, plan = jobs(tmp_path / "run")
+    assert any(planned.during for planned in plan.faults)
+    assert [planned.during for planned in replay.read(folder).plan.faults] == [planned.during for planned in plan.faults]
+
+
+def test_the_objectives_of_the_run_are_its_objectives_again(tmp_path: Path) -> None:
+    folder, _, plan = jobs(tmp_path / "run")
+    assert replay.read(folder).order(plan.faults, Interrupts()).objectives is None
+    (folder / "slo.toml").write_text("")
+    assert replay.read(folder).order(plan.faults, Interrupts()).objectives == folder / "slo.toml"
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"schema": 2}, "spec.json of run has schema 2: only schema 1 can be repeated"),
+        ({"scenario": "soak"}, "spec.json of run has scenario 'soak' and model 'lanes': only drills of jobs"),
+        ({"model": "dsps"}, "spec.json of run has scenario 'bench' and model 'dsps': only drills of jobs"),
+        ({"scenario": "channels"}, "spec.json of run has scenario 'channels' and model 'lanes': only drills of jobs"),
+        ({"pace": {}}, "spec.json of run has no pace: it was written before runs could be repeated"),
+        ({"pace": {"rest_ms": 1}}, "spec.json of run cannot be repeated: .*rest_ms"),
+        ({"plan": [{"fault": "1-x"}]}, "spec.json of run cannot be repeated: .*missing"),
+        ({"lease_ms": 1}, "lease_ms is 1: it must be a whole number from 1000 to 60000"),
+        (
+            {"plan": [{"fault": "1-earthquake", "name": "earthquake", "target": "servers", "delay_ms": 0}]},
+            "fault 'earthquake' of the plan does not exist; those of this load are worker-kill, ",
+        ),
+        (
+            {"plan": [{"fault": "1-net-down", "name": "net-down", "target": "worker-1", "delay_ms": 0, "during": "0-net-down"}]},
+            "fault '1-net-down' of the plan comes during '0-net-down', which is not before it in the plan",
+        ),
+    ],
+)
+def test_a_run_that_cannot_be_repeated_is_refused(changes: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    folder, _, _ = jobs(tmp_path / "run")
+    content = json.loads((folder / "spec.json").read_text())
+    (folder / "spec.json").write_text(json.dumps({**content, **changes}))
+    with pytest.raises(HarnessError, match=complaint):
+        replay.read(folder)
+
+
+def test_a_folder_without_a_readable_spec_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"spec\.json of .*: No such file or directory"):
+        replay.read(tmp_path)
+    (tmp_path / "spec.json").write_text("{")
+    with pytest.raises(HarnessError, match=r"spec\.json of .* is not JSON"):
+        replay.read(tmp_path)

@@ -1,0 +1,137 @@
+"""Shrinking: fewer and fewer faults of a violated run, as long as the same check is violated again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import shrink
+from chaos.calibration import Calibration, Trial
+from chaos.ddmin import minimal
+from chaos.errors import HarnessError, Interrupted
+from chaos.interrupts import Interrupts
+from chaos.plan import Pace, Plan, PlannedFault
+from chaos.shrink import without_others
+
+FAULTS = (
+    PlannedFault("1-worker-kill", "worker-kill", "worker-2", 0, "worker-4"),
+    PlannedFault("2-net-latency", "net-latency", "worker-1,worker-4,producer-1", 0),
+    PlannedFault("3-worker-freeze", "worker-freeze", "worker-3", 0, during="2-net-latency"),
+    PlannedFault("4-worker-kill", "worker-kill", "worker-4", 0, "worker-5"),
+)
+CARRIED = Calibration(120, (Trial(120, 1, 1.0, 0.0, 1.0),))
+CODES = {"valid": 0, "violated": 1, "unknown": 2}
+
+
+@pytest.mark.parametrize("needed", [(), ("c",), ("a", "h"), ("b", "c", "g"), tuple("abcdefgh")])
+def test_what_is_left_is_enough_and_nothing_of_it_can_be_left_out(needed: tuple[str, ...]) -> None:
+    tried: list[tuple[str, ...]] = []
+
+    def enough(left: tuple[str, ...]) -> bool:
+        tried.append(left)
+        return set(needed) <= set(left)
+
+    assert minimal(tuple("abcdefgh"), enough) == needed
+    assert len(tried) < 64
+
+
+def test_when_it_is_late_the_least_so_far_is_kept() -> None:
+    tried: list[tuple[int, ...]] = []
+
+    def enough(left: tuple[int, ...]) -> bool:
+        tried.append(left)
+        return True
+
+    assert minimal(tuple(range(8)), enough, lambda: len(tried) == 2) == (6, 7)
+
+
+def test_without_a_kill_the_worker_goes_on_and_without_the_fault_around_it_a_fault_comes_by_itself() -> None:
+    found = without_others(FAULTS, FAULTS[1:])
+    assert [(planned.target, planned.replacement, planned.during) for planned in found] == [
+        ("worker-1,worker-2,producer-1", "", ""),
+        ("worker-3", "", "2-net-latency"),
+        ("worker-2", "worker-5", ""),
+    ]
+    (alone,) = without_others(FAULTS, FAULTS[2:3])
+    assert (alone.fault, alone.target, alone.during) == ("3-worker-freeze", "worker-3", "")
+    assert without_others(FAULTS, FAULTS) == FAULTS
+
+
+@dataclass
+class Recorded:
+    """A violated run. `needed`: the faults whose drills violate again; `unknown`: those whose drills prove nothing."""
+
+    folder: Path
+    needed: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    plan: Plan = field(default_factory=lambda: Plan(1, Pace(), FAULTS))
+
+    def order(self, faults: Sequence[PlannedFault], interrupts: Interrupts) -> Any:
+        return tuple(planned.fault for planned in faults)
+
+    def carry_out(self, order: Any, *_: object) -> tuple[int, Path]:
+        result = "unknown" if set(self.unknown) & set(order) else "violated" if set(self.needed) <= set(order) else "valid"
+        return CODES[result], decided(self.folder.with_name("-".join(("drill", *order))), result)
+
+
+def decided(folder: Path, result: str, errors: Sequence[str] = ()) -> Path:
+    """The folder of a run with this verdict."""
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(json.dumps({"harness_errors": list(errors)}))
+    (folder / "verdict.json").write_text(json.dumps({"verdict": result, "checks": [{"id": "J6", "verdict": result}]}))
+    return folder
+
+
+def shrunk(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(shrink, "measure", lambda *_: CARRIED)
+    monkeypatch.setattr(shrink, "carry_out", recorded.carry_out)
+    return shrink.shrink(recorded, argparse.Namespace(), Interrupts())
+
+
+def test_the_faults_that_are_enough_are_said_in_the_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("3-worker-freeze",))
+    assert shrunk(recorded, monkeypatch) == 1
+    lines = capsys.readouterr().out.splitlines()
+    drills = [line for line in lines if line.startswith("shrink: drill ")]
+    assert lines[-1] == f"shrink: 1 of 4 faults are enough, after {len(drills)} drills: 3-worker-freeze"
+    assert len(set(drills)) == len(drills)
+
+
+def test_a_drill_that_proves_nothing_is_taken_for_not_enough_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("4-worker-kill",), unknown=("3-worker-freeze",))
+    assert shrunk(recorded, monkeypatch) == 1
+    out = capsys.readouterr().out
+    assert "3-worker-freeze, 4-worker-kill: unknown, so it is taken for not enough" in out
+    assert out.splitlines()[-1].endswith("drills: 4-worker-kill")
+
+
+def test_a_violation_that_does_not_come_again_is_not_said_to_need_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("of another day",))
+    assert shrunk(recorded, monkeypatch) == 2
+    assert "the violation did not come again, not even with all 4 faults" in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("result", ["valid", "unknown"])
+def test_a_run_that_is_not_violated_is_refused(result: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HarnessError, match="run is not violated: there is nothing to shrink"):
+        shrunk(Recorded(decided(tmp_path / "run", result), needed=()), monkeypatch)
+
+
+def test_after_a_drill_that_a_signal_ended_no_other_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = decided(tmp_path / "ended", "unknown", ["interrupted by SIGINT"])
+    recorded = Recorded(decided(tmp_path / "run", "violated"), needed=())
+    monkeypatch.setattr(Recorded, "carry_out", lambda *_: (2, ended))
+    with pytest.raises(Interrupted, match="interrupted by SIGINT"):
+        shrunk(recorded, monkeypatch)
