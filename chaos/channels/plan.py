@@ -15,8 +15,15 @@ from chaos.plan import FAULTS_A_MINUTE, SERVERS, Pace, Plan, PlannedFault, chose
 RESTORE = "snapshot-restore"
 KILL = "subscriber-kill"
 
+
+def usual(topology: str) -> tuple[str, ...]:
+    """The kinds of fault that a plan which is neither short nor made to order holds on a topology."""
+    kinds = ((name, catalogue.KINDS[name]) for name in catalogue.fitting(topology, catalogue.CHANNELS))
+    return tuple(name for name, kind in kinds if kind.usual or kind.usual_of_channels)
+
+
 #: Kinds of fault that a plan of one server with a file holds once each, in the order in which the draw starts.
-FAULT_NAMES = tuple(name for name in catalogue.fitting(topologies.AOF, catalogue.CHANNELS) if catalogue.KINDS[name].usual)
+FAULT_NAMES = usual(topologies.AOF)
 
 PACE = Pace(lead_in_ms=8_000, delay_max_ms=1_000, calm_ms=3_000, settle_ms=6_000)
 
@@ -42,7 +49,8 @@ def draw(
     for the former to miss; the slow network and the one that is down hit all subscribers. Raises HarnessError for a kind that
     does not exist.
     """
-    kinds = chosen(catalogue.fitting(topology, catalogue.CHANNELS), kinds, minutes)
+    wished = usual(topology) if kinds is None and minutes is None else kinds
+    kinds = chosen(catalogue.fitting(topology, catalogue.CHANNELS), wished, minutes)
     randomness = random.Random(f"ironclaim channels plan {seed}")
     names = [name for name in kinds if name != RESTORE]
     randomness.shuffle(names)
