@@ -33,8 +33,8 @@ class SnapshotRestore(ServerEnd):
     the copy), and some load comes.
 
     inject: everybody is cut off, so that nobody writes before it was looked at, and the server is killed. witness: with the copy
-    in the place of its files, keys that it had are gone or have other values. heal: everybody may come back. healed: another run id, everybody is
-    answered, and some process has noticed what is gone (stage `noticed`).
+    in the place of its files, keys that it had are gone or have other values. heal: everybody may come back. healed: another run
+    id, everybody is answered, and some process has noticed what is gone (stage `noticed`).
     """
 
     #: What is looked at, for people.

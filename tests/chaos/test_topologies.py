@@ -72,8 +72,8 @@ def test_a_fault_of_another_topology_is_refused() -> None:
     ("topology", "durability", "lossy"),
     [
         ("embedded", "", set()),
-        ("aof", "always", set()),
-        ("aof", "everysec", {"server-kill"}),
+        ("aof", "always", {"snapshot-restore"}),
+        ("aof", "everysec", {"server-kill", "snapshot-restore"}),
         ("replica", "server", set()),
         ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut", "unplanned-failover"}),
         ("sentinel", "replica", {"primary-cut", "unplanned-failover"}),

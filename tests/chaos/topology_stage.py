@@ -106,7 +106,7 @@ def write(stop: threading.Event, client: Any, writer: Writer) -> None:
     number = 0
     while not stop.is_set():
         key, sent_ns = f"{{bench}}:{number % KEYS}", time.monotonic_ns()
-        writer.unanswered = {"write": ("write", sent_ns)}
+        writer.unanswered.setdefault("write", ("write", sent_ns))
         try:
             client.evalsha(DIGEST, 1, key, number)
         except NoScriptError:
