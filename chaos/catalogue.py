@@ -22,6 +22,9 @@ PROCESS, NETWORK, SERVERS = "process", "network", "servers"
 #: so none can be cut off alone.
 PROXIED = tuple(name for name in TOPOLOGIES if name not in FOLLOWED)
 
+#: Topologies in which nobody takes a server for dead that does not answer for some seconds.
+UNWATCHED = PROXIED
+
 #: After a decision an old primary that lives may answer for so long, until its clients have heard of the new one.
 HEARD_MS = 1_000
 
@@ -34,20 +37,21 @@ SLACK_MS = 250
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a kind of fault may lose under some durabilities: writes acknowledged from `before_ms` before its inject until
-    `after_ms` after the stage `until`, which is its inject or its witness."""
+    """What a kind of fault may lose under some durabilities: writes acknowledged from `before_ms` before its stage `since`, which
+    is its inject or its snapshot, until `after_ms` after the stage `until`, which is its inject, its witness or its heal."""
 
     durabilities: tuple[str, ...]
     before_ms: int
     until: str
     after_ms: int
     text: str
+    since: str = "inject"
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
     """One kind of fault. `attacks`: the guarantee of the engine that it attacks. `seconds`: from its inject until it is seen to
-    have healed, about. `usual`: a plan that is neither short nor made to order holds it.
+    have healed, about. `usual`: the loads whose plans hold it when they are neither short nor made to order.
 
     `during`: kinds that may be in force when this one comes. Neither of the two may hide what the other's witness looks at, or
     cause what the judge would blame the other for, as long as they hit different processes.
@@ -60,7 +64,7 @@ class FaultKind:
     topologies: tuple[str, ...] = TOPOLOGIES
     loads: tuple[str, ...] = (JOBS, CHANNELS)
     loss: Loss | None = None
-    usual: bool = True
+    usual: tuple[str, ...] = (JOBS, CHANNELS)
     during: tuple[str, ...] = ()
 
 
@@ -142,8 +146,23 @@ KINDS: dict[str, FaultKind] = {
             ),
         ),
         FaultKind("slot-move", SERVERS, "calls follow a slot while it moves", 6, (CLUSTER,)),
-        FaultKind("server-restart", SERVERS, "clients come back to a server that was away", 4, (AOF,), (CHANNELS,)),
-        FaultKind("snapshot-restore", SERVERS, "a clock that went back is noticed", 15, (AOF,), (CHANNELS,)),
+        FaultKind("server-restart", SERVERS, "a server that was away is found again", 4, (AOF,), usual=(CHANNELS,)),
+        FaultKind(
+            "snapshot-restore",
+            SERVERS,
+            "a server that went back is noticed, as is a clock",
+            15,
+            (AOF,),
+            loss=Loss(
+                DURABILITIES[AOF], 0, "heal", 0, "what the server answered after the snapshot that was put back", since="snapshot"
+            ),
+            usual=(CHANNELS,),
+        ),
+        FaultKind("server-pause", SERVERS, "a stall is no end of leases", 6, UNWATCHED, usual=()),
+        FaultKind("memory-full", SERVERS, "work ends where none can begin", 6, usual=()),
+        FaultKind("script-busy", SERVERS, "what a busy server refused is sent again", 5, UNWATCHED, usual=()),
+        FaultKind("scripts-flushed", SERVERS, "a script that the server forgot is sent again", 4, usual=()),
+        FaultKind("clients-killed", SERVERS, "whoever was thrown out comes back", 5, usual=()),
     )
 }
 
@@ -159,6 +178,11 @@ def fitting(topology: str, load: str = JOBS, *, hits: Iterable[str] = (PROCESS, 
     return tuple(kind.name for kind in KINDS.values() if topology in kind.topologies and load in kind.loads and kind.hits in hits)
 
 
+def usual(topology: str, load: str = JOBS) -> tuple[str, ...]:
+    """Those of them that a plan holds which is neither short nor made to order."""
+    return tuple(name for name in fitting(topology, load) if load in KINDS[name].usual)
+
+
 def declared_loss(topology: str, durability: str) -> tuple[dict[str, Any], ...]:
     """What may be lost, by kind of fault, as columns of the spec. An empty durability is the first that the topology has."""
     meant = durability or DURABILITIES[topology][0]
@@ -167,6 +191,13 @@ def declared_loss(topology: str, durability: str) -> tuple[dict[str, Any], ...]:
     if topology in FOLLOWED:
         losses[UNPLANNED_FAILOVER] = UNPLANNED_LOSS
     return tuple(
-        {"fault": fault, "before_ms": one.before_ms, "until": one.until, "after_ms": one.after_ms, "text": one.text}
+        {
+            "fault": fault,
+            "since": one.since,
+            "before_ms": one.before_ms,
+            "until": one.until,
+            "after_ms": one.after_ms,
+            "text": one.text,
+        }
         for fault, one in losses.items()
     )

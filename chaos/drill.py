@@ -98,6 +98,7 @@ class Drill(Frame[RunSpec]):
             self._network,
             self._servers,
             self._harness,
+            self.pretend,
         )
 
     def _drain(self, healed_ns: int) -> None:

@@ -27,7 +27,7 @@ CUTTING = ("snapshot-restore",)
 FLEET_FAULT_NAMES = ("net-latency", "net-reply-lost")
 
 #: Kinds of fault that a plan of one server in memory holds once each, in the order in which the draw starts.
-FAULT_NAMES = tuple(name for name in catalogue.fitting(topologies.EMBEDDED) if catalogue.KINDS[name].usual)
+FAULT_NAMES = catalogue.usual(topologies.EMBEDDED)
 
 #: Faults of a minute of a plan that is to last so many; those of servers come first.
 FAULTS_A_MINUTE = 3
@@ -138,7 +138,7 @@ def draw(
     """
     pace = pace or Pace()
     randomness = random.Random(f"ironclaim plan {seed}")
-    names, around = sequence(catalogue.fitting(topology), kinds, minutes, randomness)
+    names, around = sequence(topology, catalogue.JOBS, kinds, minutes, randomness)
     alive = list(workers)
     started = len(alive)
     faults: list[PlannedFault] = []
@@ -168,7 +168,12 @@ def draw(
 
 
 def sequence(
-    fitting: Sequence[str], kinds: Sequence[str] | None, minutes: int | None, randomness: random.Random, last: Sequence[str] = ()
+    topology: str,
+    load: str,
+    kinds: Sequence[str] | None,
+    minutes: int | None,
+    randomness: random.Random,
+    last: Sequence[str] = (),
 ) -> tuple[list[str], list[bool]]:
     """The kinds of a plan's faults, in their order, and for each whether it comes while the one before is in force; those of
     `last` come at the end.
@@ -177,7 +182,7 @@ def sequence(
     each kind that is wished for; or else, in one of `CONTROL_EVERY` draws, none, and in the others some of those that fit. Then
     faults of processes and of the network come again until there are so many a minute.
     """
-    names = chosen(fitting, kinds, minutes)
+    names = chosen(topology, load, kinds, minutes)
     ending = [name for name in names if name in last]
     names = [name for name in names if name not in last]
     randomness.shuffle(names)
@@ -217,16 +222,17 @@ def leaves_one_out(names: Sequence[str], around: Sequence[bool], at: int) -> boo
     return at + 1 < len(names) and around[at + 1] and catalogue.KINDS[names[at + 1]].hits == catalogue.PROCESS
 
 
-def chosen(fitting: Sequence[str], kinds: Sequence[str] | None, minutes: int | None) -> list[str]:
+def chosen(topology: str, load: str, kinds: Sequence[str] | None, minutes: int | None) -> list[str]:
     """The kinds of fault that a plan is drawn from: those that are wished for, all in a plan of so many minutes, else the usual
     ones. In one order, so that the plan of a seed does not depend on the order of the wishes. Raises HarnessError for a kind that
     does not fit."""
+    fitting = catalogue.fitting(topology, load)
     for kind in kinds or ():
         if kind not in fitting:
             raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(fitting)}")
     if kinds is not None:
         return [name for name in fitting if name in kinds]
-    return [name for name in fitting if minutes is not None or catalogue.KINDS[name].usual]
+    return list(catalogue.usual(topology, load) if minutes is None else fitting)
 
 
 def shortened(names: Sequence[str], most: int) -> list[str]:

@@ -71,6 +71,8 @@ class ProcessView:
     unanswered: dict[str, tuple[str, int]] = field(default_factory=dict)
     #: When the server last answered that it had done this before: {"claim": ..., ...}.
     repeated_ns: dict[str, int] = field(default_factory=dict)
+    #: When a call was last completed that had been refused with an error: {"OOM": ..., ...}.
+    refused_ns: dict[str, int] = field(default_factory=dict)
 
 
 class Watch:
@@ -160,6 +162,8 @@ def apply(view: ProcessView, row: dict[str, Any]) -> None:
 def apply_answer(view: ProcessView, operation: str, row: dict[str, Any]) -> None:
     """What the reply says about the network. Only a row with the server's time has a reply; handlers run without one."""
     view.unanswered.pop(row.get("op", ""), None)
+    for error in row.get("errors") or ():
+        view.refused_ns[error.partition(" ")[0]] = row["t_ns"]
     if "srv_us" not in row:
         return
     answer = Answer(row["last_send_ns"], row["done_ns"])

@@ -15,7 +15,7 @@ from reports.checks import j4_conservation, j6_exactly_once
 from reports.facts import MS, Run
 from reports.frames import Frames
 from reports.meaning import accepted_finish
-from reports.windows import Window, windows
+from reports.windows import Window, processes_hit, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -26,7 +26,7 @@ OF_WORKERS = ("worker-kill", "worker-freeze")
 
 def by_fault(frames: Frames) -> list[dict[str, Any]]:
     """One line per fault. `recovery_ms`: for a kill or a freeze, from the inject until the last leased job ran on another
-    worker; for a network fault, from its heal until each worker that it hit had finished a job again; null if that never
+    worker; for another fault, from its heal until each worker that it hit had finished a job again; null if that never
     happened."""
     found = windows(frames.run)
     if not found:
@@ -86,13 +86,13 @@ def ran_elsewhere(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]
 
 
 def back_at_work(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]:
-    """Per network fault: ms from the heal until every worker that was hit had finished a job again."""
+    """Per other fault: ms from the heal until every worker that was hit had finished a job again."""
     healed = [window for window in found if window.name not in OF_WORKERS]
     finishes = frames.events.where(accepted_finish())
     workers = {process.name for process in frames.run.processes if process.role == "worker"}
     recovered: dict[str, float] = {}
     for window in healed:
-        hit = workers.intersection(window.targets)
+        hit = workers.intersection(processes_hit(frames.run, window))
         after = F.col("first_send_ns").between(F.lit(window.heal_ns), F.lit(window.next_ns)) & F.col("proc").isin(*hit)
         rows = finishes.where(after).groupBy("proc").agg(F.min("done_ns").alias("first_ns")).collect()
         if rows and len(rows) == len(hit):

@@ -28,6 +28,9 @@ ORDER_ROWS = 1_024
 #: Operation -> item results to observe, such as `finish stale`. A run has few of these.
 OBSERVED = {"enqueue": ("repeated",), "claim": ("repeated",), "finish": ("repeated", "stale"), "extend": ("ok",)}
 
+#: Error replies of servers to observe: a call that got one is `refused OOM`, say, also if it was sent again and answered.
+REFUSALS = ("OOM", "BUSY", "NOSCRIPT")
+
 #: Fact -> the operation that succeeded, and the results of one of its items that say so.
 SUCCEEDED = {
     "created": ("enqueue", ("created", "repeated")),
@@ -79,6 +82,7 @@ class Collector:
         self._of_claims(operations.filter(equal(operations["f"], "claim")))
         self._of_sends(operations.filter(one_of(operations["f"], ("enqueue", "publish"))))
         self._answers(operations.filter(equal(operations["type"], "ok")), block.events)
+        self._refused(operations.filter(more_than_none(operations["errors"])))
         for name in ("boot_id", "replid"):
             self._sets[name].update(pc.drop_null(rows[name]).unique().to_pylist())
         self._rows_apart(rows)
@@ -211,6 +215,13 @@ class Collector:
                 found.add(ObservedCall(f"{row['f']} {answer}", *times))
         self._observed += sorted(found, key=lambda call: (call.first_send_ns, call.what))
 
+    def _refused(self, calls: pa.Table) -> None:
+        """Calls that a server has refused at least once, by the first word of its reply."""
+        for row in calls.select(["errors", "first_send_ns", "done_ns", "last_send_ns"]).to_pylist():
+            codes = {error.partition(" ")[0] for error in row["errors"] if error}
+            times = (row["first_send_ns"] or 0, row["done_ns"] or 0, row["last_send_ns"] or 0)
+            self._observed += [ObservedCall(f"refused {code}", *times) for code in REFUSALS if code in codes]
+
     def _rows_apart(self, rows: pa.Table) -> None:
         """The rows that are not about jobs."""
         self._sets["kind"].update(rows["kind"].unique().to_pylist())
@@ -233,7 +244,7 @@ def one_of(column: Any, values: tuple[str, ...]) -> Any:
 
 
 def more_than_none(items: pa.ChunkedArray) -> Any:
-    """Where a list has items."""
+    """Where a list has entries."""
     return pc.fill_null(pc.greater(pc.list_value_length(items), 0), False)
 
 

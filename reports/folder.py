@@ -13,6 +13,10 @@ from reports.errors import JudgeError
 #: A window of loss reaches at most so far beyond its fault.
 LOSS_MS_MAX = 10_000
 
+#: The stages of a fault with which a window of loss may begin and end. Without `since` it begins with the inject.
+LOSS_SINCE = ("inject", "snapshot")
+LOSS_UNTIL = ("inject", "witness", "heal")
+
 #: Bytes that one step reads when searching backwards for the last newline of a file.
 TAIL_BYTES = 65_536
 
@@ -153,8 +157,9 @@ def loss_faults(losses: object) -> list[str]:
         for name in ("before_ms", "after_ms"):
             if not is_whole(entry.get(name)) or entry[name] > LOSS_MS_MAX:
                 found.append(f"{at} has {name} {json.dumps(entry.get(name))[:VALUE_MAX]}, it must be from 0 to {LOSS_MS_MAX}")
-        if entry.get("until") not in ("inject", "witness"):
-            found.append(f"{at} has until {json.dumps(entry.get('until'))[:VALUE_MAX]}, it must be inject or witness")
+        for name, stages in (("since", LOSS_SINCE), ("until", LOSS_UNTIL)):
+            if entry.get(name, stages[0]) not in stages:
+                found.append(f"{at} has {name} {json.dumps(entry.get(name))[:VALUE_MAX]}, it must be {' or '.join(stages)}")
     return found
 
 

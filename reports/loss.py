@@ -1,9 +1,9 @@
 """Declared loss: acknowledged writes that the servers of a run may lose, listed in the spec before it began.
 
-`loss` of the spec: each entry has a kind of `fault`, `before_ms`, `until` (inject or witness), `after_ms`, and a human-readable
-`text`. Writes acknowledged from `before_ms` before a fault's inject until `after_ms` after its stage `until` may be lost. What
-was lost in such a window is declared, and counted; what was lost outside of all windows is a violation. A spec without `loss`
-says nothing of its servers, and then losses are violations too.
+`loss` of the spec: each entry has a kind of `fault`, `since` (inject or snapshot), `before_ms`, `until` (inject, witness or
+heal), `after_ms`, and a human-readable `text`. Writes acknowledged from `before_ms` before a fault's stage `since` until
+`after_ms` after its stage `until` may be lost. What was lost in such a window is declared, and counted; what was lost outside of
+all windows is a violation. A spec without `loss` says nothing of its servers, and then losses are violations too.
 """
 
 from __future__ import annotations
@@ -86,8 +86,10 @@ def loss_windows(run: Run) -> list[LossWindow]:
 def window_of(window: Window, entry: Mapping[str, Any]) -> LossWindow:
     """The window of one fault. One that nobody saw to take effect ends with its heal."""
     seen_ns = window.heal_ns if window.witness_ns is None else window.witness_ns
-    until_ns = seen_ns if entry["until"] == "witness" else window.inject_ns
-    begin_ns, end_ns = window.inject_ns - entry["before_ms"] * MS, until_ns + entry["after_ms"] * MS
+    taken_ns = window.inject_ns if window.snapshot_ns is None else window.snapshot_ns
+    since_ns = taken_ns if entry.get("since") == "snapshot" else window.inject_ns
+    until_ns = {"inject": window.inject_ns, "witness": seen_ns, "heal": window.heal_ns}[entry["until"]]
+    begin_ns, end_ns = since_ns - entry["before_ms"] * MS, until_ns + entry["after_ms"] * MS
     return LossWindow(window.name, begin_ns, end_ns, seen_ns)
 
 

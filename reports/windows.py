@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.facts import Run
+from reports.facts import Process, Run
 from reports.meaning import NEVER_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+#: The target of a fault that hits no single process: whoever calls a server feels it.
+SERVERS = "servers"
+
+#: Roles of the processes that call a server.
+CALLERS = ("worker", "producer", "publisher", "subscriber")
 
 #: Start and end in monotonic ns.
 Span = tuple[int, int]
@@ -32,6 +38,8 @@ class Window:
     next_ns: int
     #: When it was seen to take effect; None when it was not.
     witness_ns: int | None = None
+    #: When the snapshot was taken that it put back; None when it put none back, or nobody knows which.
+    snapshot_ns: int | None = None
 
 
 def windows(run: Run) -> tuple[Window, ...]:
@@ -53,6 +61,7 @@ def windows(run: Run) -> tuple[Window, ...]:
                     healed_ns,
                     next_ns=NEVER_NS,
                     witness_ns=at_ns.get("witness"),
+                    snapshot_ns=at_ns.get("snapshot"),
                 )
             )
     return followed(sorted(found, key=lambda window: window.inject_ns))
@@ -64,6 +73,22 @@ def followed(found: Sequence[Window]) -> tuple[Window, ...]:
         replace(one, next_ns=next((later.inject_ns for later in found[at + 1 :] if later.inject_ns >= one.heal_ns), NEVER_NS))
         for at, one in enumerate(found)
     )
+
+
+def processes_hit(run: Run, window: Window) -> tuple[str, ...]:
+    """The processes that a fault hit: its targets, or everybody who lived through it and calls a server."""
+    if window.targets != (SERVERS,):
+        return window.targets
+    dead = {kill.target for kill in run.kills if kill.inject_ns < window.heal_ns}
+    return tuple(one.name for one in run.processes if one.role in CALLERS and one.name not in dead and lived(run, one, window))
+
+
+def lived(run: Run, process: Process, window: Window) -> bool:
+    """True when a process was there before a fault and after it."""
+    file = run.files.get(process.file)
+    if file is None or file.opened_ns is None or file.opened_ns > window.inject_ns:
+        return False
+    return file.closed_ns is None or file.closed_ns > window.healed_ns
 
 
 def targets(names: str) -> tuple[str, ...]:

@@ -136,6 +136,7 @@ class ChannelDrill(Frame[ChannelSpec]):
             servers=self._servers,
             keyspace=self._keyspace,
             harness=self._harness,
+            pretend=self.pretend,
         )
 
     def _wrapping(self) -> int:

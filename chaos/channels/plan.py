@@ -15,8 +15,9 @@ from chaos.plan import SERVERS, Pace, Plan, PlannedFault, leaves_one_out, sequen
 RESTORE = "snapshot-restore"
 KILL = "subscriber-kill"
 
+
 #: Kinds of fault that a plan of one server with a file holds once each, in the order in which the draw starts.
-FAULT_NAMES = tuple(name for name in catalogue.fitting(topologies.AOF, catalogue.CHANNELS) if catalogue.KINDS[name].usual)
+FAULT_NAMES = catalogue.usual(topologies.AOF, catalogue.CHANNELS)
 
 PACE = Pace(lead_in_ms=8_000, delay_max_ms=1_000, calm_ms=3_000, settle_ms=6_000)
 
@@ -43,7 +44,7 @@ def draw(
     does not exist.
     """
     randomness = random.Random(f"ironclaim channels plan {seed}")
-    names, around = sequence(catalogue.fitting(topology, catalogue.CHANNELS), kinds, minutes, randomness, last=(RESTORE,))
+    names, around = sequence(topology, catalogue.CHANNELS, kinds, minutes, randomness, last=(RESTORE,))
     alive = list[str](PLAIN_SHARES)
     started = len(alive)
     faults: list[PlannedFault] = []

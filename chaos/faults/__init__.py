@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chaos.faults.base import Fault, Scene
+from chaos.faults.clients_killed import ClientsKilled
 from chaos.faults.failover_clean import FailoverClean
 from chaos.faults.failover_lossy import FailoverLossy
+from chaos.faults.memory_full import MemoryFull
 from chaos.faults.net_down import NetDown
 from chaos.faults.net_latency import NetLatency
 from chaos.faults.net_reply_lost import NetReplyLost
@@ -14,8 +16,13 @@ from chaos.faults.net_request_lost import NetRequestLost
 from chaos.faults.primary_cut import PrimaryCut
 from chaos.faults.primary_kill import PrimaryKill
 from chaos.faults.replica_lag import ReplicaLag
+from chaos.faults.script_busy import ScriptBusy
+from chaos.faults.scripts_flushed import ScriptsFlushed
 from chaos.faults.server_kill import ServerKill
+from chaos.faults.server_pause import ServerPause
+from chaos.faults.server_restart import ServerRestart
 from chaos.faults.slot_move import SlotMoving
+from chaos.faults.snapshot_restore import SnapshotRestore
 from chaos.faults.worker_freeze import WorkerFreeze
 from chaos.faults.worker_kill import WorkerKill
 from chaos.plan import PlannedFault
@@ -37,4 +44,11 @@ FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "failover-lossy": FailoverLossy,
     "primary-cut": PrimaryCut,
     "slot-move": SlotMoving,
+    "server-restart": ServerRestart,
+    "snapshot-restore": SnapshotRestore,
+    "server-pause": ServerPause,
+    "memory-full": MemoryFull,
+    "script-busy": ScriptBusy,
+    "scripts-flushed": ScriptsFlushed,
+    "clients-killed": ClientsKilled,
 }

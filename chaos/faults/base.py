@@ -17,7 +17,7 @@ from chaos import rows
 from chaos.network import Network
 from chaos.plan import PlannedFault
 from chaos.processes import Child, Children
-from chaos.watch import Token, Watch
+from chaos.watch import ProcessView, Token, Watch
 from engine.history import HistoryFile
 
 #: How long the kernel may take to stop or continue all threads.
@@ -28,6 +28,9 @@ STOPS_MAX = 20
 
 #: A handler that started at most this long ago is very likely still running when the signal arrives.
 YOUNG_MS = 100
+
+#: A call that is this old and unanswered has lost its reply: the server answers within a millisecond or two.
+LOST_MS = 50
 
 #: Young handlers that a fault would like to hit at once: more jobs in hand prove more. Each wish gets its share of the time.
 YOUNG_WANTED = (4, 3, 2)
@@ -55,6 +58,8 @@ class Scene:
     #: The topology of the run, and the harness's own history: for faults of servers.
     servers: Any = None
     harness: Any = None
+    #: The mutant whose faults do nothing: a server is not told what would harm it.
+    pretend: bool = False
 
     def clients(self) -> list[str]:
         """The processes that live and talk to the server."""
@@ -68,6 +73,18 @@ class Scene:
 
         self.wait(lambda: not missing(), timeout_s=timeout_s)
         return missing()
+
+    def silent_since(self, t_ns: int, names: Iterable[str]) -> list[str]:
+        """Those of the processes that have asked for something, and that no call was answered which they sent since then. One
+        that asks for nothing would be silent anyway."""
+        self.watch.poll()
+        old_ns = time.monotonic_ns() - LOST_MS * 1_000_000
+
+        def silent(view: ProcessView) -> bool:
+            asked = any(sent_ns < old_ns for _, sent_ns in view.unanswered.values())
+            return asked and view.answered.sent_ns < t_ns
+
+        return [name for name in names if silent(self.watch.view(name))]
 
     def child(self, name: str) -> Child | None:
         """The process of that name if it lives."""

@@ -9,16 +9,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import redis
-
-from bench.models import LANES
-from chaos import rows
 from chaos.catalogue import HEARD_MS
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene, Seen
+from chaos.faults.commands import tell
+from chaos.faults.noticed import record
 from chaos.plan import PlannedFault
 from chaos.topology.base import Replicated
-from engine.models.lanes import Lanes
 from engine.testing import wire
 
 #: By when the sentinels, or the nodes of the cluster, have decided.
@@ -130,39 +127,7 @@ class Failover:
     def stray(self, count: int) -> None:
         """Record how many scripts clients ran at a server that is no primary, for the judge."""
         words = f"{count} scripts of clients ran at server-{self.old} after they must have heard of the new primary"
-        self._record("stray", seen=count == 0, detail=words)
-
-    def noticed(self, before: int) -> None:
-        """Record whether a process has noticed that acknowledged writes are gone, for the judge: it counts that at the server."""
-        if self.scene.crew.spec.model != LANES:
-            return
-        self.scene.wait(lambda: self.losses(self.new) > before, timeout_s=FOLLOW_TIMEOUT_S, poll_s=0.1)
-        count = self.losses(self.new) - before
-        self._record(
-            "noticed", seen=count > 0, detail=f"{count} times processes found that writes are gone which they were told of"
-        )
-
-    def losses(self, server: int | None) -> int:
-        """How often processes have counted, at this server, that one went back; 0 for what is no queue of Lanes."""
-        spec = self.scene.crew.spec
-        if server is None or spec.model != LANES:
-            return 0
-        return int(self.tell(server, "HGET", Lanes(spec.queue).keys.stats, "data_losses") or 0)
-
-    def _record(self, stage: str, *, seen: bool, detail: str) -> None:
-        planned = self.planned
-        row = rows.fault(planned.fault, name=planned.name, stage=stage, target=planned.target, seen=seen, detail=detail)
-        if self.scene.harness is not None:
-            self.scene.harness.append([row])
-
-
-def tell(port: int, *words: Any) -> Any:
-    """One command to the server on this port. Raises HarnessError."""
-    try:
-        with redis.Redis(port=port, socket_timeout=5, protocol=2) as client:
-            return client.execute_command(*words)
-    except redis.RedisError as error:
-        raise HarnessError(f"server on port {port}: {words[0]}: {error}") from error
+        record(self.scene, self.planned, "stray", seen=count == 0, detail=words)
 
 
 def scripts_run(port: int) -> int:

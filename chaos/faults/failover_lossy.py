@@ -8,6 +8,7 @@ import time
 
 from chaos.faults.base import Seen, process_states
 from chaos.faults.failover_base import Failover
+from chaos.faults.noticed import counted_losses, record_noticed
 from chaos.topology.several import replication_offset
 
 #: Load that is answered and replicated to nobody.
@@ -28,7 +29,7 @@ class FailoverLossy(Failover):
     """
 
     def act(self) -> Seen:
-        self._noticed_before = self.losses(self.old)
+        self._noticed_before = counted_losses(self.scene, self.servers.ports[self.old])
         t_ns = time.monotonic_ns()
         self.tell(self.old, "ACL", "SETUSER", "default", *(f"-{name}" for name in COPYING))
         self.tell(self.old, "CLIENT", "KILL", "TYPE", "replica")
@@ -51,7 +52,8 @@ class FailoverLossy(Failover):
 
     def witness_healed(self) -> Seen:
         seen = super().witness_healed()
-        self.noticed(self._noticed_before)
+        if self.new is not None:
+            record_noticed(self.scene, self.planned, self.servers.ports[self.new], self._noticed_before)
         return seen
 
     def mend(self) -> str:

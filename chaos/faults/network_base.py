@@ -12,12 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from chaos.errors import HarnessError
-from chaos.faults.base import Scene, Seen
+from chaos.faults.base import LOST_MS, Scene, Seen
 from chaos.network import Network
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import Silence, ask
 from chaos.toxiproxy_client import blackhole
-from chaos.watch import ProcessView
 
 #: A fault that takes something away stays this long: past the 2 s after which the engine takes a reply for lost.
 HOLD_S = 2.5
@@ -27,9 +26,6 @@ HOLD_LEASES = 1 / 3
 
 #: A probe whose reply does not come within this is unanswered.
 PROBE_PATIENCE_S = 0.5
-
-#: A call that is this old and unanswered has lost its reply: the server answers within a millisecond or two.
-LOST_MS = 50
 
 #: How long a process may take to send something: while replies are lost for a moment, and once the fault has lasted long enough.
 CALL_TIMEOUT_S = 0.5
@@ -102,24 +98,17 @@ class NetworkFault:
 
     def hold(self) -> None:
         """Stay until the engine has taken replies for lost."""
-        hold_s = min(HOLD_S, self.scene.lease_ms / 1_000 * HOLD_LEASES)
-        until_s = self.in_force_ns / 1e9 + hold_s
+        until_s = self.in_force_ns / 1e9 + min(HOLD_S, self.scene.lease_ms / 1_000 * HOLD_LEASES)
         self.scene.wait(lambda: False, timeout_s=until_s - time.monotonic(), poll_s=0.01)
 
     def silent(self) -> list[str]:
         """Those of the targets that have asked for something, waited for, and that no call was answered which they sent while the
-        fault was in force. One that asks for nothing would be silent over any network."""
+        fault was in force."""
         self.scene.wait(lambda: len(self._silent()) == len(self.targets), timeout_s=ASK_TIMEOUT_S)
         return self._silent()
 
     def _silent(self) -> list[str]:
-        self.scene.watch.poll()
-        return [name for name in self.targets if self._is_silent(self.scene.watch.view(name))]
-
-    def _is_silent(self, view: ProcessView) -> bool:
-        old_ns = time.monotonic_ns() - LOST_MS * 1_000_000
-        asked = any(sent_ns < old_ns for _, sent_ns in view.unanswered.values())
-        return asked and view.answered.sent_ns < self.in_force_ns
+        return self.scene.silent_since(self.in_force_ns, self.targets)
 
     def answered_again(self) -> list[str]:
         """Those of the targets that a call was answered which they sent after the heal, waited for."""

@@ -1,74 +1,50 @@
-"""SIGKILL the only server, which comes back with what its file holds."""
+"""The power of the only server fails: it comes back with what its disk holds, which is all that it answered for, or all but the
+last second of it.
+
+A kill alone loses nothing, as the kernel still has what the server wrote. So the file is changed while the server is away.
+"""
 
 from __future__ import annotations
 
-import signal
-import time
 from pathlib import Path
 
-from chaos.faults.base import Scene, Seen
+from chaos.faults.base import Scene
+from chaos.faults.server_restart import ServerEnd
 from chaos.plan import PlannedFault
-from chaos.probe import address_of, refused
-from chaos.topology.single import Durable
-
-END_TIMEOUT_S = 8.0
-
-#: It stays away for as long as takes clients to try again, in vain.
-DOWN_S = 1.5
-
-#: Clients that lost their server try again at least every half second.
-ANSWER_TIMEOUT_S = 15.0
 
 #: With a file that is brought to the disk once a second, so much load is on no disk when the power goes: less than that second.
-#: A kill alone loses nothing, as the kernel still has what the server wrote.
 UNSYNCED_S = 0.8
 
+#: What the server says of a file that ends in the middle of a command.
+TRUNCATED = "Truncating the AOF"
 
-class ServerKill:
+
+class ServerKill(ServerEnd):
     """inject: SIGKILL; where its file is brought to the disk every second, that of shortly before is noted first. witness: the
-    process is gone by it, and connections are refused. heal: what was not on the disk is taken away, and it is started again on
-    its port. healed: another run id, and everybody is answered."""
+    process is gone by it, and connections are refused. heal: what was not on the disk is taken away; where each write is on the
+    disk before it is answered, half a command is left at the end instead; and it is started again on its port. healed: another
+    run id, everybody is answered, and the server said that it cut off the half command."""
 
     def __init__(self, scene: Scene, planned: PlannedFault) -> None:
-        self._scene = scene
-        self._servers: Durable = scene.servers
-        self._run_id = ""
+        super().__init__(scene, planned)
         self._synced: dict[Path, int] = {}
-        self._healed_ns = 0
-        del planned
+        self._torn_bytes = 0
+        self._log_bytes = 0
 
-    def inject(self) -> Seen:
-        scene, servers = self._scene, self._servers
-        self._run_id = servers.run_id()
-        if servers.durability == "everysec":
-            self._synced = servers.written_bytes()
-            scene.wait(lambda: False, timeout_s=UNSYNCED_S)
-        t_ns = time.monotonic_ns()
-        servers.end(signal.SIGKILL, scene.signal)
-        return Seen(t_ns, True, f"SIGKILL to the server of run id {self._run_id[:8]}")
+    def prepare(self) -> None:
+        if self.servers.durability == "everysec":
+            self._synced = self.servers.written_bytes()
+            self.scene.wait(lambda: False, timeout_s=UNSYNCED_S)
 
-    def witness(self) -> Seen:
-        servers = self._servers
-        gone = self._scene.wait(lambda: servers.reaped() is not None, timeout_s=END_TIMEOUT_S)
-        self._scene.wait(lambda: False, timeout_s=DOWN_S)
-        silent = refused(address_of(servers.url))
-        detail = f"the server {'ended' if gone else 'did not end'}; connections {'refused' if silent else 'accepted'}"
-        return Seen(time.monotonic_ns(), gone and silent and servers.reaped() == -signal.SIGKILL, detail)
+    def change_files(self) -> str:
+        self._log_bytes = self.servers.log_bytes()
+        if self.servers.durability == "everysec":
+            return f"its own file, {self.servers.cut(self._synced)} bytes of it taken away"
+        self._torn_bytes = self.servers.tear()
+        return f"its own file, and {self._torn_bytes} bytes of a command at the end of it"
 
-    def heal(self) -> Seen:
-        servers = self._servers
-        if servers.reaped() is None:
-            servers.ended = False
-            return Seen(time.monotonic_ns(), True, "the server lives: nothing to heal")
-        cut = servers.cut(self._synced)
-        servers.start()
-        # Once it answers: what was sent before that was not answered by the one that ended.
-        self._healed_ns = time.monotonic_ns()
-        return Seen(self._healed_ns, True, f"started again with its own file, {cut} bytes of it taken away")
-
-    def witness_healed(self) -> Seen:
-        missing = self._scene.unanswered_since(self._healed_ns, ANSWER_TIMEOUT_S)
-        t_ns, now = time.monotonic_ns(), self._servers.run_id()
-        detail = f"run id {now[:8]}, before {self._run_id[:8]}; answered again within {(t_ns - self._healed_ns) / 1e6:.0f} ms: "
-        detail += f"all but {', '.join(missing)}" if missing else "everybody"
-        return Seen(t_ns, now != self._run_id and not missing, detail)
+    def observe_healed(self) -> tuple[bool, str]:
+        if not self._torn_bytes:
+            return True, ""
+        said = TRUNCATED in self.servers.logged_since(self._log_bytes)
+        return said, f"; the server {'cut off' if said else 'did not cut off'} the half command"

@@ -8,7 +8,8 @@ import redis
 
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene, Seen
-from chaos.faults.failover_base import FOLLOW_TIMEOUT_S, tell
+from chaos.faults.commands import refusals, tell
+from chaos.faults.failover_base import FOLLOW_TIMEOUT_S
 from chaos.plan import PlannedFault
 from chaos.topology.several import InCluster
 from engine.testing.cluster import SlotMove
@@ -87,5 +88,4 @@ class SlotMoving:
 
 def sent_away(port: int) -> dict[str, int]:
     """How many calls a node has answered with ASK and with MOVED."""
-    stats = tell(port, "INFO", "errorstats")
-    return {name: stats.get(f"errorstat_{name}", {}).get("count", 0) for name in ("ASK", "MOVED")}
+    return {name: refusals(port, name) for name in ("ASK", "MOVED")}

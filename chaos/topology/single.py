@@ -49,6 +49,9 @@ AOF_FLAGS = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0")
 #: Where it writes, below its folder.
 AOF_FILES = "appendonlydir/*.incr.aof"
 
+#: The beginning of a command as it stands in the file.
+TORN = b"*3\r\n$3\r\nSET\r\n$20\r\nironclaim:"
+
 #: How often another port is tried when somebody took the one that was picked.
 PORTS_MAX = 5
 
@@ -110,6 +113,26 @@ class Durable:
             with path.open("r+b") as file:
                 file.truncate(size)
         return gone
+
+    def tear(self) -> int:
+        """Leave the beginning of a command at the end of an ended server's file, as a power loss leaves one that was not answered
+        yet; how many bytes that are."""
+        newest = max(self.written_bytes(), key=lambda path: path.stat().st_mtime_ns)
+        with newest.open("ab") as file:
+            return file.write(TORN)
+
+    def log_bytes(self) -> int:
+        """How long its log is."""
+        return self._log.stat().st_size
+
+    def logged_since(self, bytes_before: int) -> str:
+        """What its log says since it was so long."""
+        return self._log.read_bytes()[bytes_before:].decode(errors="replace")
+
+    def is_written(self) -> bool:
+        """True when all that it has answered stands in its file, be it on the disk or not. Raises OSError."""
+        lines = wire.ask(self._port, "INFO persistence").splitlines()
+        return "aof_buffer_length:0" in lines
 
     def end(self, number: int, send: Callable[[int, int], None]) -> None:
         """Send it a signal that ends it: SIGTERM for an orderly end, SIGKILL for none."""

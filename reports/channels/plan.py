@@ -102,7 +102,7 @@ def restores(run: Run) -> tuple[Restore, ...]:
     """Every restore, in order. If the instant of its snapshot is not recorded, a restore may undo everything before it."""
     found = [restore(run, window) for window in windows(run) if window.name == RESTORE]
     # A failover that may lose writes is one as well: the server that answers then has what was acknowledged before the window.
-    for one in loss_windows(run):
+    for one in (one for one in loss_windows(run) if one.fault != RESTORE):
         heal_ns = max(one.end_ns, one.switched_ns + HEARD_NS)
         found.append(Restore(one.fault, one.begin_ns, one.begin_ns, heal_ns))
     return tuple(sorted(found, key=lambda each: each.inject_ns))

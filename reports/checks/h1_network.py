@@ -1,18 +1,19 @@
-"""The part of H1 about network faults, judged by the calls of the processes that they hit.
+"""The part of H1 about the network and about servers that stood still, judged by the calls of the processes that they hit.
 
-The harness's witness that a fault took effect is not enough. While connections were cut, or requests or replies were lost, no
-call of a target can have been both sent and answered; while the network was slow, no call can have been answered at once; and
-after the heal every target must have been answered.
+The harness's witness that a fault took effect is not enough. While connections were cut, requests or replies were lost, or the
+server stood still or was busy, no call of a target can have been both sent and answered; while the network was slow, no call can
+have been answered at once; and after the heal every target must have been answered.
 """
 
 from __future__ import annotations
 
 from reports.facts import MS, Run
 from reports.file_facts import CALL_SLOT_NS
-from reports.windows import Window, windows
+from reports.windows import CALLERS, SERVERS, Window, processes_hit, windows
 
-#: Faults under which no call can be answered.
+#: Faults under which no call can be answered: of the network, and of a server.
 LOSSES = ("net-down", "net-request-lost", "net-reply-lost")
+STALLS = ("server-pause", "script-busy")
 LATENCY = "net-latency"
 
 #: All proxies of a fault are set up within this after its inject.
@@ -20,14 +21,8 @@ IN_FORCE_MS = 200
 
 #: A fault stays in force at least this long before its witness, or for the share HOLD_LEASES of a lease when that is less. A
 #: loss of replies begins with short interruptions; the long one at the end is meant here.
-HOLD_MS = {LATENCY: 2_000, **dict.fromkeys(LOSSES, 2_500)}
+HOLD_MS = {LATENCY: 2_000, **dict.fromkeys((*LOSSES, *STALLS), 2_500)}
 HOLD_LEASES = 1 / 3
-
-#: Roles of the processes whose calls a fault can hit.
-CALLERS = ("worker", "producer", "publisher", "subscriber")
-
-#: Faults of the server hit no process of the manifest.
-OF_SERVER = ("server-", "snapshot-", "primary-", "failover-", "replica-", "slot-", "unplanned-failover")
 
 
 def doubts(run: Run) -> list[str]:
@@ -46,7 +41,7 @@ def undeclared(run: Run) -> list[str]:
         f"fault {window.fault} hit {target}, which is no worker or producer of the manifest"
         for window in windows(run)
         for target in window.targets
-        if target not in declared and not window.name.startswith(OF_SERVER)
+        if target not in (*declared, SERVERS)
     ]
 
 
@@ -67,10 +62,10 @@ def reached(run: Run, window: Window, witness_ns: int) -> list[str]:
     """Targets with answered calls that were impossible while the fault was in force."""
     first_ns = max(window.inject_ns + IN_FORCE_MS * MS, witness_ns - hold_ms(run, window) * MS)
     found: list[str] = []
-    for target in window.targets:
+    for target in processes_hit(run, window):
         calls = [call for file in run.files_of(target) for call in file.calls]
         inside = [call for call in calls if first_ns <= call[0] * CALL_SLOT_NS and (call[1] + 1) * CALL_SLOT_NS <= witness_ns]
-        if window.name in LOSSES and inside:
+        if window.name != LATENCY and inside:
             found.append(f"fault {window.fault} did not bite: {target} was answered while it was in force")
         if window.name == LATENCY and any(sent == done for sent, done in inside):
             found.append(f"fault {window.fault} did not bite: {target} was answered within {CALL_SLOT_NS // MS} ms")
@@ -82,6 +77,6 @@ def cut_off(run: Run, window: Window) -> list[str]:
     first, last = window.heal_ns // CALL_SLOT_NS, window.next_ns // CALL_SLOT_NS
     return [
         f"fault {window.fault} did not heal: {target} was not answered after it"
-        for target in window.targets
+        for target in processes_hit(run, window)
         if not any(first <= sent and done <= last for file in run.files_of(target) for sent, done in file.calls)
     ]

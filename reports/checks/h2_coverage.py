@@ -8,6 +8,9 @@ proves nothing about the fault and is unknown. Kinds of fault that are not in th
 | net-latency | a renewal was sent and answered while the network was slow, and took at least the added latency |
 | net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
 | net-down | a process that was cut off connected again and had a call answered |
+| server-kill, server-restart, snapshot-restore, clients-killed | a process connected again and had a call answered |
+| memory-full | a call was refused for want of memory |
+| script-busy, scripts-flushed | a call was refused because the server was busy, or did not know the script |
 
 Runs of channels: `reports.channels.coverage`.
 """
@@ -25,7 +28,7 @@ from reports.checks.base import Check, Flag, sentence
 from reports.facts import KILLS, MS, SLOT_NS, Run
 from reports.file_facts import ObservedCall
 from reports.frames import Frames
-from reports.windows import Window, windows
+from reports.windows import Window, processes_hit, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,6 +72,18 @@ WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
 }
 
 
+#: The same where the load does not matter.
+REFUSED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
+    "memory-full": (("refused OOM", across, "no call was refused for want of memory"),),
+    "script-busy": (("refused BUSY", across, "no call was refused because the server was busy"),),
+    "scripts-flushed": (("refused NOSCRIPT", across, "no call was refused because its script was not there"),),
+}
+
+#: Faults after which processes connect again: after the heal, or, where a server threw them out, also before it.
+CUT = ("net-down",)
+THROWN_OUT = ("server-kill", "server-restart", "snapshot-restore", "clients-killed")
+
+
 def doubts(run: Run) -> list[str]:
     """The required effects of the planned faults that did not occur."""
     found = coverage.doubts(run) if run.of_channels else list[str]()
@@ -76,10 +91,12 @@ def doubts(run: Run) -> list[str]:
     killed = {kill.fault for kill in run.kills}
     for entry in run.plan:
         fault, name, window = str(entry.get("fault")), str(entry.get("name")), by_fault.get(str(entry.get("fault")))
-        for what, fits, words in () if run.of_channels else WANTED.get(name, ()):
+        for what, fits, words in (*(() if run.of_channels else WANTED.get(name, ())), *REFUSED.get(name, ())):
             if window is None or not any(fits(call, window) for call in done(run, what, window)):
                 found.append(f"{fault}: {words}")
-        if name == "net-down" and (window is None or not any(came_back(run, target, window) for target in window.targets)):
+        if name in (*CUT, *THROWN_OUT) and (
+            window is None or not any(came_back(run, target, window) for target in processes_hit(run, window))
+        ):
             found.append(f"{fault}: no process that was cut off connected again and was answered")
         if name in KILLS and fault not in killed:
             found.append(f"{fault}: {UNSEEN if run.of_channels else NOTHING_RAN}")
@@ -88,15 +105,16 @@ def doubts(run: Run) -> list[str]:
 
 def done(run: Run, what: str, window: Window) -> list[ObservedCall]:
     """The observed calls of one kind from all processes that a fault hits."""
-    files = [file for target in window.targets for file in run.files_of(target)]
+    files = [file for target in processes_hit(run, window) for file in run.files_of(target)]
     return [call for file in files for call in file.observed_calls if call.what == what]
 
 
 def came_back(run: Run, process: str, window: Window) -> bool:
-    """True when a process connected after the heal and was answered in a later time slot."""
+    """True when a process connected again, and was answered in a time slot after the heal."""
     first, last = window.heal_ns // SLOT_NS, window.next_ns // SLOT_NS
+    since_ns = window.inject_ns if window.name in THROWN_OUT else window.heal_ns
     for file in run.files_of(process):
-        connected = any(window.heal_ns <= at_ns <= window.next_ns for at_ns in file.connected_ns)
+        connected = any(since_ns <= at_ns <= window.next_ns for at_ns in file.connected_ns)
         if connected and any(first < slot <= last for slot in file.answered_slots):
             return True
     return False

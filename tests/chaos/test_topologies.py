@@ -29,8 +29,7 @@ WORKERS = worker_names(3)
 def test_a_plan_has_only_faults_that_belong_to_its_topology(topology: str) -> None:
     plans = [draw(seed, workers=WORKERS, topology=topology) for seed in range(20)]
     for plan in plans:
-        usual = [name for name in fitting(topology) if catalogue.KINDS[name].usual]
-        assert sorted(planned.name for planned in plan.faults) == sorted(usual)
+        assert sorted(planned.name for planned in plan.faults) == sorted(catalogue.usual(topology))
         for planned in plan.faults:
             kind = catalogue.KINDS[planned.name]
             assert topology in kind.topologies and (planned.target == SERVERS) == (kind.hits == catalogue.SERVERS)
@@ -71,8 +70,8 @@ def test_a_fault_of_another_topology_is_refused() -> None:
     ("topology", "durability", "lossy"),
     [
         ("embedded", "", set()),
-        ("aof", "always", set()),
-        ("aof", "everysec", {"server-kill"}),
+        ("aof", "always", {"snapshot-restore"}),
+        ("aof", "everysec", {"server-kill", "snapshot-restore"}),
         ("replica", "server", set()),
         ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut", "unplanned-failover"}),
         ("sentinel", "replica", {"primary-cut", "unplanned-failover"}),

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import redis
-from redis.exceptions import RedisClusterException
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisClusterException
 
+from chaos import topologies
 from chaos.faults import FAULTS
 from chaos.faults.base import Scene, carry_out
 from chaos.network import Network
@@ -29,6 +31,7 @@ from tests.chaos.network_stage import program
 #: Keys of the writer: so many that a slot has some to move.
 KEYS = 200
 WRITE = "redis.call('SET', KEYS[1], ARGV[1])"
+DIGEST = hashlib.sha1(WRITE.encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass
@@ -36,6 +39,10 @@ class Writer:
     """Stands for a process of the run: what it was answered last, and every value that was acknowledged, by key."""
 
     answered: Answer = NEVER
+    unanswered: dict[str, tuple[str, int]] = field(default_factory=dict)
+    refused_ns: dict[str, int] = field(default_factory=dict)
+    connected_ns: int = 0
+    created: int = 0
     acknowledged: dict[str, int] = field(default_factory=dict)
     #: When that was, in monotonic ns.
     acknowledged_ns: dict[str, int] = field(default_factory=dict)
@@ -76,17 +83,44 @@ def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.0
     return held
 
 
+def code_of(error: Exception) -> str:
+    """The first word of an error reply; redis-py has cut it off where it has a class for it."""
+    return "OOM" if isinstance(error, OutOfMemoryError) else str(error).partition(" ")[0]
+
+
+def noting(client: Any, writer: Writer) -> Any:
+    """The client, whose new connections are noted; not those of a cluster, which has a pool for each node."""
+    if isinstance(client, redis.Redis):
+        made = client.connection_pool.connection_class
+
+        def connect(self: Any) -> Any:
+            connected = made._connect(self)
+            writer.connected_ns = time.monotonic_ns()
+            return connected
+
+        client.connection_pool.connection_class = type("Noting", (made,), {"_connect": connect})
+    return client
+
+
 def write(stop: threading.Event, client: Any, writer: Writer) -> None:
     number = 0
     while not stop.is_set():
         key, sent_ns = f"{{bench}}:{number % KEYS}", time.monotonic_ns()
+        writer.unanswered.setdefault("write", ("write", sent_ns))
         try:
-            client.eval(WRITE, 1, key, number)
-        except (redis.RedisError, RedisClusterException):
+            client.evalsha(DIGEST, 1, key, number)
+        except NoScriptError:
+            writer.refused_ns["NOSCRIPT"] = time.monotonic_ns()
+            with suppress(redis.RedisError, RedisClusterException):
+                client.eval(WRITE, 1, key, number)
+            continue
+        except (redis.RedisError, RedisClusterException) as error:
             # A failover: the client asks again by itself.
+            writer.refused_ns[code_of(error)] = time.monotonic_ns()
             stop.wait(0.02)
             continue
-        writer.answered = Answer(sent_ns, time.monotonic_ns())
+        writer.answered, writer.unanswered = Answer(sent_ns, time.monotonic_ns()), {}
+        writer.created += 1
         writer.acknowledged[key], writer.acknowledged_ns[key] = number, writer.answered.done_ns
         number += 1
         stop.wait(0.002)
@@ -100,10 +134,15 @@ def stage(name: str, folder: Path, durability: str = "") -> Iterator[tuple[Topol
     with Network("", program=program(), log=folder / "toxiproxy.log") as network:
         setting = Setting(folder / "logs" / "server.log", durability, network, "bench")
         with make(name, setting) as servers:
-            client, writer, stop = client_of(servers.url, 1.0), Writer(), threading.Event()
+            writer, stop = Writer(), threading.Event()
+            url = servers.url
+            if name not in topologies.SEVERAL:
+                network.lead_to(url)
+                url = network.connect("writer")
+            client = noting(client_of(url, 1.0), writer)
             spec = SimpleNamespace(model="none", queue="bench")
             crew: Any = SimpleNamespace(children={"writer": SimpleNamespace(alive=lambda: True)}, spec=spec)
-            watch: Any = SimpleNamespace(view=lambda name: writer, poll=lambda: None)
+            watch: Any = SimpleNamespace(view=lambda name: writer, poll=lambda: None, created=lambda: writer.created)
             scene = Scene(crew, watch, wait, send, 9_000, 11_000, network, servers, harness)
             thread = threading.Thread(target=write, args=(stop, client, writer))
             thread.start()

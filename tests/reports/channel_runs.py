@@ -21,8 +21,8 @@ FAULTS = (
     ("net-reply-lost", "publisher-1", 0.12, 0.17),
     ("subscriber-kill", "subscriber-1", 0.27, 0.37),
     ("net-down", "subscriber-2", 0.47, 0.53),
-    ("server-restart", "server", 0.62, 0.65),
-    ("snapshot-restore", "server", 0.78, 0.81),
+    ("server-restart", "servers", 0.62, 0.65),
+    ("snapshot-restore", "servers", 0.78, 0.81),
 )
 
 #: The snapshot is that many seconds old when it is restored.
@@ -72,7 +72,7 @@ class Simulation:
         def act(intended: float) -> None:
             sent = intended + self.chance.expovariate(2_500)
             took, sends = 0.0004 + self.chance.expovariate(3_000), 1
-            if (healed := self.healed_s(sent, "server", proc)) is not None:
+            if (healed := self.healed_s(sent, "servers", proc)) is not None:
                 took, sends = healed - sent + self.chance.uniform(0.01, 0.3), 3
             served = sent + took - 0.0002
 
@@ -94,7 +94,7 @@ class Simulation:
     def look(self, channel: str, subscriber: str, at: float) -> None:
         """A subscriber asks, as soon as nothing is in its way."""
         proc, since = self.process[subscriber], self.waiting.pop((channel, subscriber), at - 0.0005)
-        if (healed := self.healed_s(at, "server", proc)) is not None:
+        if (healed := self.healed_s(at, "servers", proc)) is not None:
             at = healed + self.chance.uniform(0.1, 0.8)
             since = at - 0.001
 
@@ -139,7 +139,7 @@ class Simulation:
     def sample(self, at: float) -> None:
         """The raw clocks as the harness reads them: between restore and the first call they are those of the snapshot."""
         for held in self.story.channels.values():
-            back = self.healed_s(at, "server") is not None and at > FAULTS[-1][2] * self.length_s
+            back = self.healed_s(at, "servers") is not None and at > FAULTS[-1][2] * self.length_s
             clock = ahead(held.clock, -round(SNAPSHOT_AGE_S)) if back else held.clock
             self.raw.append({"t_ns": ns(at), "channel": held.name, "clock": str(clock)})
 

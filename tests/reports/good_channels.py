@@ -35,15 +35,15 @@ def faults(story: ChannelStory) -> None:
     story.spec["plan"] = [
         {"fault": KILL, "name": "subscriber-kill", "target": S1},
         {"fault": LOST, "name": "net-reply-lost", "target": P2},
-        {"fault": RESTORE, "name": "snapshot-restore", "target": "server"},
+        {"fault": RESTORE, "name": "snapshot-restore", "target": "servers"},
     ]
     story.left_open.add(S1)
     stages = {
         (KILL, S1): (10.0, 10.01, 12.0, 12.5),
         (LOST, P2): (20.0, 23.0, 23.1, 23.5),
-        (RESTORE, "server"): (RESTORED_S, RESTORED_S + 0.5, HEALED_S, HEALED_S + 0.5),
+        (RESTORE, "servers"): (RESTORED_S, RESTORED_S + 0.5, HEALED_S, HEALED_S + 0.5),
     }
-    story.fault(RESTORE, "server", "snapshot", SAVED_S)
+    story.fault(RESTORE, "servers", "snapshot", SAVED_S)
     for (fault, target), instants in stages.items():
         for stage, at in zip(("inject", "witness", "heal", "healed"), instants, strict=True):
             story.fault(fault, target, stage, at, detail=f"{stage} seen")

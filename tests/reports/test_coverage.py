@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,44 @@ def test_a_cut_off_process_must_connect_again_and_be_answered(connected_s: float
     facts = {"connected_ns": (5 * S, round(connected_s * S)), "answered_slots": frozenset(slots)}
     words = "1-net-down: no process that was cut off connected again and was answered"
     assert doubts(run_with("net-down", worker(**facts))) == ([] if came_back else [words])
+
+
+#: A worker and a producer that lived through it, a worker that came later, and one that had ended before.
+LIVES: dict[str, dict[str, Any]] = {
+    "worker-2": {"opened_ns": 1},
+    "producer-1": {"opened_ns": 1},
+    "worker-4": {"opened_ns": 25 * S},
+    "worker-5": {"opened_ns": 1, "closed_ns": 9 * S},
+}
+
+
+def of_servers(name: str, of: str, **facts: Any) -> Run:
+    """A run with a fault of the servers, and more facts of the file of one process."""
+    files = {proc: {**life, **(facts if proc == of else {})} for proc, life in LIVES.items()}
+    run = run_with(name, files)
+    stages = tuple(replace(stage, target="servers") for stage in run.stages[:-1])
+    plan = [{"fault": f"1-{name}", "name": name, "target": "servers"}]
+    return replace(run, spec={"plan": plan}, stages=(*stages, run.stages[-1]))
+
+
+@pytest.mark.parametrize(("name", "code"), [("memory-full", "OOM"), ("script-busy", "BUSY"), ("scripts-flushed", "NOSCRIPT")])
+def test_a_server_must_have_refused_somebody_while_the_fault_was_in_force(name: str, code: str) -> None:
+    refused = f"refused {code}"
+    assert doubts(of_servers(name, "producer-1", **observed_calls((refused, 9.9, 20.1)))) == []
+    others = (("refused LOADING", 12.0, 12.1), (refused, 9.0, 9.9), (refused, 30.5, 30.6))
+    (words,) = doubts(of_servers(name, "worker-2", **observed_calls(*others)))
+    assert words.startswith(f"1-{name}: no call was refused")
+    assert doubts(of_servers(name, "worker-4", **observed_calls((refused, 9.9, 20.1)))) == [words]
+
+
+@pytest.mark.parametrize("name", ["server-kill", "server-restart", "snapshot-restore", "clients-killed"])
+def test_whom_a_server_threw_out_must_connect_again_and_be_answered(name: str) -> None:
+    words = f"1-{name}: no process that was cut off connected again and was answered"
+    back = {"connected_ns": (11 * S,), "answered_slots": frozenset({84})}
+    assert doubts(of_servers(name, "producer-1", **back)) == []
+    assert doubts(of_servers(name, "worker-4", **back)) == [words]
+    assert doubts(of_servers(name, "producer-1", **{**back, "connected_ns": (9 * S,)})) == [words]
+    assert doubts(of_servers(name, "producer-1", **{**back, "answered_slots": frozenset({79})})) == [words]
 
 
 def test_a_plan_asks_only_for_what_it_holds() -> None:

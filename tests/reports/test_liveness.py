@@ -91,7 +91,7 @@ def test_what_never_happened_is_known_only_when_the_run_went_on_long_enough(
 
 def fail_over(story: Story, at: float) -> None:
     """worker-1 and worker-3 talk to a new era of the server from then on, as planned."""
-    story.spec["plan"] = [*story.spec["plan"], {"fault": "3-failover", "name": "failover", "target": "server"}]
+    story.spec["plan"] = [*story.spec["plan"], {"fault": "3-failover", "name": "failover", "target": "servers"}]
     for worker in ("worker-1", "worker-3"):
         story.row(worker, "connection", at, server_run_id="r2", replid="era-2", server_role="master")
 

@@ -124,7 +124,7 @@ def test_a_loss_that_no_process_has_noticed_is_a_violation(tmp_path: Path, check
 def test_a_window_ends_with_the_stage_that_it_names() -> None:
     stages = [
         Stage("0-primary-kill", "primary-kill", stage, "servers", ok=True, detail="", t_ns=ns(at))
-        for stage, at in (("inject", 5), ("witness", 7), ("heal", 8))
+        for stage, at in (("snapshot", 2), ("inject", 5), ("witness", 7), ("heal", 8))
     ]
 
     def span(**more: Any) -> tuple[float, float]:
@@ -133,6 +133,7 @@ def test_a_window_ends_with_the_stage_that_it_names() -> None:
 
     assert span() == (4.0, 5.25)
     assert span(until="witness", after_ms=1_000) == (4.0, 8.0)
+    assert span(since="snapshot", before_ms=0, until="heal", after_ms=0) == (2.0, 8.0)
     assert loss_windows(Run(spec={"loss": [{**LOSS, "fault": "primary-cut"}]}, files={}, stages=tuple(stages))) == []
     assert findings({}) == []
 
@@ -143,7 +144,8 @@ def test_a_window_ends_with_the_stage_that_it_names() -> None:
         ("all", "loss is no list"),
         ([{**LOSS, "before_ms": -1}], "loss[0] has before_ms -1, it must be from 0 to 10000"),
         ([{**LOSS, "after_ms": 60_000}], "loss[0] has after_ms 60000, it must be from 0 to 10000"),
-        ([{**LOSS, "until": "healed"}], 'loss[0] has until "healed", it must be inject or witness'),
+        ([{**LOSS, "until": "healed"}], 'loss[0] has until "healed", it must be inject or witness or heal'),
+        ([{**LOSS, "since": "heal"}], 'loss[0] has since "heal", it must be inject or snapshot'),
         ([{**LOSS, "fault": ""}], "loss[0] has no fault, it must be a text"),
     ],
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from reports.checks.h1_faults_bit import doubts
-from reports.checks.h1_network import LOSSES
+from reports.checks.h1_network import LOSSES, STALLS
 from reports.facts import Process, Run, Stage
 from reports.file_facts import CALL_SLOT_NS, FileFacts
 from tests.reports.good_run import healthy
@@ -35,7 +36,7 @@ def run_with(
     told = {"worker-1": (*around, *calls), "producer-1": AROUND}
     return Run(
         spec={"plan": [{"fault": fault, "name": name, "target": targets}], "lease_ms": lease_ms},
-        files={f"{proc}.jsonl": FileFacts(f"{proc}.jsonl", calls=slots(these)) for proc, these in told.items()},
+        files={f"{proc}.jsonl": FileFacts(f"{proc}.jsonl", opened_ns=1, calls=slots(these)) for proc, these in told.items()},
         processes=(Process("worker-1", "worker", "worker-1.jsonl"), Process("producer-1", "producer", "producer-1.jsonl")),
         stages=tuple(Stage(fault, name, stage, targets, True, "", round(at_s * S)) for stage, at_s in times),
     )
@@ -56,6 +57,21 @@ def test_a_loss_lets_no_call_through(name: str) -> None:
 )
 def test_calls_at_the_edges_of_a_loss_prove_nothing(call: tuple[float, float]) -> None:
     assert doubts(run_with("net-down", call)) == []
+
+
+@pytest.mark.parametrize("name", STALLS)
+def test_a_server_that_stands_still_answers_nobody_who_lives_through_it(name: str) -> None:
+    run = run_with(name, targets="servers")
+    assert doubts(run) == []
+    found = doubts(run_with(name, (11.0, 11.02), targets="servers"))
+    assert found == [f"fault 1-{name} did not bite: worker-1 was answered while it was in force"]
+    found = doubts(run_with(name, targets="servers", around=()))
+    assert found == [f"fault 1-{name} did not heal: worker-1 was not answered after it"]
+    # Who came later, or had ended before, proves nothing.
+    name = "worker-1.jsonl"
+    for file in (FileFacts(name, opened_ns=11 * S), FileFacts(name, opened_ns=1, closed_ns=9 * S)):
+        files = {**run.files, name: file}
+        assert doubts(replace(run, files=files)) == []
 
 
 def test_a_loss_of_replies_begins_with_short_ones() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from chaos.catalogue import KINDS, SERVERS
 from chaos.channels.faults.network import ChannelLatency, ChannelReplyLost
-from chaos.channels.faults.server_restart import ServerRestart
-from chaos.channels.faults.snapshot_restore import SnapshotRestore
+from chaos.channels.faults.snapshot_restore import ClocksRestore
 from chaos.channels.faults.subscriber_kill import SubscriberKill
 from chaos.faults import FAULTS as OF_JOBS
 from chaos.faults.base import Fault
@@ -23,7 +22,6 @@ FAULTS: dict[str, Callable[[Any, PlannedFault], Fault]] = {
     "net-reply-lost": ChannelReplyLost,
     "net-down": NetDown,
     "subscriber-kill": SubscriberKill,
-    "server-restart": ServerRestart,
-    "snapshot-restore": SnapshotRestore,
     **{kind.name: OF_JOBS[kind.name] for kind in KINDS.values() if kind.hits == SERVERS and kind.name in OF_JOBS},
+    "snapshot-restore": ClocksRestore,
 }

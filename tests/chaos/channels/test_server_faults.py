@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from chaos import mutants
-from chaos.channels.faults import FAULTS, server_restart, snapshot_restore
+from chaos.channels.faults import FAULTS
+from chaos.channels.faults import snapshot_restore as clocks_restore
+from chaos.faults import server_restart, snapshot_restore
 from chaos.faults.base import carry_out
 from engine.history import HistoryFile, load_file
 from tests.chaos.channels.stage import CHANNEL, Stage, planned
@@ -62,7 +64,7 @@ def test_both_ways_to_end_are_drawn_and_leave_everything_in_place(stage: Stage, 
 def test_a_server_that_did_not_end_is_no_witness(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     object.__setattr__(stage.scene, "signal", mutants.pretend)
     monkeypatch.setattr(server_restart, "END_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(snapshot_restore, "AHEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(clocks_restore, "AHEAD_TIMEOUT_S", 0.2)
     fault = stage.make(name)
     assert fault.inject().ok
     assert not fault.witness().ok
@@ -87,7 +89,7 @@ def test_the_snapshot_stands_before_all_that_may_be_lost(stage: Stage) -> None:
 
 def test_clocks_that_did_not_go_back_are_no_witness(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     # The server is killed and started again with its own files.
-    monkeypatch.setattr(snapshot_restore, "replace", lambda folder, copy: None)
+    monkeypatch.setattr(snapshot_restore.SnapshotRestore, "change_files", lambda self: "its own files")
     fault = stage.make("snapshot-restore")
     fault.inject()
     seen = fault.witness()
