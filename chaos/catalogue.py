@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.topologies import AOF, CLUSTER, DURABILITIES, FOLLOWED, REPLICA, SENTINEL, TOPOLOGIES
+from chaos.topologies import AOF, CLUSTER, DURABILITIES, EMBEDDED, FOLLOWED, REPLICA, SENTINEL, TOPOLOGIES
 
 #: The load that a fault can meet: jobs on a queue of any model, or messages on channels.
 JOBS, CHANNELS = "jobs", "channels"
@@ -57,6 +57,12 @@ class FaultKind:
     loads: tuple[str, ...] = (JOBS, CHANNELS)
     loss: Loss | None = None
     usual: bool = True
+    #: It acts inside of processes, which are started with the library of `chaos.preload`.
+    preload: bool = False
+
+
+#: Topologies with one server.
+SINGLE = (EMBEDDED, AOF)
 
 
 KINDS: dict[str, FaultKind] = {
@@ -121,6 +127,25 @@ KINDS: dict[str, FaultKind] = {
             ),
         ),
         FaultKind("slot-move", SERVERS, "calls follow a slot while it moves", 6, (CLUSTER,)),
+        FaultKind(
+            "server-clock-jump",
+            SERVERS,
+            "leases outlive a step of the server's clock",
+            12,
+            SINGLE,
+            (JOBS,),
+            usual=False,
+            preload=True,
+        ),
+        FaultKind(
+            "worker-clock-jump", PROCESS, "no decision is made by a worker's clock", 5, loads=(JOBS,), usual=False, preload=True
+        ),
+        FaultKind("disk-slow", SERVERS, "a server that waits for its disk is only slow", 8, (AOF,), usual=False, preload=True),
+        FaultKind(
+            "dns-change", NETWORK, "a client resolves its server's name again", 6, PROXIED, (JOBS,), usual=False, preload=True
+        ),
+        FaultKind("lease-expired", PROCESS, "a worker that lost its lease too early ends nothing", 6, loads=(JOBS,), usual=False),
+        FaultKind("worker-oom", PROCESS, "a job outlives the process that it makes too big", 14, loads=(JOBS,), usual=False),
         FaultKind("server-restart", SERVERS, "clients come back to a server that was away", 4, (AOF,), (CHANNELS,)),
         FaultKind("snapshot-restore", SERVERS, "a clock that went back is noticed", 15, (AOF,), (CHANNELS,)),
     )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chaos.faults.base import Fault, Scene
+from chaos.faults.disk_slow import DiskSlow
+from chaos.faults.dns_change import DnsChange
 from chaos.faults.failover_clean import FailoverClean
 from chaos.faults.failover_lossy import FailoverLossy
+from chaos.faults.lease_expired import LeaseExpired
 from chaos.faults.net_down import NetDown
 from chaos.faults.net_latency import NetLatency
 from chaos.faults.net_reply_lost import NetReplyLost
@@ -14,10 +17,13 @@ from chaos.faults.net_request_lost import NetRequestLost
 from chaos.faults.primary_cut import PrimaryCut
 from chaos.faults.primary_kill import PrimaryKill
 from chaos.faults.replica_lag import ReplicaLag
+from chaos.faults.server_clock_jump import ServerClockJump
 from chaos.faults.server_kill import ServerKill
 from chaos.faults.slot_move import SlotMoving
+from chaos.faults.worker_clock_jump import WorkerClockJump
 from chaos.faults.worker_freeze import WorkerFreeze
 from chaos.faults.worker_kill import WorkerKill
+from chaos.faults.worker_oom import WorkerOom
 from chaos.plan import PlannedFault
 
 #: Kind of fault in a plan -> how to make it.
@@ -37,4 +43,10 @@ FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "failover-lossy": FailoverLossy,
     "primary-cut": PrimaryCut,
     "slot-move": SlotMoving,
+    "server-clock-jump": ServerClockJump,
+    "worker-clock-jump": WorkerClockJump,
+    "disk-slow": DiskSlow,
+    "dns-change": DnsChange,
+    "lease-expired": LeaseExpired,
+    "worker-oom": WorkerOom,
 }

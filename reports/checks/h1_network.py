@@ -12,7 +12,7 @@ from reports.file_facts import CALL_SLOT_NS
 from reports.windows import Window, windows
 
 #: Faults under which no call can be answered.
-LOSSES = ("net-down", "net-request-lost", "net-reply-lost")
+LOSSES = ("net-down", "net-request-lost", "net-reply-lost", "dns-change")
 LATENCY = "net-latency"
 
 #: All proxies of a fault are set up within this after its inject.
@@ -27,7 +27,7 @@ HOLD_LEASES = 1 / 3
 CALLERS = ("worker", "producer", "publisher", "subscriber")
 
 #: Faults of the server hit no process of the manifest.
-OF_SERVER = ("server-", "snapshot-", "primary-", "failover-", "replica-", "slot-", "unplanned-failover")
+OF_SERVER = ("server-", "disk-", "snapshot-", "primary-", "failover-", "replica-", "slot-", "unplanned-failover")
 
 
 def doubts(run: Run) -> list[str]:

@@ -5,9 +5,11 @@ proves nothing about the fault and is unknown. Kinds of fault that are not in th
 |---|---|
 | worker-kill | a job that the killed worker had leased ran elsewhere |
 | worker-freeze | a finish of a lease that had expired during the freeze was refused |
+| lease-expired | a finish of a lease that another worker had taken over was refused |
+| worker-oom | as after worker-kill |
 | net-latency | a renewal was sent and answered while the network was slow, and took at least the added latency |
 | net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
-| net-down | a process that was cut off connected again and had a call answered |
+| net-down, dns-change | a process that was cut off connected again and had a call answered |
 
 Runs of channels: `reports.channels.coverage`.
 """
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 #: Latency in ms that a slow network adds to a call: 50 in each direction, less a tenth for the inaccuracy of the timers.
 SLOW_MS = 90
+
+#: Faults that cut processes off.
+RECONNECTING = ("net-down", "dns-change")
 
 #: True when a call belongs to the window of a fault.
 Fits = Callable[[ObservedCall, Window], bool]
@@ -60,6 +65,7 @@ def across(call: ObservedCall, window: Window) -> bool:
 #: Kind of fault -> the calls that it must have provoked, each from at least one process that it hits.
 WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
     "worker-freeze": (("finish stale", after, "no finish of a zombie was refused"),),
+    "lease-expired": (("finish stale", across, "no finish of a lease that was ended too early was refused"),),
     "net-latency": (("extend ok", slow, "no renewal was sent and answered while the network was slow"),),
     "net-reply-lost": (
         ("enqueue repeated", across, "no enqueue was answered by a repeat"),
@@ -79,7 +85,7 @@ def doubts(run: Run) -> list[str]:
         for what, fits, words in () if run.of_channels else WANTED.get(name, ()):
             if window is None or not any(fits(call, window) for call in done(run, what, window)):
                 found.append(f"{fault}: {words}")
-        if name == "net-down" and (window is None or not any(came_back(run, target, window) for target in window.targets)):
+        if name in RECONNECTING and (window is None or not any(came_back(run, target, window) for target in window.targets)):
             found.append(f"{fault}: no process that was cut off connected again and was answered")
         if name in KILLS and fault not in killed:
             found.append(f"{fault}: {UNSEEN if run.of_channels else NOTHING_RAN}")
