@@ -50,8 +50,8 @@ PLAN_TEXT = "plan"
 PARENTS_BACK = 6
 #: The capability that routed jobs require; the drill's worker processes have it, the consumers inside Locust do not.
 CAPABILITY = "heavy"
-#: Environment variable: the control file of a process inside which faults act, as its wall clock may be set. Its handlers say what
-#: their clock shows.
+#: Environment variable: the control file of a process inside which faults act (chaos/preload). As its wall clock may be set, its
+#: handlers say what it shows.
 CONTROL_VARIABLE = "IRONCLAIM_CONTROL"
 #: Environment variable: a file that a fault makes, with the number of bytes that the next handler is to take and never give back.
 GROW_VARIABLE = "IRONCLAIM_GROW"

@@ -6,8 +6,7 @@ import os
 import struct
 from pathlib import Path
 
-#: Environment variable with the path of a process's control file.
-CONTROL_VARIABLE = "IRONCLAIM_CONTROL"
+from bench.workload import CONTROL_VARIABLE
 
 #: The host name that processes are told in a run in which its address changes. Nothing but the library knows it.
 HOST = "queue.ironclaim.test"

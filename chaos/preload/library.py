@@ -24,9 +24,12 @@ COMPILERS = ("cc", "gcc", "clang")
 #: A second of work on a busy machine.
 BUILD_TIMEOUT_S = 120
 
+#: What installs a compiler with the headers of the C library.
+INSTALL = "sudo apt-get install build-essential"
+
 COMPILER_MISSING = (
     f"faults of clocks, syncs and host names need a C compiler, and there is no {' or '.join(COMPILERS)} on PATH; "
-    "install it, on Debian: sudo apt-get install build-essential"
+    f"install it, on Debian: {INSTALL}"
 )
 
 
@@ -82,4 +85,4 @@ def compile_with(compiler: Path, target: Path) -> None:
         raise LibraryMissing(f"{SOURCE.name}: {compiler} cannot compile it: {error}") from error
     if done.returncode != 0:
         first = next((line for line in done.stderr.splitlines() if "error" in line), "it said nothing").strip()
-        raise LibraryMissing(f"{SOURCE.name}: {compiler} failed: {first[:200]}; on Debian: sudo apt-get install build-essential")
+        raise LibraryMissing(f"{SOURCE.name}: {compiler} failed: {first[:200]}; on Debian: {INSTALL}")
