@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chaos.faults.base import Fault, Scene
+from chaos.faults.clock_wrap import ClockWrap
 from chaos.faults.disk_slow import DiskSlow
 from chaos.faults.dns_change import DnsChange
 from chaos.faults.failover_clean import FailoverClean
@@ -45,6 +46,7 @@ FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "slot-move": SlotMoving,
     "server-clock-jump": ServerClockJump,
     "worker-clock-jump": WorkerClockJump,
+    "clock-wrap": ClockWrap,
     "disk-slow": DiskSlow,
     "dns-change": DnsChange,
     "lease-expired": LeaseExpired,

@@ -27,7 +27,7 @@ HOLD_LEASES = 1 / 3
 CALLERS = ("worker", "producer", "publisher", "subscriber")
 
 #: Faults of the server hit no process of the manifest.
-OF_SERVER = ("server-", "disk-", "snapshot-", "primary-", "failover-", "replica-", "slot-", "unplanned-failover")
+OF_SERVER = ("server-", "disk-", "clock-", "snapshot-", "primary-", "failover-", "replica-", "slot-", "unplanned-failover")
 
 
 def doubts(run: Run) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chaos import mutants
-from chaos.faults import disk_slow, lease_expired, server_clock_jump, worker_clock_jump, worker_oom
+from chaos.faults import clock_wrap, disk_slow, lease_expired, server_clock_jump, worker_clock_jump, worker_oom
 from chaos.faults.recorder_disk_full import RecorderDiskFull
 from tests.chaos.work_stage import LEASE_MS, TARGET, stage
 
@@ -67,6 +67,28 @@ def test_a_slow_disk_is_counted_by_a_server_that_syncs_once_a_second(tmp_path: P
     with stage(tmp_path, topology="aof", durability="everysec") as work:
         seen = work.carry_out("disk-slow", "servers")
     assert all(ok for ok, _ in seen.values()), seen
+
+
+@pytest.mark.parametrize("model", ["lanes", "bridge", "bananas", "bull", "mosquito"])
+def test_numbers_come_to_their_end(model: str, tmp_path: Path) -> None:
+    with stage(tmp_path, model=model, delay_ms=400) as work:
+        seen = work.carry_out("clock-wrap", "servers")
+    assert all(ok for ok, _ in seen.values()), seen
+
+
+@pytest.mark.parametrize(("script", "does_nothing"), [("SET_FENCE", "return 1"), ("SET_SEQUENCE", "return 1")])
+def test_numbers_that_were_not_set_have_no_witness(
+    script: str, does_nothing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock_wrap, script, does_nothing)
+    monkeypatch.setattr(clock_wrap, "CLAIM_TIMEOUT_S", 2.0)
+    with stage(tmp_path, delay_ms=400) as work:
+        fault = work.fault("clock-wrap", "servers")
+        assert fault.inject().ok
+        seen = fault.witness()
+        fault.heal()
+        fault.witness_healed()
+    assert not seen.ok, seen.detail
 
 
 @pytest.mark.parametrize("model", ["bridge", "bananas", "bull", "mosquito"])

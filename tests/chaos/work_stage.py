@@ -38,10 +38,11 @@ WORK_MS = 60
 class Producer:
     """Puts a job into the queue every 15 ms, and writes a history as a producer does."""
 
-    def __init__(self, spec: RunSpec, url: str, history: Path) -> None:
+    def __init__(self, spec: RunSpec, url: str, history: Path, delay_ms: int) -> None:
         file = HistoryFile(history / f"{PRODUCER}.jsonl", proc=PRODUCER, role="producer")
         self._queue = models.queue(spec.model, spec.queue, url=url, observer=Recorder(file, queue=spec.queue))
         self._payload = models.carried(spec.model).payload({"index": 0, "work_ms": WORK_MS, "fail_first": 0, "pad": ""})
+        self._delay_ms = delay_ms
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -49,7 +50,7 @@ class Producer:
     def _run(self) -> None:
         while not self._over.wait(0.015):
             try:
-                self._queue.enqueue("email", self._payload)
+                self._queue.enqueue("email", self._payload, delay_ms=self._delay_ms)
             except EngineError:
                 continue
 
@@ -101,6 +102,7 @@ def stage(
     model: str = "lanes",
     pretend: bool = False,
     dns: bool = False,
+    delay_ms: int = 0,
 ) -> Iterator[Stage]:
     """Everything at work. `pretend`: faults that act inside of processes, or on the network, do nothing. `dns`: processes are
     told a host name."""
@@ -144,7 +146,7 @@ def stage(
         for name in (TARGET, "worker-2"):
             crew.start_worker(name)
         watch.follow(PRODUCER)
-        producer = Producer(spec, servers.url, history)
+        producer = Producer(spec, servers.url, history, delay_ms)
         stack.callback(producer.stop)
         assert wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=60)
         yield Stage(scene, folder)
