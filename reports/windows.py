@@ -15,6 +15,9 @@ from reports.meaning import NEVER_NS
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+#: The fault by which the server's clock jumps.
+CLOCK_JUMP = "server-clock-jump"
+
 #: Start and end in monotonic ns.
 Span = tuple[int, int]
 
@@ -67,6 +70,11 @@ def followed(found: Sequence[Window]) -> tuple[Window, ...]:
 def targets(names: str) -> tuple[str, ...]:
     """The processes that a stage names, separated by commas."""
     return tuple(name for name in names.split(",") if name)
+
+
+def clock_jumps(run: Run) -> list[Span]:
+    """From when to when the server's wall clock has jumped, perhaps more than once."""
+    return [(window.inject_ns, window.healed_ns) for window in windows(run) if window.name == CLOCK_JUMP]
 
 
 def within(instant: Column, spans: Sequence[Span]) -> Column:

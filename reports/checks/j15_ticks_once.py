@@ -17,16 +17,12 @@ from pyspark.sql import functions as F
 from reports.catch_up import fault_spans
 from reports.checks.base import Check, Flag, sentence
 from reports.facts import Run
-from reports.windows import windows, within
+from reports.windows import clock_jumps, within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from reports.frames import Frames
-
-
-#: The fault by which the server's clock jumps.
-JUMP = "server-clock-jump"
 
 
 def schedules(run: Run) -> list[dict[str, Any]]:
@@ -58,9 +54,8 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     text = sentence(
         "came ", F.col("gap_ms"), " ms after the tick before it, its schedule ticks every ", F.col("by.every_ms"), " ms"
     )
-    jumps = [(window.inject_ns, window.healed_ns) for window in windows(frames.run) if window.name == JUMP]
     whole = (F.col("gap_ms") > 0) & (F.col("gap_ms") % F.col("by.every_ms") == 0)
-    jumped = whole & within(F.col("ticked.done_ns"), jumps)
+    jumped = whole & within(F.col("ticked.done_ns"), clock_jumps(frames.run))
     wrong = Flag("tick missed", (F.col("gap_ms") != F.col("by.every_ms")) & ~jumped, text, absence=True)
     late_ms, bound_ms = F.col("ticked.srv_ms") - F.col("tick_ms"), frames.run.recovery_bound_ms
     early = Flag("tick early", late_ms < 0, sentence("fired ", -late_ms, " ms before its time"), absence=False)
