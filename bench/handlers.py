@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import engine
-from bench.workload import NAMES, plan_of
+from bench.workload import CONTROL_VARIABLE, GROW_VARIABLE, NAMES, plan_of
 from engine.history import SCHEMA_VERSION
 from engine.recorder import Sink
 
@@ -26,6 +26,10 @@ PROC_VARIABLE = "IRONCLAIM_PROC"
 
 #: The version of the history from which on a sink takes results.
 RESULTS_SINCE = 8
+
+#: How much a handler takes at a time when it is to take too much, and how long it takes for that.
+GROW_BYTES = 4 << 20
+GROW_S = 0.01
 
 R = TypeVar("R")
 
@@ -54,7 +58,11 @@ def run_planned(job: engine.Job, sink: Sink | None, result: object) -> None:
     """
     # The wait simulates I/O: it occupies a slot but no CPU.
     plan = plan_of(job.payload)
+    if _grow_file is not None and _grow_file.exists():
+        grow(_grow_file)
     time.sleep(plan["work_ms"] / 1000)
+    if sink is not None and _says_clock:
+        sink.clock()
     if job.failures < plan["fail_first"]:
         raise PlannedFailure(f"planned failure {job.failures + 1} of {plan['fail_first']}")
     if sink is not None and SCHEMA_VERSION >= RESULTS_SINCE:
@@ -64,7 +72,24 @@ def run_planned(job: engine.Job, sink: Sink | None, result: object) -> None:
         sink.write(job)
 
 
+def grow(file: Path) -> None:
+    """Take as many bytes as the file says, piece by piece, and keep them, until somebody ends this process for it."""
+    try:
+        size = int(file.read_text())
+        file.unlink()
+    except FileNotFoundError:
+        # Another handler of this process was quicker.
+        return
+    for _ in range(size // GROW_BYTES):
+        # Not zeros: those would be promised by the kernel and not taken.
+        _taken.append(b"\1" * GROW_BYTES)
+        time.sleep(GROW_S)
+
+
 _sink = open_sink(os.environ)
+_says_clock = CONTROL_VARIABLE in os.environ
+_grow_file = Path(os.environ[GROW_VARIABLE]) if GROW_VARIABLE in os.environ else None
+_taken = list[bytes]()
 
 handlers = engine.Handlers()
 

@@ -50,6 +50,11 @@ PLAN_TEXT = "plan"
 PARENTS_BACK = 6
 #: The capability that routed jobs require; the drill's worker processes have it, the consumers inside Locust do not.
 CAPABILITY = "heavy"
+#: Environment variable: the control file of a process inside which faults act (chaos/preload). As its wall clock may be set, its
+#: handlers say what it shows.
+CONTROL_VARIABLE = "IRONCLAIM_CONTROL"
+#: Environment variable: a file that a fault makes, with the number of bytes that the next handler is to take and never give back.
+GROW_VARIABLE = "IRONCLAIM_GROW"
 #: Spread of handler times (log-logistic: long right tail, closed form). With 0.4 the mean is a third above the median.
 WORK_SPREAD = 0.4
 #: Largest share of the worker slots that the load may keep busy, so that recovery times do not measure a backlog.

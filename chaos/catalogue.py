@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.topologies import AOF, CLUSTER, DURABILITIES, FOLLOWED, REPLICA, SENTINEL, TOPOLOGIES
+from chaos.topologies import AOF, CLUSTER, DURABILITIES, EMBEDDED, FOLLOWED, REPLICA, SENTINEL, TOPOLOGIES
 
 #: The load that a fault can meet: jobs on a queue of any model, or messages on channels.
 JOBS, CHANNELS = "jobs", "channels"
@@ -21,6 +21,9 @@ PROCESS, NETWORK, SERVERS = "process", "network", "servers"
 #: Topologies in which each process has a proxy of its own. Where clients look for the primary themselves they share its proxies,
 #: so none can be cut off alone.
 PROXIED = tuple(name for name in TOPOLOGIES if name not in FOLLOWED)
+
+#: Topologies with one server.
+SINGLE = (EMBEDDED, AOF)
 
 #: Topologies in which nobody takes a server for dead that does not answer for some seconds.
 UNWATCHED = PROXIED
@@ -66,6 +69,8 @@ class FaultKind:
     loss: Loss | None = None
     usual: tuple[str, ...] = (JOBS, CHANNELS)
     during: tuple[str, ...] = ()
+    #: It acts inside of processes, which are started with the library of `chaos.preload`.
+    preload: bool = False
 
 
 KINDS: dict[str, FaultKind] = {
@@ -163,6 +168,26 @@ KINDS: dict[str, FaultKind] = {
         FaultKind("script-busy", SERVERS, "what a busy server refused is sent again", 5, UNWATCHED, usual=()),
         FaultKind("scripts-flushed", SERVERS, "a script that the server forgot is sent again", 4, usual=()),
         FaultKind("clients-killed", SERVERS, "whoever was thrown out comes back", 5, usual=()),
+        FaultKind(
+            "server-clock-jump",
+            SERVERS,
+            "leases outlive a step of the server's clock",
+            12,
+            SINGLE,
+            (JOBS,),
+            usual=(),
+            preload=True,
+        ),
+        FaultKind(
+            "worker-clock-jump", PROCESS, "no decision is made by a worker's clock", 5, loads=(JOBS,), usual=(), preload=True
+        ),
+        FaultKind("clock-wrap", SERVERS, "numbers that come to their end are in order, or refused", 20, loads=(JOBS,), usual=()),
+        FaultKind("disk-slow", SERVERS, "a server that waits for its disk is only slow", 8, (AOF,), usual=(), preload=True),
+        FaultKind(
+            "dns-change", NETWORK, "a client resolves its server's name again", 6, PROXIED, (JOBS,), usual=(), preload=True
+        ),
+        FaultKind("lease-expired", PROCESS, "a worker that lost its lease too early ends nothing", 6, loads=(JOBS,), usual=()),
+        FaultKind("worker-oom", PROCESS, "a job outlives the process that it makes too big", 14, loads=(JOBS,), usual=()),
     )
 }
 

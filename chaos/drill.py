@@ -58,6 +58,7 @@ class Drill(Frame[RunSpec]):
         self._watch = Watch(history)
         stack.callback(self._watch.close)
         self._crew = self.crew_of(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
+        self._crew.preload = self._preload
         self._sampler = Sampler(
             url=url,
             address=self._servers.address,
@@ -99,6 +100,7 @@ class Drill(Frame[RunSpec]):
             self._servers,
             self._harness,
             self.pretend,
+            self._preload,
         )
 
     def _drain(self, healed_ns: int) -> None:

@@ -21,6 +21,8 @@ from chaos.faults.base import Fault, Scene, carry_out
 from chaos.interrupts import Interrupts
 from chaos.network import Network
 from chaos.plan import Plan, PlannedFault
+from chaos.preload import library
+from chaos.preload.control import HOST, Preload
 from chaos.processes import STOP_GRACE_S, Children, send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
@@ -33,6 +35,9 @@ from engine.testing import ServerFailed, ServerMissing
 
 #: Interpreters have to start and import; on a busy machine that takes seconds.
 START_TIMEOUT_S = 60.0
+
+#: The fault for which processes are told a host name in place of an address.
+DNS_CHANGE = "dns-change"
 
 #: Children that cannot reach their server any more are not waited for: what they owe, they cannot deliver.
 LOST_GRACE_S = 1.0
@@ -64,6 +69,7 @@ class Frame(Generic[S]):
     _phase: str = "setup"
     _fault: str = ""
     _network: Network | None = None
+    _preload: Preload | None = None
 
     # What `_set_up` of the drill makes.
     _harness: HistoryFile = field(init=False, repr=False)
@@ -157,13 +163,25 @@ class Frame(Generic[S]):
                 raise HarnessError("the plan has faults of the network, and no Toxiproxy server was named")
             log = self.folder.logs / "toxiproxy.log"
             self._network = stack.enter_context(Network("", program=self.toxiproxy, log=log, pretend=self.pretend))
-        setting = Setting(self.folder.logs / "server.log", durability, self._network, tag)
+        self._preload = self._library()
+        environment = self._preload.environment("server") if self._preload else {}
+        setting = Setting(self.folder.logs / "server.log", durability, self._network, tag, environment)
         self._servers = stack.enter_context(make(topology, setting))
         url = self._servers.url
         if self._network is None or topology in topologies.FOLLOWED:
             return lambda name: url
         self._network.lead_to(url)
+        if self._preload and any(planned.name == DNS_CHANGE for planned in self.plan.faults):
+            self._network.host = HOST
+            self._preload.lead_to(self._network.listens_at)
         return self._network.connect
+
+    def _library(self) -> Preload | None:
+        """What servers and processes are started with, where a planned fault acts inside of them. Raises LibraryMissing."""
+        kinds = [catalogue.KINDS[planned.name] for planned in self.plan.faults if planned.name in catalogue.KINDS]
+        if not any(kind.preload for kind in kinds):
+            return None
+        return Preload(library.build(self.progress.say), self.folder.logs, pretend=self.pretend)
 
     def _stop_crew(self) -> None:
         """Stop the children, over a network without faults. Those whose proxies are gone cannot stop well: no fault of theirs."""

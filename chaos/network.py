@@ -31,6 +31,10 @@ class Network:
         self._toxiproxy = ToxiproxyServer(program, log)
         self._pretend = pretend
         self._proxies: dict[str, Address] = {}
+        #: The host name that processes are told in place of the address of their proxy; "" = they are told the address.
+        self.host = ""
+        #: Where proxies of processes listen.
+        self.listens_at = LOOPBACK
         #: Proxies in front of servers.
         self._fronts: dict[str, Address] = {}
 
@@ -63,8 +67,8 @@ class Network:
 
     def connect(self, name: str) -> str:
         """Make the proxy of a process that is about to start; the url that it is to use."""
-        self._proxies[name] = self._proxy(name, self.server)
-        return through(self._url, self._proxies[name])
+        self._proxies[name] = self._proxy(name, self.server, self.listens_at)
+        return through(self._url, Address(self.host or self._proxies[name].host, self._proxies[name].port))
 
     def put_in_front(self, name: str, server: Address) -> Address:
         """Make the proxy of a server that is about to start; where it listens. A second call for a name makes another."""
@@ -72,9 +76,9 @@ class Network:
         self._fronts[name] = listen
         return listen
 
-    def _proxy(self, name: str, upstream: Address) -> Address:
+    def _proxy(self, name: str, upstream: Address, host: str = LOOPBACK) -> Address:
         for tries_left in reversed(range(PORTS_MAX)):
-            listen = Address(LOOPBACK, quiet_port())
+            listen = Address(host, quiet_port())
             try:
                 self._client.create(name, listen=listen, upstream=upstream)
                 return listen
@@ -105,6 +109,16 @@ class Network:
             return
         for name in names:
             self._client.enable(name, False)
+
+    def move(self, host: str) -> None:
+        """Let the proxies of all processes listen at another address of this machine, on their ports: what they carry is cut, and
+        the address before refuses connections. Proxies to come listen there too."""
+        if self._pretend:
+            return
+        for name, proxy in self._proxies.items():
+            self._proxies[name] = moved = Address(host, proxy.port)
+            self._client.move(name, moved)
+        self.listens_at = host
 
     def heal(self, names: Iterable[str]) -> None:
         """Undo whatever was done to the named processes; all of them, also when one cannot be healed."""

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from bench.models import DURABILITY, LANES
-from bench.workload import CAPABILITY
+from bench.workload import CAPABILITY, GROW_VARIABLE
 from chaos import rows
 from chaos.mutants import engine_beside
+from chaos.preload.control import Preload
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.history import HistoryFile
@@ -71,6 +72,8 @@ class Children(Generic[S]):
     watch: Watch
     lua: Path | None = None
     children: dict[str, Child] = field(default_factory=dict)
+    #: What processes are started with where a fault acts inside of them.
+    preload: Preload | None = None
 
     #: Roles of those that send: they are stopped before the others.
     SENDERS: ClassVar[tuple[str, ...]] = ("producer",)
@@ -79,10 +82,15 @@ class Children(Generic[S]):
         """Start the process that takes the place of `of`, which was killed."""
         raise NotImplementedError
 
+    def grow_file(self, name: str) -> Path:
+        """The file by which a fault lets the next handler of this process take too much memory."""
+        return self.logs / f"{name}.grow"
+
     def _start(self, name: str, role: str, command: list[str], environment: Mapping[str, str]) -> Child:
         self.watch.follow(name)
         log = self.logs / f"{name}.log"
-        environment = {**changed_engine(self.lua), **environment}
+        loaded = self.preload.environment(name) if self.preload else {}
+        environment = {**changed_engine(self.lua), **loaded, **environment}
         with log.open("ab") as output:
             process = start_guarded(
                 command,
@@ -168,7 +176,7 @@ class Crew(Children[RunSpec]):
         sink = f"{name}.sink.jsonl"
         self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)])
         words = command(self.spec, name, self.connect(name), self.history / f"{name}.jsonl", self.lua)
-        told = {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name}
+        told = {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name, GROW_VARIABLE: str(self.grow_file(name))}
         return self._start(name, role, words, {**told, **durable(self.spec)})
 
     def start_replacement(self, name: str, of: str) -> Child:

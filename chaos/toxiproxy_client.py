@@ -107,6 +107,11 @@ class ToxiproxyClient:
         self._ask(what, self._api.patch, f"/proxies/{name}", json={"enabled": enabled})
         self._expect(name, {"enabled": enabled})
 
+    def move(self, name: str, listen: Address) -> None:
+        """Let a proxy listen elsewhere; its connections are cut."""
+        self._ask(f"proxy {name} to {listen}", self._api.patch, f"/proxies/{name}", json={"listen": str(listen)})
+        self._expect(name, {"listen": str(listen)})
+
     def heal(self, name: str) -> None:
         """No toxic on the proxy, and it listens."""
         shown = self.show(name)

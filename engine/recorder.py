@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 import zlib
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
@@ -164,6 +165,10 @@ class Sink:
         item = f'"job":"{job.id}","fence":{job.fence},"nonce":"{job.nonce}","crc":{zlib.crc32(job.payload_bytes)}'
         returned = "" if result is None else f',"result_crc":{result_crc(result)}'
         self._file.append([f'"kind":"effect","items":[{{{item}{returned}}}]'])
+
+    def clock(self) -> None:
+        """Record what the wall clock of this process shows."""
+        self._file.append([f'"kind":"clock","wall_ns":{time.time_ns()}'])
 
     def close(self) -> None:
         """Write the closing row."""

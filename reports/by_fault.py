@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 #: Faults that stop a worker while it holds leases.
-OF_WORKERS = ("worker-kill", "worker-freeze")
+OF_WORKERS = ("worker-kill", "worker-oom", "worker-freeze")
 
 
 def by_fault(frames: Frames) -> list[dict[str, Any]]:

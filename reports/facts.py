@@ -21,7 +21,7 @@ CHANNELS = "dsps"
 LANES = "lanes"
 
 #: Faults that kill a process.
-KILLS = ("worker-kill", "subscriber-kill")
+KILLS = ("worker-kill", "worker-oom", "subscriber-kill")
 
 #: Name prefix of the workers that run inside Locust.
 CONSUMER = "consumer-"

@@ -19,6 +19,8 @@ SERVERS = "servers"
 
 #: Roles of the processes that call a server.
 CALLERS = ("worker", "producer", "publisher", "subscriber")
+#: The fault by which the server's clock jumps.
+CLOCK_JUMP = "server-clock-jump"
 
 #: Start and end in monotonic ns.
 Span = tuple[int, int]
@@ -94,6 +96,11 @@ def lived(run: Run, process: Process, window: Window) -> bool:
 def targets(names: str) -> tuple[str, ...]:
     """The processes that a stage names, separated by commas."""
     return tuple(name for name in names.split(",") if name)
+
+
+def clock_jumps(run: Run) -> list[Span]:
+    """From when to when the server's wall clock has jumped, perhaps more than once."""
+    return [(window.inject_ns, window.healed_ns) for window in windows(run) if window.name == CLOCK_JUMP]
 
 
 def within(instant: Column, spans: Sequence[Span]) -> Column:

@@ -86,6 +86,7 @@ class ChannelDrill(Frame[ChannelSpec]):
         stack.callback(self._watch.close)
         self._crew = ChannelCrew(spec, connect, folder.history, folder.logs, manifest, self._watch, self.lua)
         self._crew.planted = self.planted
+        self._crew.preload = self._preload
         self._sampler = ChannelSampler(
             keyspace=Keyspace(url, spec.channels, timeout_s=PERIOD_S),
             address=self._servers.address,
@@ -137,6 +138,7 @@ class ChannelDrill(Frame[ChannelSpec]):
             keyspace=self._keyspace,
             harness=self._harness,
             pretend=self.pretend,
+            preload=self._preload,
         )
 
     def _wrapping(self) -> int:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chaos import rows
+from chaos.errors import HarnessError
 from chaos.network import Network
 from chaos.plan import PlannedFault
+from chaos.preload.control import Preload
 from chaos.processes import Child, Children
 from chaos.watch import ProcessView, Token, Watch
 from engine.history import HistoryFile
@@ -60,6 +62,8 @@ class Scene:
     harness: Any = None
     #: The mutant whose faults do nothing: a server is not told what would harm it.
     pretend: bool = False
+    #: What acts inside the processes; None in a run whose plan has no fault that needs it.
+    preload: Preload | None = None
 
     def clients(self) -> list[str]:
         """The processes that live and talk to the server."""
@@ -151,6 +155,13 @@ def carry_out(
         begin_phase(f"recover-{planned.phase}", healing.t_ns)
     record("healed", fault.witness_healed())
     return healing.t_ns
+
+
+def preload_of(scene: Scene, planned: PlannedFault) -> Preload:
+    """What acts inside the processes. Raises HarnessError in a run whose processes were started without it."""
+    if scene.preload is None:
+        raise HarnessError(f"{planned.fault}: the processes were started without the library of chaos/preload")
+    return scene.preload
 
 
 def items(tokens: Iterable[Token]) -> list[dict[str, Any]]:

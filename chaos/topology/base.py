@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -15,12 +15,14 @@ from chaos.probe import Address
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What a topology is made for. `log`: of its only server; others write beside it. `durability`: see `chaos.topologies`.
-    `network`: where its servers get their proxies. `tag`: hash tag of the keys that the run is about."""
+    `network`: where its servers get their proxies. `tag`: hash tag of the keys that the run is about. `environment`: more of the
+    environment of its only server."""
 
     log: Path
     durability: str = ""
     network: Network | None = None
     tag: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Topology(Protocol):

@@ -18,7 +18,7 @@ class Embedded:
 
     def __init__(self, setting: Setting) -> None:
         self.url = ""
-        self._server = EmbeddedServer(log=setting.log)
+        self._server = EmbeddedServer(log=setting.log, environment=setting.environment)
 
     def __enter__(self) -> Embedded:
         self._server.__enter__()
@@ -67,6 +67,7 @@ class Durable:
         #: The server's own folder.
         self.folder = setting.log.parent / "server"
         self._log = setting.log
+        self._environment = setting.environment
         self._server = EmbeddedServer()
         self._port = 0
         #: True while it is meant to be down.
@@ -90,7 +91,9 @@ class Durable:
 
     def start(self) -> None:
         """Start it with what its folder holds, and wait until it answers. Raises ServerFailed."""
-        self._server = EmbeddedServer(port=self._port, folder=self.folder, log=self._log, flags=self._flags())
+        self._server = EmbeddedServer(
+            port=self._port, folder=self.folder, log=self._log, flags=self._flags(), environment=self._environment
+        )
         self._server.__enter__()
         self.ended = False
 

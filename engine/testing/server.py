@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -43,6 +43,7 @@ class EmbeddedServer:
             that was killed: by the next server that is started on this machine).
         log: file that gets the server's output, kept; without it `server.log` in the folder.
         flags: more of the server's command line.
+        environment: more of the server's environment.
 
     Enter it from a thread that lives as long as the server should (see `start_guarded`). Raises ServerMissing when no
     program can be had and ServerFailed when it does not come up.
@@ -56,10 +57,12 @@ class EmbeddedServer:
         folder: str | os.PathLike[str] | None = None,
         log: str | os.PathLike[str] | None = None,
         flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._fixed_port = port
         self._binary = binary
         self._more_flags = tuple(flags)
+        self._more_environment = dict(environment or {})
         self._kept_folder = None if folder is None else Path(folder).resolve()
         self._kept_log = None if log is None else Path(log).resolve()
         self._temporary: OwnedFolder | None = None
@@ -163,7 +166,7 @@ class EmbeddedServer:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     # The server refuses to start when the environment names a locale that the machine lacks.
-                    env={**os.environ, "LC_ALL": "C"},
+                    env={**os.environ, **self._more_environment, "LC_ALL": "C"},
                 )
             except OSError as error:
                 raise ServerFailed(f"{program}: {error.strerror}; it must be a redis-server or valkey-server") from error

@@ -12,7 +12,7 @@ from reports.file_facts import CALL_SLOT_NS
 from reports.windows import CALLERS, SERVERS, Window, processes_hit, windows
 
 #: Faults under which no call can be answered: of the network, and of a server.
-LOSSES = ("net-down", "net-request-lost", "net-reply-lost")
+LOSSES = ("net-down", "net-request-lost", "net-reply-lost", "dns-change")
 STALLS = ("server-pause", "script-busy")
 LATENCY = "net-latency"
 

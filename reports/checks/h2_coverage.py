@@ -5,9 +5,11 @@ proves nothing about the fault and is unknown. Kinds of fault that are not in th
 |---|---|
 | worker-kill | a job that the killed worker had leased ran elsewhere |
 | worker-freeze | a finish of a lease that had expired during the freeze was refused |
+| lease-expired | a finish of a lease that another worker had taken over was refused |
+| worker-oom | as after worker-kill |
 | net-latency | a renewal was sent and answered while the network was slow, and took at least the added latency |
 | net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
-| net-down | a process that was cut off connected again and had a call answered |
+| net-down, dns-change | a process that was cut off connected again and had a call answered |
 | server-kill, server-restart, snapshot-restore, clients-killed | a process connected again and had a call answered |
 | memory-full | a call was refused for want of memory |
 | script-busy, scripts-flushed | a call was refused because the server was busy, or did not know the script |
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 #: Latency in ms that a slow network adds to a call: 50 in each direction, less a tenth for the inaccuracy of the timers.
 SLOW_MS = 90
 
+
 #: True when a call belongs to the window of a fault.
 Fits = Callable[[ObservedCall, Window], bool]
 
@@ -63,6 +66,7 @@ def across(call: ObservedCall, window: Window) -> bool:
 #: Kind of fault -> the calls that it must have provoked, each from at least one process that it hits.
 WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
     "worker-freeze": (("finish stale", after, "no finish of a zombie was refused"),),
+    "lease-expired": (("finish stale", across, "no finish of a lease that was ended too early was refused"),),
     "net-latency": (("extend ok", slow, "no renewal was sent and answered while the network was slow"),),
     "net-reply-lost": (
         ("enqueue repeated", across, "no enqueue was answered by a repeat"),
@@ -80,7 +84,7 @@ REFUSED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
 }
 
 #: Faults after which processes connect again: after the heal, or, where a server threw them out, also before it.
-CUT = ("net-down",)
+CUT = ("net-down", "dns-change")
 THROWN_OUT = ("server-kill", "server-restart", "snapshot-restore", "clients-killed")
 
 

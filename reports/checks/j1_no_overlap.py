@@ -6,7 +6,8 @@ counted from the first send of the claim or of the latest extend answered ok (ru
 claim is answered is never held.
 
 The server counts a lease from a later instant than its worker does. So a reap that was answered before the deadline on the
-worker's clock ended a live lease. Extends that are missing from the history could only move that deadline further.
+worker's clock ended a live lease. Extends that are missing from the history could only move that deadline further. Only the
+leases that a fault `lease-expired` names were ended at the server by the harness itself, and may be reaped at any time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import MS, Run
+
+#: The fault whose stages name the leases that it has ended.
+EXPIRED = "lease-expired"
 
 #: The server's wall clock may run this much ahead of the monotonic one over a lease.
 CLOCK_SLACK_MS = 50
@@ -27,7 +31,6 @@ def doubts(run: Run) -> list[str]:
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Leases that began while an earlier one of their job was held; leases that were reaped before their end."""
-    del run
     start_ns, end_ns, earlier_ns = F.col("claim_done_ns"), F.col("hold_end_ns"), F.col("earlier.hold_end_ns")
     overlap = (end_ns > start_ns) & (earlier_ns > start_ns)
     claim = ("claim ", token(), " by ", F.col("proc"))
@@ -44,7 +47,8 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     # An extend that was sent after the reap is left to J3.
     extended_ns = F.when(F.col("extend_sent_ns") < reaped_ns, F.col("extend_end_ns"))
     lease_end_ns = F.coalesce(extended_ns, F.col("claim_end_ns"))
-    early = reaped_ns < lease_end_ns - CLOCK_SLACK_MS * MS
+    by_harness = F.concat_ws(" ", "job", token()).isin(*ended_by_harness(run))
+    early = (reaped_ns < lease_end_ns - CLOCK_SLACK_MS * MS) & ~by_harness
     left = sentence("lease ", token(), " was reaped ", milliseconds(lease_end_ns - reaped_ns), " ms before its end")
     return {
         "tokens": [
@@ -52,6 +56,11 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
             Flag("early reap", early, left, absence=False),
         ]
     }
+
+
+def ended_by_harness(run: Run) -> list[str]:
+    """Leases that a fault has ended at the server, as `job fence/nonce`."""
+    return sorted({lease for stage in run.stages if stage.name == EXPIRED for lease in stage.leases})
 
 
 CHECK = Check("J1", "no two workers hold a job at once", doubts, flags)

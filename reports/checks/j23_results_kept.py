@@ -5,7 +5,8 @@ worker in the finish, and by a caller who reads the result of the finished job. 
 the same token, and a caller gets what an accepted finish of the job sent, not the result of another job or of a refused finish.
 
 The history has results from version 8 on, and callers read only a sample of them. Results of leases that a process without a sink
-handled are compared from the finish on. Without `results` in the spec handlers return nothing, and the check does not apply.
+handled are compared from the finish on. How long a result is kept, the server's clock says: where that has jumped between the
+finish and the caller, it may be gone. Without `results` in the spec handlers return nothing, and the check does not apply.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.checks.j1_no_overlap import doubts as nothing_claimed
 from reports.facts import MS, Run, whole
 from reports.loss import one_era
+from reports.windows import clock_jumps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,6 +46,8 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     later_ns = F.col("read_nothing_ns") - F.col("accepted_done_ns")
     # A failover may have lost a result together with the finish.
     still_kept = (later_ns > 0) & (later_ns < kept_ms * MS) & F.lit(one_era(run))
+    for begin_ns, end_ns in clock_jumps(run):
+        still_kept = still_kept & ((F.col("accepted_done_ns") > end_ns) | (F.col("read_nothing_ns") < begin_ns))
     of_lease = ("under ", token())
 
     def flag(kind: str, condition: Column, *words: Column | str, absence: bool = False) -> Flag:

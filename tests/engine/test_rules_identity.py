@@ -449,6 +449,27 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
     assert job.lease.fence == START_MS + 5_000
 
 
+def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
+    last = 2**53 - 1
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    desk.run(Release((job.lease,)))
+    # As after so many claims.
+    run = desk.redis.get(desk.keys.run("j1"))
+    desk.redis.set(desk.keys.run("j1"), run.replace(b"%d" % job.lease.fence, b"%d" % (last - 2), 1))
+    fences: list[int] = []
+    for _ in range(2):
+        (job,) = desk.claim()
+        fences.append(job.lease.fence)
+        desk.run(Release((job.lease,)))
+    assert fences == [last - 1, last]
+    desk.enqueue("j2")
+    reply = desk.run(desk.claim_operation())
+    assert ([job.lease.job for job in reply.jobs], reply.corrupt) == (["j2"], ("j1",))
+    assert desk.places("j1") == {"dead"}
+    assert b"fences exhausted at 2^53" in desk.redis.get(desk.keys.run("j1"))
+
+
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
     desk.enqueue("j1", attempts=5)
     (job,) = desk.claim()

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reports import load
-from reports.checks.h2_coverage import doubts
+from reports.checks.h2_coverage import RECONNECTING, doubts
 from reports.facts import Process, Run, Stage
 from reports.file_facts import CALL_SLOT_NS, FileFacts, ObservedCall
 from reports.folder import history_files
@@ -52,7 +52,11 @@ def worker(**facts: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("name", "call"),
-    [("worker-freeze", ("finish stale", 20.1, 20.2)), ("net-latency", ("extend ok", 10.1, 19.9))],
+    [
+        ("worker-freeze", ("finish stale", 20.1, 20.2)),
+        ("lease-expired", ("finish stale", 15.1, 15.2)),
+        ("net-latency", ("extend ok", 10.1, 19.9)),
+    ],
 )
 def test_one_call_in_its_window_is_enough(name: str, call: tuple[str, float, float]) -> None:
     assert doubts(run_with(name, worker(**observed_calls(call)))) == []
@@ -64,6 +68,7 @@ def test_one_call_in_its_window_is_enough(name: str, call: tuple[str, float, flo
         ("worker-freeze", ("finish stale", 9.0, 9.1)),
         ("worker-freeze", ("finish stale", 31.0, 31.1)),
         ("worker-freeze", ("finish repeated", 20.1, 20.2)),
+        ("lease-expired", ("finish stale", 9.0, 9.1)),
         ("net-latency", ("extend ok", 9.9, 12.0)),
         ("net-latency", ("extend ok", 19.0, 20.1)),
         ("net-latency", ("extend ok", 15.0, 15.089)),
@@ -108,8 +113,9 @@ def test_a_lost_reply_must_have_been_repeated_to_each_kind_of_call() -> None:
 def test_a_cut_off_process_must_connect_again_and_be_answered(connected_s: float, slots: set[int], came_back: bool) -> None:
     """Parts of time are 250 ms long: 80 is the one of the heal, 120 the one of the next fault."""
     facts = {"connected_ns": (5 * S, round(connected_s * S)), "answered_slots": frozenset(slots)}
-    words = "1-net-down: no process that was cut off connected again and was answered"
-    assert doubts(run_with("net-down", worker(**facts))) == ([] if came_back else [words])
+    for name in RECONNECTING:
+        words = f"1-{name}: no process that was cut off connected again and was answered"
+        assert doubts(run_with(name, worker(**facts))) == ([] if came_back else [words])
 
 
 #: A worker and a producer that lived through it, a worker that came later, and one that had ended before.

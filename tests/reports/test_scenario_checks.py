@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.reports.cases.results import handled
 from tests.reports.conftest import Checked
 from tests.reports.good_run import healthy
 from tests.reports.story import Story, srv_ms
@@ -207,6 +208,53 @@ def test_a_tick_that_was_due_in_a_fault_may_be_late(story: Story, checked: Check
     tick(story, "worker-1", 33.0, -18_000)
     tick(story, "worker-1", 33.5, -17_500)
     assert checked(story.write(), "J15")["J15"] == ("valid", "")
+
+
+def jump(story: Story, from_s: float, to_s: float) -> None:
+    """The server's clock has jumped."""
+    for stage, at in (("inject", from_s), ("witness", from_s + 0.1), ("heal", to_s), ("healed", to_s)):
+        story.fault("3-server-clock-jump", "servers", stage, at)
+
+
+@pytest.mark.slow
+def test_ticks_that_the_servers_clock_has_jumped_over_need_not_fire(story: Story, checked: Checked) -> None:
+    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-1", 41.0, 2000)
+    jump(story, 40.5, 41.5)
+    assert checked(story.write(), "J15")["J15"] == ("valid", "")
+
+
+@pytest.mark.slow
+def test_ticks_that_are_missing_after_a_jump_are_missed(story: Story, checked: Checked) -> None:
+    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-1", 42.0, 2000)
+    jump(story, 40.5, 41.5)
+    assert checked(story.write(), "J15")["J15"][0] == "violated"
+
+
+@pytest.mark.slow
+def test_a_result_may_be_gone_once_the_servers_clock_has_jumped(story: Story, checked: Checked) -> None:
+    story.spec["results"] = True
+    for job, at, read_at in (("before", 46.0, 50.0), ("after", 49.0, 50.0)):
+        story.end("finish", handled(story, job, at=at), at=at + 0.1, result_crc=1)
+        story.read(job, read_at)
+    jump(story, 47.0, 48.0)
+    verdict, why = checked(story.write(), "J23")["J23"]
+    assert verdict == "violated" and why.startswith("after gave a caller no result")
+
+
+@pytest.mark.slow
+def test_leases_that_a_fault_has_ended_may_be_reaped_and_no_others(story: Story, checked: Checked) -> None:
+    leases = []
+    for number, job in enumerate(("named", "unnamed")):
+        story.enqueue(job, 40.0)
+        leases.append(story.claim("worker-1", job, 40.1))
+        story.reap("worker-3", leases[number], 41.0)
+        story.run("worker-3", job, 41.1 + number / 10)
+    for stage, at in (("inject", 40.5), ("witness", 41.5), ("heal", 41.6), ("healed", 41.7)):
+        story.fault("3-lease-expired", "worker-1", stage, at, held=leases[:1] if stage == "witness" else ())
+    verdict, why = checked(story.write(), "J1")["J1"]
+    assert verdict == "violated" and why.startswith("unnamed: lease ") and "before its end" in why
 
 
 @pytest.mark.slow

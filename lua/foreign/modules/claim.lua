@@ -118,6 +118,11 @@ local function foreign_scan(prefix, format, ask, now_ms)
       broken[#broken + 1] = { id = id, place = candidate.place, why = 'the key of its run is of another type' }
       return
     end
+    -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
+    if tonumber(run[1] or 0) >= 9007199254740991 then
+      broken[#broken + 1] = { id = id, place = candidate.place, why = 'fences exhausted at 2^53' }
+      return
+    end
     local crashes = tonumber(run[4] or 0)
     if crashes > 0 and crashed >= ask.crashed_max then return end
     -- A second entry of a job that is running is passed over.

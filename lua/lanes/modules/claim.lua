@@ -195,6 +195,10 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
           if runs[at] and (not kind or kind == 'T') then head.ended = { id, head.ended } end
         elseif kind == 'corrupt' then
           head.unread[#head.unread + 1] = id -- anchor: unreadable-envelope-is-set-aside
+        elseif run.fence and tonumber(run.fence) >= 9007199254740991 then
+          -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
+          head.unread[#head.unread + 1], head.spent = id, head.spent or {}
+          head.spent[id] = true
         -- anchor: expired-job-is-not-started
         elseif expiries[at] and tonumber(expiries[at]) <= now_ms and never_started(run.fence, run.claims, run.unstarted) then
           head.expired[#head.expired + 1], overdue = id, overdue + 1
@@ -336,8 +340,9 @@ local function claim_jobs(keys, ask, now_ms, events)
   for _, group in pairs(counted) do count_leases(prefix, group.limit, group, deadline_ms, now_ms) end
   for _, lane in ipairs(lanes) do
     for _, id in ipairs(lane.unread) do
-      bury_job(prefix, {}, id, now_ms, events, 'corrupt envelope')
-      run_write(prefix .. 'run:' .. id, 'error', 'corrupt envelope')
+      local why = lane.spent and lane.spent[id] and 'fences exhausted at 2^53' or 'corrupt envelope'
+      bury_job(prefix, {}, id, now_ms, events, why)
+      run_write(prefix .. 'run:' .. id, 'error', why)
       corrupt[#corrupt + 1] = id
     end
     for _, id in ipairs(lane.expired) do

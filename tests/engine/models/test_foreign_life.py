@@ -50,6 +50,24 @@ def test_rule_04_a_claim_sent_again_returns_what_it_leased(desk: ForeignDesk) ->
     assert {desk.names(list(first.jobs))[0], second.lease.job} == {"j1", "j2"}
 
 
+def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: ForeignDesk) -> None:
+    last = 2**53 - 1
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    desk.release(job)
+    # As after so many claims.
+    desk.redis.hset(desk.keys.run("j1"), "fence", last - 2)
+    fences: list[int] = []
+    for _ in range(2):
+        (job,) = desk.claim()
+        fences.append(job.lease.fence)
+        desk.release(job)
+    assert fences == [last - 1, last]
+    desk.enqueue("j2")
+    reply = desk.run(desk.claim_operation())
+    assert ([job.lease.job for job in reply.jobs], reply.corrupt) == (["j2"], ("j1",))
+
+
 ENDS = {
     "finish": (lambda lease: Finish((lease,)), "finished"),
     "release": (lambda lease: Release((lease,)), "released"),

@@ -1,0 +1,174 @@
+"""Faults of clocks, disks, names, leases and memory on real servers and processes: each witness sees the effect, or fails."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import mutants
+from chaos.faults import clock_wrap, disk_slow, lease_expired, server_clock_jump, worker_clock_jump, worker_oom
+from chaos.faults.recorder_disk_full import RecorderDiskFull
+from tests.chaos.work_stage import LEASE_MS, TARGET, stage
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
+
+STAGES = ("inject", "witness", "heal", "healed")
+
+#: Kind of fault -> whom it hits, and the stage that it needs.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "server-clock-jump": ("servers", {}),
+    "worker-clock-jump": (TARGET, {}),
+    "disk-slow": ("servers", {"topology": "aof"}),
+    "dns-change": (TARGET, {"dns": True}),
+    "lease-expired": (TARGET, {}),
+    "worker-oom": (TARGET, {}),
+}
+
+#: Those that act by the library or the network, which may only pretend.
+PRETENDED = ("server-clock-jump", "worker-clock-jump", "disk-slow", "dns-change")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault that does nothing is not waited for."""
+    monkeypatch.setattr(server_clock_jump, "HOLD_S", 0.1)
+    monkeypatch.setattr(worker_clock_jump, "HOLD_S", 0.1)
+    monkeypatch.setattr(worker_clock_jump, "CLOCK_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(disk_slow, "HOLD_S", {"always": 0.1, "everysec": 0.1})
+    monkeypatch.setattr(lease_expired, "STRIKES_S", 2.0)
+    monkeypatch.setattr(worker_oom, "GROWTH_TIMEOUT_S", 1.0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_four_stages_are_seen(name: str, tmp_path: Path) -> None:
+    target, more = CASES[name]
+    with stage(tmp_path, **more) as work:
+        seen = work.carry_out(name, target)
+    assert {stage: seen[stage][0] for stage in STAGES} == dict.fromkeys(STAGES, True), seen
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("name", PRETENDED)
+def test_a_fault_that_did_nothing_has_no_witness(name: str, tmp_path: Path) -> None:
+    target, more = CASES[name]
+    with stage(tmp_path, pretend=True, **more) as work:
+        fault = work.fault(name, target)
+        assert fault.inject().ok
+        seen = fault.witness()
+        fault.heal()
+    assert not seen.ok, seen.detail
+
+
+def test_a_slow_disk_is_counted_by_a_server_that_syncs_once_a_second(tmp_path: Path) -> None:
+    with stage(tmp_path, topology="aof", durability="everysec") as work:
+        seen = work.carry_out("disk-slow", "servers")
+    assert all(ok for ok, _ in seen.values()), seen
+
+
+@pytest.mark.parametrize("model", ["lanes", "bridge", "bananas", "bull", "mosquito"])
+def test_numbers_come_to_their_end(model: str, tmp_path: Path) -> None:
+    with stage(tmp_path, model=model, delay_ms=400) as work:
+        seen = work.carry_out("clock-wrap", "servers")
+    assert all(ok for ok, _ in seen.values()), seen
+
+
+@pytest.mark.parametrize(("script", "does_nothing"), [("SET_FENCE", "return 1"), ("SET_SEQUENCE", "return 1")])
+def test_numbers_that_were_not_set_have_no_witness(
+    script: str, does_nothing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock_wrap, script, does_nothing)
+    monkeypatch.setattr(clock_wrap, "CLAIM_TIMEOUT_S", 2.0)
+    with stage(tmp_path, delay_ms=400) as work:
+        fault = work.fault("clock-wrap", "servers")
+        assert fault.inject().ok
+        seen = fault.witness()
+        fault.heal()
+        fault.witness_healed()
+    assert not seen.ok, seen.detail
+
+
+@pytest.mark.parametrize("model", ["bridge", "bananas", "bull", "mosquito"])
+def test_leases_of_every_format_can_be_ended(model: str, tmp_path: Path) -> None:
+    with stage(tmp_path, model=model) as work:
+        seen = work.carry_out("lease-expired")
+        (named,) = [row["items"] for row in work.rows if row["stage"] == "witness"]
+    assert all(ok for ok, _ in seen.values()), seen
+    assert named and {"job", "fence", "nonce"} <= set(named[0])
+
+
+@pytest.mark.usefixtures("impatient")
+def test_leases_that_were_not_ended_have_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_expired, "EXPIRE", "return 1")
+    with stage(tmp_path) as work:
+        fault = work.fault("lease-expired")
+        assert fault.inject().ok
+        seen = fault.witness()
+        fault.heal()
+    assert not seen.ok, seen.detail
+
+
+def test_only_the_lease_that_is_meant_is_ended(tmp_path: Path) -> None:
+    with stage(tmp_path) as work:
+        fault, view = work.fault("lease-expired"), work.scene.watch.view(TARGET)
+        assert work.scene.wait(lambda: bool(view.running), timeout_s=20)
+        token = next(iter(view.running))
+        assert not fault._expire(token._replace(fence=token.fence + 1))
+        assert not fault._expire(token._replace(nonce="f" * 16 + ":1"))
+        fault.heal()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_worker_that_did_not_grow_is_not_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stage(tmp_path) as work:
+        monkeypatch.setattr(work.scene.crew, "grow_file", lambda name: tmp_path / "another.grow")
+        fault = work.fault("worker-oom")
+        injected, seen = fault.inject(), None
+        # Somebody else kills it: it was not too big.
+        work.scene.crew.children[TARGET].exit_expected = True
+        work.scene.signal(work.scene.crew.children[TARGET].pid, signal.SIGKILL)
+        seen = fault.witness()
+    assert not injected.ok
+    assert not seen.ok and "resident" in seen.detail
+
+
+def test_a_worker_that_is_too_big_and_lives_has_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.faults.worker_kill.REAP_TIMEOUT_S", 0.5)
+    with stage(tmp_path) as work:
+        work.scene = replace(work.scene, signal=mutants.pretend)
+        fault = work.fault("worker-oom")
+        assert fault.inject().ok
+        seen = fault.witness()
+    assert not seen.ok and "did not die" in seen.detail
+
+
+def test_a_worker_whose_history_is_full_goes_on_working(tmp_path: Path) -> None:
+    with stage(tmp_path) as work:
+        seen = work.carry_out("recorder-disk-full", make_fault=RecorderDiskFull)
+    assert all(ok for ok, _ in seen.values()), seen
+
+
+def test_a_history_that_is_not_full_has_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.faults.recorder_disk_full.STOP_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("chaos.faults.recorder_disk_full.ROOM_BYTES", 1 << 40)
+    with stage(tmp_path) as work:
+        fault = work.fault("recorder-disk-full", make_fault=RecorderDiskFull)
+        assert fault.inject().ok
+        seen = fault.witness()
+        fault.heal()
+    assert not seen.ok, seen.detail
+
+
+def test_the_jump_is_drawn_by_the_seed(tmp_path: Path) -> None:
+    with stage(tmp_path) as work:
+        assert all(jump_of(work, seed) == jump_of(work, seed) for seed in range(3))
+        found = {jump_of(work, seed) for seed in range(60)}
+    assert found == {sign * jump for jump in server_clock_jump.JUMPS_S for sign in (1, -1)}
+
+
+def jump_of(work: Any, seed: int) -> int:
+    work.scene.crew.spec = replace(work.scene.crew.spec, seed=seed, lease_ms=LEASE_MS)
+    return work.fault("server-clock-jump", "servers")._jump_s

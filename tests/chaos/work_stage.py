@@ -1,0 +1,152 @@
+"""Two real worker processes on a real server, with a producer, all started as a drill starts them: the stage for faults that act
+inside of processes and servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench import models
+from chaos.faults import FAULTS
+from chaos.faults.base import Scene, carry_out
+from chaos.network import Network
+from chaos.plan import PRODUCER, PlannedFault
+from chaos.preload import library
+from chaos.preload.control import HOST, Preload
+from chaos.processes import Crew, send
+from chaos.spec import RunSpec
+from chaos.topology import Setting, make
+from chaos.watch import Watch
+from engine import EngineError
+from engine.history import HistoryFile, load_file
+from engine.recorder import Recorder
+from tests.chaos.network_stage import program
+
+LEASE_MS = 3_000
+TARGET = "worker-1"
+
+#: Handlers take so long, so that some always run.
+WORK_MS = 60
+
+
+class Producer:
+    """Puts a job into the queue every 15 ms, and writes a history as a producer does."""
+
+    def __init__(self, spec: RunSpec, url: str, history: Path, delay_ms: int) -> None:
+        file = HistoryFile(history / f"{PRODUCER}.jsonl", proc=PRODUCER, role="producer")
+        self._queue = models.queue(spec.model, spec.queue, url=url, observer=Recorder(file, queue=spec.queue))
+        self._payload = models.carried(spec.model).payload({"index": 0, "work_ms": WORK_MS, "fail_first": 0, "pad": ""})
+        self._delay_ms = delay_ms
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.015):
+            try:
+                self._queue.enqueue("email", self._payload, delay_ms=self._delay_ms)
+            except EngineError:
+                continue
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+        self._queue.close()
+
+
+@dataclass
+class Stage:
+    """The scene, and what was recorded of the faults that were carried out on it."""
+
+    scene: Scene
+    folder: Path
+    #: What was recorded of the last fault.
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def fault(self, name: str, target: str = TARGET, make_fault: Callable[[Scene, PlannedFault], Any] | None = None) -> Any:
+        return (make_fault or FAULTS[name])(self.scene, planned(name, target))
+
+    def carry_out(self, name: str, target: str = TARGET, **more: Any) -> dict[str, tuple[bool, str]]:
+        """Carry a fault out; what each of its stages saw."""
+        with_file = self.folder / f"harness-{name}.jsonl"
+        harness = HistoryFile(with_file, proc="harness", role="harness")
+        fault = self.fault(name, target, **more)
+        carry_out(fault, planned(name, target), harness=harness, begin_phase=lambda name, t_ns: None)
+        harness.close()
+        self.rows = [row for row in load_file(with_file).rows if row["kind"] == "fault"]
+        return {row["stage"]: (row["result"] == "ok", row["detail"]) for row in self.rows}
+
+
+def planned(name: str, target: str) -> PlannedFault:
+    return PlannedFault(f"1-{name}", name, target, 0)
+
+
+def told(url: str, name: str) -> str:
+    """The url of every process."""
+    del name
+    return url
+
+
+@contextmanager
+def stage(
+    folder: Path,
+    *,
+    topology: str = "embedded",
+    durability: str = "",
+    model: str = "lanes",
+    pretend: bool = False,
+    dns: bool = False,
+    delay_ms: int = 0,
+) -> Iterator[Stage]:
+    """Everything at work. `pretend`: faults that act inside of processes, or on the network, do nothing. `dns`: processes are
+    told a host name."""
+    logs, history = folder / "logs", folder / "history"
+    logs.mkdir()
+    history.mkdir()
+    spec = replace(RunSpec(id="stage", seed=1), topology=topology, model=model, lease_ms=LEASE_MS, sweep_ms=200, schedules=())
+    preload = Preload(library.build(print), logs, pretend=pretend)
+    watch = Watch(history)
+    with ExitStack() as stack:
+        network = (
+            stack.enter_context(Network("", program=program(), log=logs / "toxiproxy.log", pretend=pretend)) if dns else None
+        )
+        setting = Setting(logs / "server.log", durability, environment=preload.environment("server"))
+        servers = stack.enter_context(make(topology, setting))
+        connect: Callable[[str], str] = partial(told, servers.url)
+        if network:
+            network.lead_to(servers.url)
+            network.host = HOST
+            preload.lead_to(network.listens_at)
+            connect = network.connect
+        manifest = HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
+        stack.callback(manifest.close)
+        crew = Crew(spec, connect, history, logs, manifest, watch)
+        crew.preload = preload
+        stack.callback(watch.close)
+        stack.callback(crew.stop_all, 5.0)
+
+        def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+            deadline_s = time.monotonic() + timeout_s
+            while True:
+                watch.poll()
+                # Asked once: a condition may use up what it reads.
+                if held := condition():
+                    return held
+                if time.monotonic() >= deadline_s:
+                    return False
+                time.sleep(poll_s)
+
+        scene = Scene(crew, watch, wait, send, LEASE_MS, LEASE_MS + 2_000, network, servers, None, preload)
+        for name in (TARGET, "worker-2"):
+            crew.start_worker(name)
+        watch.follow(PRODUCER)
+        producer = Producer(spec, servers.url, history, delay_ms)
+        stack.callback(producer.stop)
+        assert wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=60)
+        yield Stage(scene, folder)
