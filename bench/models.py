@@ -111,7 +111,7 @@ class Carried:
         format counts rates in windows of its own."""
         per_ms = round(RATE_JOBS * len(JOB_NAMES) * 1000 / (RATE_ROOM * rate_per_s))
         rate = {} if self.own_rates else {"rate": RATE_JOBS, "per_ms": per_ms}
-        return tuple({**limit, **rate} if limit.get("name") == RATED else limit for limit in limits)
+        return tuple({**rate, **limit} if limit.get("name") == RATED else limit for limit in limits)
 
     def features(self) -> dict[str, Any]:
         """The features that the load uses, as fields of a run's spec."""

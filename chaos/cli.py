@@ -117,7 +117,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     upgrade.add_argument("--from", dest="rev", required=True, metavar="REV", help="the commit of the other engine")
     upgrade.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
-    for command in (bench, compare, soak, interop, mischief, upgrade):
+    planted = commands.add_parser(
+        "mutants",
+        help="every planted defect in a short drill: is it caught by the check that is named for it?",
+        description="A short drill of each planted defect, and twenty of the clean engine. Exits 0 when each defect is caught by "
+        "the check that is named for it and each clean drill is valid, 1 otherwise, 2 when it could not be tried.",
+    )
+    planted.add_argument(
+        "--seed", type=int, default=1, help="draws load and faults; clean drills take those after it (default 1)"
+    )
+    planted.add_argument("--only", default="", metavar="NAME", help="only the defect of this name, and one clean drill")
+    for command in (bench, compare, soak, interop, mischief, upgrade, planted):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -165,6 +175,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.fault_table import show
         from chaos.interop.command import interop
         from chaos.mischief.command import mischief
+        from chaos.mutants.command import catch_mutants
         from chaos.replay import replay
         from chaos.soak import soak
         from chaos.upgrade import upgrade
@@ -179,6 +190,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         "interop": interop,
         "mischief": mischief,
         "upgrade": upgrade,
+        "mutants": catch_mutants,
     }
     command = replay if getattr(parsed, "replay", None) else commands[parsed.command]
     try:

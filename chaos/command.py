@@ -20,6 +20,7 @@ from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import MISSED, OBJECTIVES, UNKNOWN, VALID, EarlyJudge, judge, validate_objectives
 from chaos.mutants import Mutant
+from chaos.mutants.of_jobs import MUTANTS
 from chaos.plan import Pace, Plan, consumer_names, draw, worker_names
 from chaos.processes import ROOT, send
 from chaos.progress import Progress
@@ -49,7 +50,7 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """
     if arguments.model not in NAMES:
         raise HarnessError(f"model {arguments.model!r} does not exist; choose from {', '.join((*NAMES, DSPS))}")
-    mutant = mutants.find(arguments.mutant)
+    mutant = mutants.find(arguments.mutant, MUTANTS)
     if mutant and arguments.model != LANES:
         raise HarnessError(f"mutants are of the model {LANES}, not of {arguments.model}")
     label = "-".join(filter(None, [arguments.model if arguments.model != LANES else "", arguments.mutant]))
@@ -144,7 +145,7 @@ def carry_out(
     drill = prepared(order, arguments, interrupts, calibration)
     with EarlyJudge(drill.folder.path) as early:
         drill.load_ended = early.start
-        perform(drill)
+        perform(drill, order.mutant)
         code = conclude(drill, drill.progress, early)
     drill.folder.release()
     return code, drill.folder.path
@@ -156,7 +157,7 @@ def record(
     """Carry out a drill that is judged later, with others (see `chaos.judge.judge_all`); what it has not done is in its `errors`.
     No later run prunes its folder until that is released. Raises as `carry_out`."""
     drill = prepared(order, arguments, interrupts, calibration)
-    perform(drill)
+    perform(drill, order.mutant)
     return drill
 
 
@@ -193,9 +194,11 @@ def prepared(order: Order[S], arguments: argparse.Namespace, interrupts: Interru
     return drill
 
 
-def perform(drill: Frame[Any]) -> None:
+def perform(drill: Frame[Any], mutant: Mutant | None = None) -> None:
     """Run a drill, and write down how it ended. Raises HarnessError when that cannot be written."""
     drill.run()
+    if mutant and mutant.histories_lost:
+        mutants.lose_histories(drill.folder.history)
     drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
 
 

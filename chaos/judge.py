@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from chaos.errors import HarnessError
@@ -103,20 +103,21 @@ def judge(
     return code, ""
 
 
-def judge_all(runs: Sequence[Path], interrupts: Interrupts) -> list[tuple[int, str]]:
-    """Judge runs in one Spark session, their output passed through. Returns for each its exit code and a complaint, as `judge`.
-    Raises Interrupted soon after a signal; the judge is gone then."""
+def judge_all(runs: Sequence[Path], interrupts: Interrupts, log: Path | None = None) -> list[tuple[int, str]]:
+    """Judge runs in one Spark session, their output passed through, or added to `log`. Returns for each its exit code and a
+    complaint, as `judge`. Raises Interrupted soon after a signal; the judge is gone then."""
     for run in runs:
         # The judge withdraws each verdict when it comes to that run, which one that crashes before never does.
         (run / "verdict.json").unlink(missing_ok=True)
-    process = start_guarded(judge_command(*runs), cwd=ROOT, env=judge_environment())
-    try:
-        exit_code(process, interrupts, JUDGE_TIMEOUT_S * len(runs))
-        complaint = "the judge gave no usable verdict"
-    except subprocess.TimeoutExpired:
-        complaint = f"the judge did not end within {JUDGE_TIMEOUT_S * len(runs)} s"
-    finally:
-        stop(process)
+    with log.open("ab") if log else nullcontext() as output:
+        process = start_guarded(judge_command(*runs), cwd=ROOT, env=judge_environment(), stdout=output, stderr=output)
+        try:
+            exit_code(process, interrupts, JUDGE_TIMEOUT_S * len(runs))
+            complaint = "the judge gave no usable verdict"
+        except subprocess.TimeoutExpired:
+            complaint = f"the judge did not end within {JUDGE_TIMEOUT_S * len(runs)} s"
+        finally:
+            stop(process)
     written = [written_code(run / "verdict.json") for run in runs]
     return [(UNKNOWN, complaint) if code is None else (code, "") for code in written]
 

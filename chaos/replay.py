@@ -22,7 +22,7 @@ from chaos.errors import HarnessError
 from chaos.faults import FAULTS
 from chaos.interrupts import Interrupts
 from chaos.judge import OBJECTIVES
-from chaos.mutants import find
+from chaos.mutants import find, of_jobs
 from chaos.plan import Pace, Plan, PlannedFault
 from chaos.shrink import shrink
 from chaos.spec import SPEC_SCHEMA, RunSpec, SpecFile
@@ -57,7 +57,7 @@ class Recorded:
             mutant = find(spec.mutant, channel_mutants.MUTANTS)
             made: Order[Any] = of_channels.of_plan(spec, plan, interrupts, mutant)
         else:
-            made = command.of_plan(spec, plan, interrupts, find(spec.mutant))
+            made = command.of_plan(spec, plan, interrupts, find(spec.mutant, of_jobs.MUTANTS))
         return replace(made, objectives=objectives)
 
     def options(self, arguments: argparse.Namespace) -> argparse.Namespace:

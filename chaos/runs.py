@@ -111,6 +111,12 @@ def prune(runs: Path, *, keep: int, keep_days: int, now_s: float) -> list[str]:
     return removed[::-1]
 
 
+def slim(run: Path) -> None:
+    """Remove from a judged run what its seed makes again and nobody looks up: verdict, spec, page and logs stay."""
+    for part in ("history", "samples", "tables", "lua", "engine"):
+        shutil.rmtree(run / part, ignore_errors=True)
+
+
 def started_s(name: str) -> float:
     """The start of a run in seconds since 1970, from its name; a date that no calendar has counts as long ago."""
     try:

@@ -111,7 +111,7 @@ if sequence > 281474976710655 then
   redis.call('INCRBY', seq, -1)
   return redis.error_reply('IRONCLAIM sequence exhausted at 2^48')
 end
-local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
+local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms -- anchor: delay-counts-from-the-servers-clock
 local envelope = envelope_start(head, sequence, now_ms, due_ms, not_after_ms) .. tail
 if new then note_class(prefix, classes, class, target, now_ms) end
 -- The index before the job: an entry without a job is skipped, but a job without an entry would be lost (rule 1).

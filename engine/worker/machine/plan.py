@@ -20,7 +20,7 @@ class Planning(State):
         if begun is not NOTHING:
             for start in begun.started:
                 for job in start.batch or (start.job,):
-                    self._timeouts.began(job, now_ns)
+                    self._timeouts.began(job, now_ns)  # anchor: finishes-follow-their-handlers
             actions.extend(begun.started)
             self._acknowledgements.release(begun.too_late)
             self._mark = begun.mark or self._mark

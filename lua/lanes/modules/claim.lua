@@ -189,6 +189,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
         if crashes > 0 and crashed >= ask.crashed_max then -- anchor: crashed-jobs-of-a-claim-are-bounded
           head.class.passed, head.passed = true, true
           bound = math.min(bound + 1, 2000 + most)
+        -- anchor: leased-job-is-not-claimed
         elseif not kind or kind == 'T' or (run.nonce and run.nonce ~= '' and redis.call('ZSCORE', active, id)) then
           -- The job has a live token: this entry is left over from a script that was cut off, and must not start the job again.
           head.skipped[#head.skipped + 1] = id
@@ -310,7 +311,7 @@ local function claim_jobs(keys, ask, now_ms, events)
   end
   local first_leases = {}
   for at, job in ipairs(picked) do
-    local fence, words = string.format('%d', job.fence), ''
+    local fence, words = string.format('%d', job.fence), '' -- anchor: fence-keeps-every-digit
     for round = 1, (job.class.limit or job.limit) and 2 or 0 do
       local limit = round == 1 and job.class.limit and job.class or round == 2 and job.limit
       if limit then

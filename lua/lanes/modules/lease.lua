@@ -173,6 +173,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
         end
         -- anchor: tombstone-outlives-late-copies
         redis.call('SET', job_key, last.stone, 'PXAT', math.max(until_ms, now_ms) + 20000)
+        -- anchor: finished-job-frees-its-unique-key
         if #seal > 7 + length then free_unique(prefix, { unique = string.sub(seal, 8 + length) }, id) end
         dated[#dated + 1], dated[#dated + 2] = now_ms, id
       end

@@ -169,6 +169,7 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
   end
   local wake = not placed and to_lane(prefix, id, job, turn)
   if wake then wakes[wake] = true end
+  -- anchor: reaped-lease-leaves-its-count
   if live then run_write(run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost())) end
   if live and events then table.insert(events, { 'reaped', id, job.name, state[6] }) end
   return { live and 'reaped' or 'ended', fence, nonce, crashes }

@@ -1,0 +1,185 @@
+"""The command `mutants`: each planted defect in a short drill, clean drills of the same shapes, and who was caught by what."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos import machine, runs, together
+from chaos.calibration import Calibration
+from chaos.command import measure, utc
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.judge import exit_code as code_of
+from chaos.judge import judge_environment, stop
+from chaos.mutants import Mutant
+from chaos.mutants.outcome import CONTROLS, Result, alarm, exit_code, last_line, missed
+from chaos.mutants.short import Planted, Shape, calibration_of, clean_shapes, every, order
+from chaos.processes import ROOT
+from chaos.progress import Progress
+from engine.testing import start_guarded
+
+SCHEMA = 1
+FILE = "mutants.json"
+
+#: The folder of all results beside the runs, and how many results stay.
+FOLDER = "mutants"
+KEEP = 3
+
+#: How often a drill is made that proves nothing, and how many are judged together.
+TRIES = 3
+TOGETHER = 10
+
+#: The table is drawn in this.
+TABLE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A drill to make: of a mutant, or of the clean engine."""
+
+    name: str
+    shape: Shape
+    seed: int
+    mutant: Mutant | None = None
+
+
+def catch_mutants(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Drill every mutant, or the one that was named, and the clean engine. Returns 0 only when all were caught without an alarm.
+
+    Raises HarnessError and ServerMissing when it cannot begin, and TooSlow.
+    """
+    began_s = time.monotonic()
+    wanted = drills(chosen(arguments.only), arguments.seed, controls=1 if arguments.only else CONTROLS)
+    progress = Progress(sys.stdout)
+    measured = measure(progress, arguments, interrupts)
+    place = make_place(arguments.runs.absolute() / FOLDER, arguments.seed)
+    results: dict[str, Result] = {}
+    missing = wanted
+    for _ in range(TRIES):
+        for first in range(0, len(missing), TOGETHER):
+            for result in made(missing[first : first + TOGETHER], place, measured, arguments, interrupts):
+                results[result.name] = result
+                progress.say(f"mutants: {words(result)} ({len(results)} of {len(wanted)}, {time.monotonic() - began_s:.0f} s)")
+        missing = [one for one in wanted if results[one.name].again]
+    found = [results[one.name] for one in wanted]
+    for result in found:
+        if not result.why and result.run:
+            runs.slim(place / result.run)
+    write(place / FILE, found, arguments.seed)
+    draw(place, interrupts)
+    progress.say(f"mutants: {time.monotonic() - began_s:.0f} s, in {place}")
+    progress.say(last_line(found))
+    return exit_code(found)
+
+
+def chosen(only: str) -> list[Planted]:
+    """The mutants to catch: all, or the one of that name. Raises HarnessError naming all."""
+    known = every()
+    if only and only not in known:
+        raise HarnessError(f"mutant {only!r} does not exist; choose from {', '.join(sorted(known))}")
+    return [known[only]] if only else list(known.values())
+
+
+def drills(planted: Sequence[Planted], seed: int, *, controls: int) -> list[Wanted]:
+    """The drills to make: each mutant with the seed, then clean ones of the same shapes in turn, each with a seed of its own."""
+    shapes = clean_shapes(planted)
+    clean = [(number, shapes[number % len(shapes)], seed + 1 + number) for number in range(controls)]
+    return [Wanted(one.name, one.shape, seed, one.mutant) for one in planted] + [
+        Wanted(f"clean-{number + 1}", shape, own) for number, shape, own in clean
+    ]
+
+
+def made(
+    wanted: Sequence[Wanted], place: Path, measured: Calibration, arguments: argparse.Namespace, interrupts: Interrupts
+) -> list[Result]:
+    """Carry out these drills, and what follows from their verdicts."""
+    orders = [(order(one.shape, one.seed, interrupts, one.mutant), calibration_of(one.shape, measured)) for one in wanted]
+    judged = together.carry_out(orders, place, arguments, interrupts)
+    return [
+        Result(
+            one.name,
+            one.shape.words,
+            one.mutant,
+            one.seed,
+            each.run.name if each.run else "",
+            each.verdict,
+            missed(one.mutant, each.verdict) if one.mutant else alarm(each.verdict),
+        )
+        for one, each in zip(wanted, judged, strict=True)
+    ]
+
+
+def words(result: Result) -> str:
+    """What came of a drill, in one line."""
+    if result.mutant is None:
+        return f"{result.name}: FALSE ALARM, {result.why}" if result.why else f"{result.name}: valid"
+    return f"{result.name}: NOT CAUGHT, {result.why}" if result.why else f"{result.name}: caught by {result.mutant.check}"
+
+
+def make_place(folder: Path, seed: int) -> Path:
+    """A new folder for the runs and the result; the oldest results are removed. Raises HarnessError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in sorted(path for path in folder.iterdir() if path.is_dir())[: -(KEEP - 1)]:
+            shutil.rmtree(old, ignore_errors=True)
+        return runs.make_unique(folder / time.strftime(f"%Y%m%d-%H%M%S-seed{seed}", time.gmtime()))
+    except OSError as error:
+        raise HarnessError(f"folder {folder}: {error.strerror or error}") from error
+
+
+def write(path: Path, results: Sequence[Result], seed: int) -> None:
+    """Write what was found, for the table. Raises HarnessError."""
+    found = {
+        "schema": SCHEMA,
+        "id": path.parent.name,
+        "seed": seed,
+        "ended_utc": utc(time.time()),
+        "git_commit": machine.git_commit(ROOT),
+        "line": last_line(results),
+        "drills": [entry(one) for one in results],
+    }
+    try:
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    except OSError as error:
+        raise HarnessError(f"{path.name} cannot be written: {error.strerror or error}") from error
+
+
+def entry(result: Result) -> Mapping[str, Any]:
+    """A drill as it is written."""
+    planted = result.mutant
+    return {
+        "name": result.name,
+        "clean": planted is None,
+        "defect": planted.defect if planted else "",
+        "check": planted.check if planted else "",
+        "wanted": planted.verdict if planted else "valid",
+        "closure": sorted(planted.closure) if planted else [],
+        "shape": result.shape,
+        "seed": result.seed,
+        "run": result.run,
+        "verdict": result.verdict.verdict,
+        "checks": dict(result.verdict.checks),
+        "why": result.why,
+    }
+
+
+def draw(place: Path, interrupts: Interrupts) -> None:
+    """Have `reports` print the table and draw the matrix. Raises HarnessError when that fails."""
+    process = start_guarded([sys.executable, "-m", "reports", "mutants", str(place)], cwd=ROOT, env=judge_environment())
+    try:
+        code = code_of(process, interrupts, TABLE_S)
+    except subprocess.TimeoutExpired:
+        code = 1
+    finally:
+        stop(process)
+    if code:
+        raise HarnessError(f"the matrix of {place} could not be drawn (exit code {code})")
