@@ -7,6 +7,9 @@ claim is answered is never held.
 
 The server counts a lease from a later instant than its worker does. So a reap that was answered before the deadline on the
 worker's clock ended a live lease. Extends that are missing from the history could only move that deadline further.
+
+One reap may come earlier: that of a worker whose connection was gone (rule 39). It is right for a process whose kill the history
+records, wrong for one that has lived on to its end, and in doubt otherwise.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import MS, Run
+from reports.recovery import holder_of, value_of
 
 #: The server's wall clock may run this much ahead of the monotonic one over a lease.
 CLOCK_SLACK_MS = 50
@@ -27,7 +31,6 @@ def doubts(run: Run) -> list[str]:
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Leases that began while an earlier one of their job was held; leases that were reaped before their end."""
-    del run
     start_ns, end_ns, earlier_ns = F.col("claim_done_ns"), F.col("hold_end_ns"), F.col("earlier.hold_end_ns")
     overlap = (end_ns > start_ns) & (earlier_ns > start_ns)
     claim = ("claim ", token(), " by ", F.col("proc"))
@@ -45,11 +48,17 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     extended_ns = F.when(F.col("extend_sent_ns") < reaped_ns, F.col("extend_end_ns"))
     lease_end_ns = F.coalesce(extended_ns, F.col("claim_end_ns"))
     early = reaped_ns < lease_end_ns - CLOCK_SLACK_MS * MS
+    holder = F.coalesce("proc", holder_of(run.incarnations))
+    killed_ns = value_of({kill.target: kill.inject_ns for kill in run.kills}, holder)
+    killed = F.coalesce(reaped_ns >= killed_ns, F.lit(False))
+    lived = F.coalesce(reaped_ns < value_of(run.ends_ns, holder), F.lit(False))
+    early &= ~(F.col("reaped_as_lost") & killed)
+    level = F.when(F.col("reaped_as_lost") & ~lived, "unknown").otherwise("violated")
     left = sentence("lease ", token(), " was reaped ", milliseconds(lease_end_ns - reaped_ns), " ms before its end")
     return {
         "tokens": [
             Flag("overlap", overlap, sentence(*claim, " while ", *hold), absence=True),
-            Flag("early reap", early, left, absence=False),
+            Flag("early reap", early, left, absence=False, level=level),
         ]
     }
 
