@@ -110,7 +110,13 @@ ROW_FIELDS: tuple[Field, ...] = (
         "misuse: malformed | stale | not-found | OK | unknown",
     ),
     Field("error", "str", "operation", "why type is fail or info"),
-    Field("incarnation", "str", "operation", "claims: the worker incarnation, 16 hex digits"),
+    Field(
+        "incarnation",
+        "str",
+        "operation",
+        "claims: the worker incarnation, 16 hex digits; a reap for closed connections: those of the lost workers, "
+        "with commas between",
+    ),
     Field("counter", "int", "operation", "claims: the claim counter of the incarnation; the job nonce is incarnation:counter"),
     Field("lease_ms", "int", "operation", "claims and extends: the lease asked for"),
     Field(

@@ -43,6 +43,7 @@ from engine.wire.operations import (
     Marked,
     Operation,
     Options,
+    ReapLost,
     Release,
     Retry,
     Sweep,
@@ -189,7 +190,7 @@ def _parts(operation: Operation) -> list[tuple[str, Operation]]:
             return [("finish", Finish(leases, values=operation.values)), ("claim", claim)]
         case EnqueueMany():
             return [("enqueue", operation)]
-        case Sweep():
+        case Sweep() | ReapLost():
             return [("reap", operation)]
         case Enqueue() | Tick() | Claim() | Retry() | Bury() | Release() | Drop() | Extend() | Mark():
             return [(type(operation).__name__.lower(), operation)]
@@ -211,6 +212,9 @@ def _claim_fields(operation: Operation) -> str:
             return f',"incarnation":"{operation.incarnation}","counter":{operation.counter},"lease_ms":{operation.lease_ms}'
         case Extend():
             return f',"lease_ms":{operation.lease_ms}'
+        case ReapLost():
+            # What tells it from the reap of leases that have run out.
+            return f',"incarnation":"{",".join(worker.incarnation for worker in operation.lost)}"'
         case _:
             return ""
 

@@ -74,6 +74,8 @@ def token_columns() -> list[Column]:
         F.min(F.when(f == "reap", first_ns)).alias("reap_sent_ns"),
         F.min(F.when(f == "reap", done_ns)).alias("reap_done_ns"),
         F.max(F.when(f == "reap", F.col("crashes"))).alias("reap_crashes"),
+        # Taken away because the worker's connection was gone (rule 39).
+        some((f == "reap") & F.col("incarnation").isNotNull()).alias("reaped_as_lost"),
         F.min_by(F.when(f == "reap", F.col("era")), F.when(f == "reap", done_ns)).alias("reap_era"),
         F.min(F.when(f == "handle", first_ns)).alias("start_ns"),
         F.min(F.when(f == "handle", done_ns)).alias("handled_ns"),

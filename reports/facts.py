@@ -174,6 +174,12 @@ class Run:
         return frozenset(kill.target for kill in self.kills)
 
     @property
+    def ends_ns(self) -> Mapping[str, int]:
+        """When each process ended that has closed its history, and so was not killed."""
+        ends = {process.name: self.files[process.file].closed_ns for process in self.processes if process.file in self.files}
+        return {name: closed_ns for name, closed_ns in ends.items() if closed_ns is not None}
+
+    @property
     def kills(self) -> tuple[Kill, ...]:
         """Every witnessed kill."""
         found: list[Kill] = []

@@ -48,6 +48,7 @@ ROW_COLUMNS = (
     "srv_us",
     "srv_from_us",
     "lease_ms",
+    "incarnation",
 )
 ITEM_COLUMNS = (
     "job",

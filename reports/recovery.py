@@ -64,7 +64,12 @@ def kill_struct(fault: str, target: str, inject_ns: int, witness_ns: int) -> Col
 
 def holder_of(incarnations: Mapping[str, str]) -> Column:
     """The process that a nonce (`incarnation:counter`) belongs to, for claims whose reply never came."""
-    if not incarnations:
-        return F.lit(None).cast("string")
-    known = F.create_map(*(F.lit(text) for pair in incarnations.items() for text in pair))
-    return F.try_element_at(known, F.split("nonce", ":")[0])
+    return value_of(incarnations, F.split("nonce", ":")[0], "string")
+
+
+def value_of(known: Mapping[str, str | int], key: Column, kind: str = "bigint") -> Column:
+    """What a small mapping has for a key; null for another one."""
+    if not known:
+        return F.lit(None).cast(kind)
+    words = F.create_map(*(F.lit(word) for pair in known.items() for word in pair))
+    return F.try_element_at(words, key).cast(kind)

@@ -38,6 +38,7 @@ from engine.wire.operations import (
     Lease,
     Mark,
     Operation,
+    ReapLost,
     Release,
     Retry,
     Sweep,
@@ -89,8 +90,8 @@ def check_call(delivery: Delivery, book: Book, profile: Profile) -> None:
         case _:
             pass
     _markers(delivery)
-    if isinstance(operation, Sweep):
-        _reaped(delivery, orphans=operation.orphans)
+    if isinstance(operation, Sweep | ReapLost):
+        _reaped(delivery, orphans=isinstance(operation, ReapLost) or operation.orphans)
 
 
 def token_of(lease: Lease) -> str:

@@ -42,6 +42,7 @@ EXPECTED = (
         "reportruntimes ok",
         "reportruntimes repeated",
         "orphan taken",
+        "lost taken",
         "routed job started",
         "job of many places started",
     ),

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from chaos.simulate.chance import Chance, Fault
 from chaos.simulate.judge import Judge
 from chaos.simulate.planned_actions import PlannedAction, plan_actions, remove_schedules, resume_all
+from chaos.simulate.presence import plan_cuts
 from chaos.simulate.producer import Producer
 from chaos.simulate.profile import PIECE_WORDS, Profile
 from chaos.simulate.server import Scripts, SimulatedServer
@@ -133,6 +134,7 @@ class _Episode:
         producer = Producer(world, self._server, self._judge, self._plan.actions)
         self._judge.watch = producer.watch
         self._plan_mishaps()
+        plan_cuts(world, self._server.controls)
         chaos_end_ns = world.now_ns + profile.chaos_ms * MS
         world.run(chaos_end_ns, lambda: False)
         self._chance.healed = True

@@ -15,6 +15,7 @@ from chaos.simulate.life_invariants import check_life
 from chaos.simulate.line import Outcome, Process, describe_name
 from chaos.simulate.places import places_of
 from chaos.simulate.planned_actions import PlannedAction
+from chaos.simulate.presence_invariants import check_presence
 from chaos.simulate.profile import PIECE_WORDS
 from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.state import EXPIRED, State
@@ -37,6 +38,7 @@ from engine.wire.operations import (
     Lease,
     LeasedJob,
     Operation,
+    ReapLost,
     Release,
     Retry,
     Sweep,
@@ -136,15 +138,21 @@ class Judge:
         if exact and not delivery.error:
             check_call(delivery, self.book, self._profile)
             check_mark(delivery)
+            check_presence(delivery, self.book, self._server.clients, self.world.now_ns, clock_runs=self._profile.clock_runs)
         else:
             check_life(delivery, self.book)
         check_keys(delivery.after, self.book, exact=exact)
         if isinstance(delivery.reply, Swept):
-            orphans = isinstance(delivery.operation, Sweep) and delivery.operation.orphans
-            self._live_leases(delivery, delivery.reply, self._profile.beats_for_ms if orphans else self._profile.lease_ms)
+            silent_ms = self._profile.lease_ms
+            if isinstance(delivery.operation, ReapLost):
+                silent_ms = 0
+            elif isinstance(delivery.operation, Sweep) and delivery.operation.orphans:
+                silent_ms = self._profile.beats_for_ms
+            self._live_leases(delivery, delivery.reply, silent_ms)
         self._dead_leases(delivery.after)
         self._timely.check(delivery.after)
         self._timely.orphans(delivery.after)
+        self._timely.lost(delivery.after)
         self._timely.swept(delivery.after)
         self._timely.told()
 

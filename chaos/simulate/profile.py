@@ -86,6 +86,10 @@ class Profile:
     #: handler raises what the job has a rule for, that take more than one place of a rate. Calls: that clean, drain and
     #: obliterate, and that bound what is kept.
     beat_ms: int = 0
+    #: Whether workers name their control connections; how often one of these is cut and made again, or all at once.
+    presence: bool = False
+    cuts: float = 0.0
+    cuts_of_most: float = 0.0
     routed: float = 0.0
     dropped: float = 0.0
     costly: float = 0.0

@@ -26,6 +26,18 @@ _PIECES: dict[str, Any] = {
 #: Long runs, many of which are cancelled.
 _CANCELLED: dict[str, Any] = {"hands": 40, "jobs": 24, "delayed": 0.0, "poison": 0.0, "handler_ms": (1000, 9000)}
 
+#: Leases so long that they do not run out, and workers that beat rarely and name their control connections.
+_PRESENT: dict[str, Any] = {
+    "presence": True,
+    "beat_ms": 5000,
+    "lease_ms": 30_000,
+    "workers": 3,
+    "jobs": 24,
+    "chaos_ms": 20_000,
+    "handler_ms": (500, 8000),
+    "poison": 0.05,
+}
+
 #: What the last profiles have in common: all that was added last, together.
 _ALL_NEW: dict[str, Any] = {
     "jobs": 16,
@@ -215,6 +227,26 @@ FEATURES = (
         poison=0.0,
         handler_ms=(2000, 12_000),
         chaos_ms=30_000,
+    ),
+    Profile(
+        "presence", **_PRESENT, process={"kill": 0.01}, network={"copy": 0.05, "late request": 0.02}, cuts=0.3, cuts_of_most=0.1
+    ),
+    Profile("presence and stalls", **_PRESENT, process={"kill": 0.004}, server={"stall": 0.006}, network=QUIET, cuts=0.4),
+    Profile(
+        "presence and late",
+        **_PRESENT,
+        process={"kill": 0.015},
+        server=QUIET,
+        network={"late request": 0.08, "late reply": 0.08},
+        cuts=0.4,
+    ),
+    Profile(
+        "presence in trouble",
+        **_PRESENT,
+        process={"freeze": 0.006, "kill": 0.006, "cut off": 0.002},
+        server={"failover": 0.002, "stall": 0.001},
+        cuts=0.4,
+        cuts_of_most=0.1,
     ),
     _limited("routes", workers=3, routed=0.6, jobs=30, pauses=1, network={"copy": 0.03}, process={"kill": 0.003}, server=QUIET),
     Profile(

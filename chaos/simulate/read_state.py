@@ -13,7 +13,7 @@ local ZSETS = { ready = true, lane = true, active = true, due = true, dead = tru
   rest = true, blocking = true, cron = true, blocked = true, handing = true, keeping = true, workers = true, took = true,
   expiring = true }
 local HASHES = { sweep = true, stats = true, classes = true, limits = true, paused = true, routed = true,
-  settings = true, retention = true }
+  settings = true, retention = true, connections = true }
 local SETS = { needs = true, feeds = true, feeding = true, heirs = true }
 local names = redis.call('KEYS', prefix .. '*')
 table.sort(names)

@@ -14,6 +14,7 @@ from chaos.simulate.chance import Fault, spread_ms
 from chaos.simulate.control import Control
 from chaos.simulate.cutting import cut_text
 from chaos.simulate.line import Greeting, Line, Message, describe_name
+from chaos.simulate.presence import Clients
 from chaos.simulate.profile import CLOCK_FORWARD_MS_MAX
 from chaos.simulate.read_state import READ_STATE
 from chaos.simulate.slot_move import NOT_LOCAL, Answer, SlotMove, error_of
@@ -24,7 +25,7 @@ from engine.errors import ScriptFault
 from engine.models.lanes import Lanes
 from engine.observer import ServerIdentity
 from engine.wire.drivers.client_errors import message_of
-from engine.wire.operations import Operation, Reply, Wait
+from engine.wire.operations import ListConnections, Operation, Reply, Wait
 from engine.wire.scripts import Script
 
 _SAVED = "saved:"
@@ -96,7 +97,8 @@ class SimulatedServer:
         self._stalled_until_ns = 0
         self._waiting: list[tuple[Message, tuple[str, ...], int]] = []
         self._lines: list[Line] = []
-        self._controls: list[Control] = []
+        self.clients = Clients(world)
+        self.controls: list[Control] = []
         self._restore_at: int | None = None
         self._full_until: int | None = None
         # Sends, by line and number, that were answered with an error which says that nothing was applied.
@@ -130,7 +132,7 @@ class SimulatedServer:
 
     def tells(self, control: Control) -> None:
         """A worker's control connection reads what scripts publish."""
-        self._controls.append(control)
+        self.controls.append(control)
 
     def arrive(self, message: Message) -> None:
         """A copy of a request reaches the server."""
@@ -147,6 +149,8 @@ class SimulatedServer:
                 message.line.take_reply(message, error)
             else:
                 self._wait(message, call.operation)
+        elif isinstance(call.operation, ListConnections):
+            message.line.take_reply(message, self.clients.look(message, call.operation))
         elif call.script is None:
             # What is noted of the queue in a key that all queues share.
             (reply,) = self._wire.ask([call.words()])
@@ -254,7 +258,7 @@ class SimulatedServer:
         delivery = Delivery(message, call.operation, reply, error, before, self.state, now_ms, was_cut, behind_ms)
         if "'PUBLISH'" in call.script.text:
             for channel, text in self._wire.published():
-                for control in self._controls:
+                for control in self.controls:
                     control.published(channel, text)
         self.observer.delivered(delivery)
         message.line.take_reply(message, cut_error if cut_error is not None and was_cut else raw)
@@ -369,7 +373,8 @@ class SimulatedServer:
         length_ms = spread_ms(self.world.chance.draw("takeover", self.era), 20, 8_000)
         self._stalled_until_ns = self.world.now_ns + int(length_ms * MS)
         self.world.disturbed(self._stalled_until_ns)
-        for control in self._controls:
+        self.clients.new_era()
+        for control in self.controls:
             control.breaks(self._stalled_until_ns)
 
     def _memory(self, *, full: bool) -> None:

@@ -64,7 +64,7 @@ class Run(NamedTuple):
 NO_RUN = Run(0, "", "", "", 0, 0, 0, "", 0, ())
 
 
-_TABLES = frozenset({"sweep", "stats", "classes", "limits", "paused", "routed", "settings", "retention"})
+_TABLES = frozenset({"sweep", "stats", "classes", "limits", "paused", "routed", "settings", "retention", "connections"})
 
 
 @dataclass(slots=True)

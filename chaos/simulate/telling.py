@@ -32,6 +32,7 @@ from engine.wire.operations import (
     Marked,
     Operation,
     Pause,
+    ReapLost,
     Release,
     ReleaseLock,
     Resume,
@@ -130,6 +131,7 @@ def results_of(delivery: Delivery) -> list[str]:
             return [f"administration {reply.result}"]
         case Swept():
             taken = "orphan taken" if isinstance(operation, Sweep) and operation.orphans else "reaped"
+            taken = "lost taken" if isinstance(operation, ReapLost) else taken
             results = [taken] * len(reply.leases) + ["crash buried"] * len(reply.buried)
             return results + ["promoted"] * reply.promoted + ["corrupt buried"] * len(reply.corrupt)
         case _:

@@ -8,11 +8,13 @@ from chaos.simulate.incarnations import Incarnations
 from chaos.simulate.limits_invariants import claimable
 from chaos.simulate.member_invariants import orphaned
 from chaos.simulate.places import places_of
+from chaos.simulate.presence_invariants import unnoticed
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.state import State
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.wire.operations import Lease
+from engine.worker.machine.presence import AGAIN_MS
 from engine.worker.machine.sweeping import FOLLOW_MS
 
 #: A process may still be busy for so long with what a fault has left behind: a timeout, a pause, a new connection.
@@ -147,6 +149,22 @@ class Timely:
             if now_ms - since_ms > most_ms:
                 text = f"{worker.name} is dead and known to be for {now_ms - since_ms} ms, and {job} is still leased to it"
                 raise Found("orphan", text, (job,))
+
+    def lost(self, state: State) -> None:
+        """After a delivery: the leases of a worker whose connection is gone are taken soon (rule 13)."""
+        world, clients = self._world, self._server.clients
+        if not world.profile.presence:
+            return
+        for job in state.zset("active"):
+            token = state.run(job).token
+            worker = self._incarnations.owner_of(token)
+            if worker is None or worker.alive or not unnoticed(state, clients, token.split(":")[1]):
+                continue
+            ended_ns = clients.ended_ns.get(state.table("connections")[token.split(":")[1]], 0)
+            waited_ms = (world.now_ns - max(ended_ns, self._calm_since_ns())) // MS
+            if waited_ms > 3 * worker.settings.sweep_ms + AGAIN_MS + _SLACK_MS:
+                text = f"{worker.name} is dead, for {waited_ms} ms its connection is gone, and {job} is still leased to it"
+                raise Found("unnoticed", text, (job,))
 
     def in_hand(self, worker: SimulatedWorker) -> None:
         """Rule 21, after an event of a worker: finishes linger for 5 ms, jobs that a slow worker has taken ahead go back."""

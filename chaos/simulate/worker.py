@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from chaos.simulate.chance import spread_ms
-from chaos.simulate.control import Control
+from chaos.simulate.control import Control, Told
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.places import PLACES
 from chaos.simulate.server import SimulatedServer
@@ -19,7 +19,6 @@ from engine.queue.era import DataLoss
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.operations import Lease, LeasedJob, Operation
-from engine.wire.operations.control import ControlMessage
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
     Answered,
@@ -32,7 +31,6 @@ from engine.worker.machine.events import (
     Slot,
     Start,
     StopAsked,
-    Subscribed,
     TimerFired,
     Unanswered,
 )
@@ -126,7 +124,8 @@ class SimulatedWorker(Process):
         self._timer = 0
         block_ms = {"wake": BLOCK_MS}
         self._lines = {slot: server.knows(Line(self, server.arrive, slot, self._clock, block_ms.get(slot, 0))) for slot in SLOTS}
-        server.tells(Control(self, server.model.control(name), self._told))
+        self._control = Control(self, server.model.control(name), self._told, server.clients)
+        server.tells(self._control)
         self._lines["work"].greet(self._begin)
 
     def stop(self) -> None:
@@ -150,9 +149,10 @@ class SimulatedWorker(Process):
         if how == "killed" and self.world.chance.draw(self.name, 0, 4) < 0.3:
             over_ns = self.died_ns + BLOCK_MS * MS
             self.disturbed(over_ns)
-            self.world.at(over_ns, self._server.drop_waits, tuple(self._lines.values()))
         else:
-            self.world.at(self.died_ns + MS, self._server.drop_waits, tuple(self._lines.values()))
+            over_ns = self.died_ns + MS
+        self.world.at(over_ns, self._server.drop_waits, tuple(self._lines.values()))
+        self.world.at(over_ns, self._control.ends)
         self._gone(self)
 
     # -- the executor
@@ -173,6 +173,7 @@ class SimulatedWorker(Process):
         )
         self.steps = steps
         self._on(TimerFired())
+        self._control.begins()
 
     def _on(self, event: Event) -> None:
         steps, world = self.steps, self.world
@@ -207,7 +208,7 @@ class SimulatedWorker(Process):
         late_ns = int(world.chance.draw(self.name, self._events, 3) * MS)
         self.at(steps.wake_at_ns(world.now_ns) + late_ns, self._timer_fires, self._timer)
 
-    def _told(self, told: ControlMessage | Subscribed) -> None:
+    def _told(self, told: Told) -> None:
         if self.steps is not None:
             self._on(told)
 

@@ -31,6 +31,7 @@ from engine.wire.operations import (
     Finish,
     Lease,
     LeasedJob,
+    ListConnections,
     LoadRestore,
     NoteEra,
     Operation,
@@ -38,6 +39,7 @@ from engine.wire.operations import (
     PutJobs,
     ReadProgress,
     ReadShards,
+    ReapLost,
     Release,
     Retry,
     Sweep,
@@ -158,6 +160,12 @@ class Lanes(Scripted):
                 )
             case Sweep(orphans=True):
                 return self.bound(operation, "orphans")
+            case ReapLost(lost=lost):
+                words = [word for worker in lost for word in (worker.incarnation, f"{worker.client_id} {operation.run_id}")]
+                return self.bound(operation, argument_groups=(words,))
+            case ListConnections(client_ids=client_ids):
+                words = ("CLIENT", "LIST", "ID", *client_ids)
+                return Call(None, (self.keys.connections,), words, partial(self.parse, operation), operation, patient=False)
             case CloseWindows(items=items):
                 keys, jobs = [self.keys.dedup(key) for key, _ in items], [job for _, job in items]
                 return self.bound(operation, key_groups=(keys,), argument_groups=(jobs,))

@@ -138,6 +138,12 @@ class LanesKeys:
         return f"{self.prefix}workers"
 
     @property
+    def connections(self) -> str:
+        """Hash: incarnation -> its control connection, by which others see that its worker lives: client id and run id of the
+        server (rule 13)."""
+        return f"{self.prefix}connections"
+
+    @property
     def took(self) -> str:
         """Zset: names of jobs that `took:<name>` has times of, by the time (ms) of the first report."""
         return f"{self.prefix}took"
@@ -316,5 +322,6 @@ class LanesKeys:
         `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `rests_from_ms`, `limits_changed_ms`; `beat_ttl_ms`,
         `last_beat_ms`, `no_orphans_before_ms`; `led_ms`, the last sweep of the leader, and `turn_ms`, the last turn that a
         follower was given to look after it (rule 13); `orphans_until_ms`, `orphans_from` (a score) and `orphans_after` (an id) of
-        the running pass; `dead_from` (a rank); `test_clock` on queues created for tests."""
+        the running pass; `looked_ms`, the last look at the control connections, and `look_from`, the cursor of the next one;
+        `dead_from` (a rank); `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

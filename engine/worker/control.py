@@ -13,9 +13,10 @@ from engine.logs import Source, about
 from engine.wire.drivers.client_errors import is_reply, message_of
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.finding import dialer_of
+from engine.wire.drivers.own_connection import identify
 from engine.wire.drivers.subscription import Subscription
 from engine.wire.operations.control import ControlMessage, read_control
-from engine.worker.machine.events import Subscribed
+from engine.worker.machine.events import ControlLost, Subscribed
 
 log = logging.getLogger("ironclaim.worker")
 
@@ -25,17 +26,18 @@ PAUSE_MOST_S = 5.0
 
 class Control:
     """Reads the channels of one worker; `say` takes the messages, in another thread. While the worker is `busy`, a connection
-    on which nothing came for `look_s` is checked with a PING."""
+    on which nothing came for `look_s` is checked with a PING. With `presence` it asks how the server lists its connection."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         channels: tuple[str, ...],
         *,
-        say: Callable[[ControlMessage | Subscribed], None],
+        say: Callable[[ControlMessage | Subscribed | ControlLost], None],
         busy: Callable[[], bool],
         look_s: float,
         source: Source,
+        presence: bool,
     ) -> None:
         self._say = say
         self._source = source
@@ -51,6 +53,7 @@ class Control:
             failed=self._failed,
             look_s=look_s,
             pause_most_s=PAUSE_MOST_S,
+            **({"identify": identify} if presence else {}),
         )
 
     def start(self) -> None:
@@ -69,7 +72,9 @@ class Control:
     def _changed(self) -> None:
         if self._subscription.live:
             self._refusal = ""
-            self._say(Subscribed())
+            self._say(Subscribed(self._subscription.identity))
+        else:
+            self._say(ControlLost())
 
     def _failed(self, error: Exception) -> None:
         """Log why the server refuses it, once; that it is away is logged by the calls."""

@@ -20,7 +20,7 @@ from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
 from engine.wire.drivers.driver import Flight, SyncDriver
-from engine.wire.operations import Bury, Finish, LeasedJob, Operation, Release, Retry, Swept, Tick
+from engine.wire.operations import Bury, Finish, LeasedJob, Operation, ReapLost, Release, Retry, Swept, Tick
 from engine.worker.batches import Batch, Run
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.late_ends import LateEnds
@@ -375,7 +375,7 @@ class Executor:
             log.exception("%s: unexpected", type(send.call.operation).__name__)
             return Unanswered(send.slot, send.call, started_ns, fault=True)
         if isinstance(sent.reply, Swept):
-            _tell_swept(sent.reply, self._source)
+            _tell_swept(send.call.operation, sent.reply, self._source)
         operation = send.call.operation
         self._late_ends.answered(operation, sent.reply)
         if isinstance(operation, Tick) and operation.error:
@@ -392,11 +392,13 @@ def _is_final(error: EngineError, operation: Operation) -> bool:
     return isinstance(error, ScriptFault) and (fused or not repairable)
 
 
-def _tell_swept(swept: Swept, source: Source) -> None:
-    """Log jobs that a sweep has buried: the workers that they killed cannot do it."""
+def _tell_swept(operation: Operation, swept: Swept, source: Source) -> None:
+    """Log leases that were taken away, and jobs that were buried: the workers that they killed cannot do it."""
     if swept.leases:
         first = swept.leases[0][0]
         text = "%d leases ran out, their workers are gone or stand still; the first: job %s"
+        if isinstance(operation, ReapLost):
+            text = "%d leases were taken from workers that have lost their connections; the first: job %s"
         log.warning(text, len(swept.leases), first.job, extra=about(first, source))
     for job in swept.buried:
         log.warning("job %s is dead: it has crashed too often", job, extra={**about(None, source), "job_id": job})

@@ -21,12 +21,13 @@ from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.finding import dialer_of
 from engine.wire.drivers.in_flight import Sent
+from engine.wire.drivers.own_connection import identify
 from engine.wire.drivers.subscription import Subscription
 from engine.wire.operations import Wait
 from engine.wire.operations.control import ControlMessage, read_control
 from engine.worker.control import PAUSE_MOST_S
 from engine.worker.machine.claiming import BLOCK_MS
-from engine.worker.machine.events import Subscribed
+from engine.worker.machine.events import ControlLost, Subscribed
 
 #: A block begins so much later when not all workers wait: one that was woken for a short job waits again soon.
 _GATHER_S = 0.005
@@ -191,13 +192,14 @@ class SharedConnections:
         endpoint: Endpoint,
         channels: tuple[str, ...],
         *,
-        say: Callable[[ControlMessage | Subscribed], None],
+        say: Callable[[ControlMessage | Subscribed | ControlLost], None],
         busy: Callable[[], bool],
         look_s: float,
         source: Source,
+        presence: bool,
     ) -> SharedControl:
         """The control channels of one worker; arguments as of Control."""
-        return SharedControl(self._channels, channels, say, busy, look_s)
+        return SharedControl(self._channels, channels, say, busy, look_s, presence=presence)
 
 
 class SharedControl:
@@ -207,12 +209,14 @@ class SharedControl:
         self,
         shared: _Channels,
         channels: tuple[str, ...],
-        say: Callable[[ControlMessage | Subscribed], None],
+        say: Callable[[ControlMessage | Subscribed | ControlLost], None],
         busy: Callable[[], bool],
         look_s: float,
+        *,
+        presence: bool,
     ) -> None:
         self._shared = shared
-        self.channels, self.say, self.busy, self.look_s = channels, say, busy, look_s
+        self.channels, self.say, self.busy, self.look_s, self.presence = channels, say, busy, look_s, presence
 
     def start(self) -> None:
         """Begin to read. Does not wait."""
@@ -276,8 +280,8 @@ class _Channels:
                     member.say(parsed)
 
             def changed() -> None:
-                for member in members if made.live else ():
-                    member.say(Subscribed())
+                for member in members:
+                    member.say(Subscribed(made.identity if member.presence else None) if made.live else ControlLost())
 
             made = _Named(
                 dialer_of(self._endpoint),
@@ -290,6 +294,7 @@ class _Channels:
                 failed=lambda error: None,
                 look_s=min(member.look_s for member in members),
                 pause_most_s=PAUSE_MOST_S,
+                identify=identify,
             )
             self._replace(made)
             made.start()

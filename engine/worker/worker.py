@@ -103,6 +103,10 @@ class Worker:
     When three beats in a row have not come, other workers take its leases without waiting for their end, unless it has renewed
     them; so handlers that hold the interpreter lock for longer than that want longer beats. With 0 it is not listed.
 
+    A worker that is killed loses its connections at once. The others look after them once a second, and take its leases when its
+    control connection is gone at two looks in a row (rule 13). With `presence` False this worker is not looked after and
+    looks after no other: its leases are taken when they run out.
+
     Of a queue with shards it serves all of them (docs/guides/shards.md).
 
     Raises Malformed for settings out of bounds, and for handlers that a child process would not find.
@@ -138,6 +142,7 @@ class Worker:
         capabilities: Iterable[str] = (),
         region: str | None = None,
         gate: Gate | None = None,
+        presence: bool = True,
     ) -> None:
         # The name of a queue would else be an AttributeError inside of `run`.
         if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -153,6 +158,8 @@ class Worker:
         known_as = validate.worker_name(name or default_name())
         if gate is not None and not callable(gate):
             raise Malformed("gate", gate, "a function without arguments that returns True, False or a number")
+        if not isinstance(presence, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("presence", presence, "True or False")
         settings = Settings(
             name=known_as,
             # No threads for handlers that nobody has.
@@ -185,6 +192,7 @@ class Worker:
             max_memory_mb=validate.integer("max_memory_mb", max_memory_mb, 0, _MEMORY_MB_MAX),
             child_max_jobs=validate.integer("child_max_jobs", child_max_jobs, 0, _JOBS_MAX),
             gate=None if gate is None else partial(_ask, gate, known_as),
+            presence=presence,
         )
         if self._processes:
             check_references(handlers)
@@ -200,6 +208,7 @@ class Worker:
         max_memory_mb: int = 0,
         child_max_jobs: int = 0,
         gate: Gate | None = None,
+        presence: bool = True,
     ) -> None:
         """Check the settings and build what a run needs."""
         self._queue: Queue = synchronous(queue)
@@ -209,6 +218,7 @@ class Worker:
         self._max_memory_mb = max_memory_mb
         self._child_max_jobs = child_max_jobs
         self._gate = gate
+        self._presence = presence
         self._share: Share | Quota | None = None
         self._connections: SharedConnections | None = None
         self._on_lead: Callable[[bool], None] | None = None
@@ -340,6 +350,8 @@ class Worker:
             busy=lambda: steps.leased > 0,
             look_s=min(settings.lease_ms, _LOOK_MS_MAX) / 3000,
             source=source,
+            # A worker that is not listed names its connection nowhere.
+            presence=self._presence and settings.beat_ms > 0,
         )
         if channels:
             control.start()

@@ -9,6 +9,7 @@
 --   settings hash    settings of workers, and the version of settings and targets
 --   worker   string  worker:<incarnation>, its last heartbeat
 --   leader   string  incarnation of the worker that is the leader
+--   connections hash incarnation -> its control connection: client id and run id of the server
 --   era      list    the servers that the queue was on
 -- ARGV
 --   now_ms       '' or the time of a test
@@ -20,21 +21,22 @@
 --   lease_ms     length of its leases
 --   sweep_ms     number: its sweep interval
 --   about        JSON for display
+--   connection   its control connection, client id and run id of the server; '' = it has none, or nobody may look at it
 --   others       1 for each other incarnation whose leases it still has
 -- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept
 --       yet, ms until its turn to look after the leader (0 = the next beat comes soon enough), version of the news (read_worker_updates.lua),
 --       the latest entry of `era`
 
 settled(prefix)
-local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
+local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader, connections = connections }
 local kept, last, leads = beat_state(keys)
 local version = redis.pcall('HGET', settings, 'version')
 if kept.err or type(last) == 'table' or type(leads) == 'table' or type(version) == 'table' then
   check_types({}, { sweep, settings }, {}, { worker, leader })
 end
-check_types({ workers }, {}, { era })
+check_types({ workers }, { connections }, { era })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local result, is_leader, orphaned, turn_ms = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
-  until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, others = { unpack(ARGV, 10) } }, now_ms, kept, last, leads)
+  until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, connection = connection, others = { unpack(ARGV, 11) } }, now_ms, kept, last, leads)
 return { srv_us, result, is_leader and 1 or 0, orphaned and 1 or 0, turn_ms, tonumber(version or 0), redis.call('LINDEX', era, 0) or '' }

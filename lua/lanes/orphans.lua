@@ -14,6 +14,7 @@
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   stats    hash    counters
+--   connections hash incarnation -> its control connection: client id and run id of the server
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   now_ms   '' or the time of a test
@@ -24,7 +25,7 @@
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 
 settled(prefix)
-check_types({ workers, due, rest, active, dead }, { sweep, parked, stats }, {}, { swept })
+check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local repeated = swept_before(redis.call('GET', swept), counter)
@@ -33,7 +34,8 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 
 local wakes = {}
-local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit, function(id)
+local keys = { sweep = sweep, workers = workers, active = active, connections = connections }
+local taken, more = take_orphans(prefix, keys, now_ms, limit, function(id)
   return reap_job(prefix, id, now_ms, turn, wakes, events)
 end)
 for list in pairs(wakes) do wake_push(list) end

@@ -5,7 +5,8 @@
 -- renew (rule 11). Keeps the bounds of `done` and `dead`, drops entries without a job, and compares limits with what is leased
 -- (rule 20). Ends jobs that nobody has started in time (rule 38). Then moves due jobs into their lanes, brings back lanes whose rest is over, handles children of ended parents (rule
 -- 25) and releases results that no child needs any more. Pushes the missing wake markers (rule 22), and returns the schedules that
--- are due: only the caller can compute their next ticks (rule 24). The leader's sweeps are what its followers look for (rule 13).
+-- are due: only the caller can compute their next ticks (rule 24). The leader's sweeps are what its followers look for, and once a
+-- second the caller is to look at the control connections of the workers (rule 13).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -24,6 +25,8 @@
 --   expiring zset    sequence and id by the time (ms) at which the job expires unless somebody has started it
 --   keeping  zset    jobs whose results are kept for others, by the time (ms) of their last check
 --   retention hash   bounds of the ended jobs that are kept
+--   workers  zset    incarnation by the time (ms) until which it is taken for alive
+--   connections hash incarnation -> its control connection: client id and run id of the server
 --   leader   string  incarnation of the worker that is the leader
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
@@ -35,9 +38,11 @@
 --   most_ms      number: upper bound of the sleep that the reply allows
 --   done_max     number: entries of `done` that stay, unless the queue has its own bound
 --   yields       1 = another worker may take the lead: this one leaves a schedule to others
+--   run_id       run id of the server, by the caller's own control connection; '' = it cannot look at those of others
 -- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence, nonce ('-' for a job that
 --       had none), crashes; for each due schedule: name, version, next tick, anchor_ms, timing, policy; version of the news
---       (read_worker_updates.lua), 1 = the caller is the leader
+--       (read_worker_updates.lua), 1 = the caller is the leader; where it is to look at the control connections, for each:
+--       incarnation, client id
 
 settled(prefix)
 -- Most sweeps of an idle queue find none of these keys, so there is nothing to do with them, and nothing to check.
@@ -48,14 +53,15 @@ local known, leads, sizes = redis.pcall('GET', swept), redis.pcall('GET', leader
 local wrong = kept.err or noted.err
 for _, found in pairs({ version, known, leads, sizes.done, sizes.dead }) do wrong = wrong or type(found) == 'table' end
 if some or wrong then
-  check_types({ due, rest, cron, blocking, active, done, dead, expiring, keeping }, { sweep, parked, limits, paused, stats, settings, retention }, {},
-    { swept, leader })
+  check_types({ due, rest, cron, blocking, active, done, dead, expiring, keeping, workers },
+    { sweep, parked, limits, paused, stats, settings, retention, connections }, {}, { swept, leader })
 end
 local srv_us = server_us(now_ms, sweep)
 now_ms, version, leads = math.floor(srv_us / 1000), tonumber(version or 0), leads == incarnation
+local watched, next_look, stale = {}, '0', {}
 local function reply(sleep_ms, words)
   local promoted = tonumber(table.remove(words, 1) or 0)
-  return { srv_us, sleep_ms, promoted, words, some and due_schedules(prefix, now_ms, 16) or {}, version, leads and 1 or 0 }
+  return { srv_us, sleep_ms, promoted, words, some and due_schedules(prefix, now_ms, 16) or {}, version, leads and 1 or 0, watched }
 end
 local repeated = swept_before(known, counter)
 if repeated then return reply(next_sweep_ms(prefix, now_ms, most_ms, {}, 'cron'), repeated) end
@@ -73,8 +79,13 @@ if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-s
 if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 
+if look_is_due(kept, run_id, latest, no_reap_before_ms, now_ms) then
+  watched, next_look, stale = watched_connections(connections, workers, run_id, kept[13] or '0')
+  for _, word in ipairs({ 'looked_ms', now_ms, 'look_from', next_look }) do keep[#keep + 1] = word end
+end
 if leads and yields ~= '1' then keep[#keep + 1], keep[#keep + 2] = 'led_ms', now_ms end
 redis.call('HSET', sweep, unpack(keep))
+if stale[1] then redis.call('HDEL', connections, unpack(stale)) end
 for _, id in ipairs(ahead) do
   -- `active` last: if the script is cut off in between, the next sweep finds the lease again.
   for name in string.gmatch(run_read(prefix .. 'run:' .. id, 'limits')[1] or '', '%S+') do

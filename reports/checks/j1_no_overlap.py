@@ -8,6 +8,10 @@ claim is answered is never held.
 The server counts a lease from a later instant than its worker does. So a reap that was answered before the deadline on the
 worker's clock ended a live lease. Extends that are missing from the history could only move that deadline further. Only the
 leases that a fault `lease-expired` names were ended at the server by the harness itself, and may be reaped at any time.
+
+
+One reap may come earlier: that of a worker whose connection was gone (rule 39). It is right for a process whose kill the history
+records, wrong for one that has lived on to its end, and in doubt otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import MS, Run
+from reports.recovery import holder_of, value_of
 
 #: The fault whose stages name the leases that it has ended.
 EXPIRED = "lease-expired"
@@ -49,11 +54,17 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     lease_end_ns = F.coalesce(extended_ns, F.col("claim_end_ns"))
     by_harness = F.concat_ws(" ", "job", token()).isin(*ended_by_harness(run))
     early = (reaped_ns < lease_end_ns - CLOCK_SLACK_MS * MS) & ~by_harness
+    holder = F.coalesce("proc", holder_of(run.incarnations))
+    killed_ns = value_of({kill.target: kill.inject_ns for kill in run.kills}, holder)
+    killed = F.coalesce(reaped_ns >= killed_ns, F.lit(False))
+    lived = F.coalesce(reaped_ns < value_of(run.ends_ns, holder), F.lit(False))
+    early &= ~(F.col("reaped_as_lost") & killed)
+    level = F.when(F.col("reaped_as_lost") & ~lived, "unknown").otherwise("violated")
     left = sentence("lease ", token(), " was reaped ", milliseconds(lease_end_ns - reaped_ns), " ms before its end")
     return {
         "tokens": [
             Flag("overlap", overlap, sentence(*claim, " while ", *hold), absence=True),
-            Flag("early reap", early, left, absence=False),
+            Flag("early reap", early, left, absence=False, level=level),
         ]
     }
 

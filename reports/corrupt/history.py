@@ -210,7 +210,7 @@ class History:
     def claimed_again(self, life: Life, proc: str, at_ns: int, **item: Any) -> Row:
         """Let another claim have the job at this instant, with a token of its own. Returns its item."""
         like = life.claim.row
-        incarnation = next(row["incarnation"] for row in self.files[f"{proc}.jsonl"] if row.get("incarnation"))
+        incarnation = next(row["incarnation"] for row in self.files[f"{proc}.jsonl"] if row.get("f") == "claim")
         counter = 900_000 + next(self._numbers)
         srv_ms = (like["srv_us"] + (at_ns - like["first_send_ns"]) // 1_000) // 1_000
         made = {**life.claim.item, "fence": max(srv_ms, life.claim.item["fence"] + 1), "nonce": f"{incarnation}:{counter}"}

@@ -24,7 +24,7 @@ LANES = scripts_folder() / "lanes"
 REAL = sorted(path.stem for path in LANES.glob("*.lua"))
 ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "sweep", "claim", "pause", "resume", "set_limit"),
-    *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "replication_probe"),
+    *("enable_schedule", "remove_schedule", "beat", "orphans", "reap_lost", "lock_extend", "lock_release", "replication_probe"),
     *("drop", "read_worker_updates", "set_worker", "look", "progress"),
     *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events", "close_windows", "note_era"),
     *("restore_end", "shard_drop"),

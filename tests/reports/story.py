@@ -206,8 +206,10 @@ class Story:
     def extend(self, token: Token, at: float, *, result: str = "ok", reply: str | None = "ok") -> None:
         self.operation(token.worker, "extend", at, [token.item(result=result)], reply=reply, lease_ms=LEASE_MS)
 
-    def reap(self, worker: str, token: Token, at: float, *, crashes: int = 1, result: str = "reaped") -> None:
-        self.operation(worker, "reap", at, [token.item(result=result, crashes=crashes)])
+    def reap(self, worker: str, token: Token, at: float, *, crashes: int = 1, result: str = "reaped", lost: bool = False) -> None:
+        """A sweep has taken the lease; `lost`: because the connection of its worker was gone."""
+        more = {"incarnation": incarnation(token.worker)} if lost else {}
+        self.operation(worker, "reap", at, [token.item(result=result, crashes=crashes)], **more)
 
     def run(self, worker: str, job: str, at: float, **more: Any) -> Token:
         """Claim, handle and finish a job, all well."""

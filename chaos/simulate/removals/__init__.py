@@ -13,6 +13,7 @@ from chaos.simulate.removals.leases import LEASES
 from chaos.simulate.removals.locks import LOCKS
 from chaos.simulate.removals.members import MEMBERS
 from chaos.simulate.removals.pieces import PIECES
+from chaos.simulate.removals.presence import PRESENCE
 from chaos.simulate.removals.routes import ROUTES
 from chaos.simulate.removals.storage import STORAGE
 from chaos.simulate.removals.times import TIMES
@@ -20,5 +21,5 @@ from chaos.simulate.removals.times import TIMES
 #: Rules that no patch of a script or of a decision can take away, or whose loss the simulator cannot see, and why.
 NOT_REMOVABLE: dict[int, str] = {}
 
-_ALL = (*IDENTITY, *PIECES, *CONTENTS, *LEASES, *LOCKS, *TIMES, *STORAGE, *LANES, *BY_HAND, *MEMBERS, *ROUTES)
+_ALL = (*IDENTITY, *PIECES, *CONTENTS, *LEASES, *LOCKS, *TIMES, *STORAGE, *LANES, *BY_HAND, *MEMBERS, *PRESENCE, *ROUTES)
 REMOVALS = tuple(sorted(_ALL, key=lambda removal: removal.rule))

@@ -17,6 +17,7 @@ from engine.errors import UnsafeServer
 from engine.wire.drivers.client_errors import FAILURES
 from engine.wire.drivers.dialer import Connection, Dialer
 from engine.wire.drivers.routes import Node
+from engine.wire.operations import ClientConnection
 
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 
@@ -27,7 +28,7 @@ class Subscription:
     `heard` gets each message, and `changed` is called when `live` has changed; both in the thread, so they must be short and not
     raise. `failed` gets the error of each attempt. Whenever nothing came for `look_s` seconds it asks `wanted` whether to go on,
     and `checked` whether a PING shall find out if the connection was silently cut. After a failure it pauses for up to
-    `pause_most_s` seconds.
+    `pause_most_s` seconds. `identify` says how the server lists a new connection, before anything is subscribed to.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Subscription:
         failed: Callable[[Exception], None],
         look_s: float,
         pause_most_s: float = PAUSE_MOST_S,
+        identify: Callable[[Connection], ClientConnection | None] = lambda _: None,
     ) -> None:
         self._dialer = dialer
         self._answer_s = dialer.endpoint.options.timeout_ms / 1000
@@ -55,11 +57,14 @@ class Subscription:
         self._told_failure = failed
         self._look_s = look_s
         self._pause_most_s = pause_most_s
+        self._identify = identify
         self._ended = threading.Event()
         self._connection: Connection = None
         self._node: Node | None = None
         #: Whether the server has confirmed all channels: no later message is missed.
         self.live = False
+        #: The present connection as the server lists it, where that is known.
+        self.identity: ClientConnection | None = None
 
     def start(self) -> None:
         """Begin to listen."""
@@ -112,6 +117,7 @@ class Subscription:
         connection = self._connection = self._dialer.make(self._node)
         connection.connect()
         self.leave()
+        self.identity = self._identify(connection)
         connection.send_command("SUBSCRIBE", *self._channels, check_health=False)
         confirmed = 0
         while confirmed < len(self._channels):

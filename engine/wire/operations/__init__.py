@@ -74,6 +74,14 @@ from engine.wire.operations.claims import (
     Retry,
     Value,
 )
+from engine.wire.operations.connections import (
+    ClientConnection,
+    Connected,
+    ConnectionsOperation,
+    ConnectionsReply,
+    ListConnections,
+    ListedConnections,
+)
 from engine.wire.operations.eras import EraNoted, ErasOperation, ErasReply, NoteEra
 from engine.wire.operations.jobs import (
     Backoff,
@@ -166,6 +174,7 @@ from engine.wire.operations.shards import (
 )
 from engine.wire.operations.sweeps import (
     ReadWorkerUpdates,
+    ReapLost,
     Sweep,
     SweepsOperation,
     SweepsReply,
@@ -200,6 +209,7 @@ Operation = (
     JobsOperation
     | ClaimsOperation
     | SweepsOperation
+    | ConnectionsOperation
     | SchedulesOperation
     | AdministrationOperation
     | LooksOperation
@@ -217,6 +227,7 @@ Reply = (
     JobsReply
     | ClaimsReply
     | SweepsReply
+    | ConnectionsReply
     | SchedulesReply
     | AdministrationReply
     | LooksReply
@@ -254,8 +265,10 @@ __all__ = [
     "Claimed",
     "Clean",
     "Cleaned",
+    "ClientConnection",
     "CloseWindows",
     "ClosedWindows",
+    "Connected",
     "Count",
     "Counts",
     "Drop",
@@ -296,11 +309,13 @@ __all__ = [
     "LeasedJob",
     "Limit",
     "LimitUse",
+    "ListConnections",
     "ListObstacles",
     "ListQueues",
     "ListRunTimes",
     "ListSchedules",
     "ListWorkers",
+    "ListedConnections",
     "ListedRunTimes",
     "ListedWorker",
     "ListedWorkers",
@@ -342,6 +357,7 @@ __all__ = [
     "ReadProgress",
     "ReadShards",
     "ReadWorkerUpdates",
+    "ReapLost",
     "RegistryOperation",
     "Release",
     "ReleaseLock",

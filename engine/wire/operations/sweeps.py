@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.immutable import immutable
+from engine.wire.operations.connections import Connected
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import Lease
 from engine.wire.operations.raw_replies import one_of, server_us
@@ -16,7 +17,8 @@ class Sweep(Declaration, script="sweep", slots={"most_ms": "sleep_max_ms"}):
     """Take expired leases away, where jobs that have crashed too often are buried, make due jobs claimable, and keep what is kept
     within its bounds. (incarnation, counter) is the identity. `yields`: if it comes from the leader, it does not count as one of
     the leader's, so that another worker may take the lead. `orphans`: take the leases of workers that have stopped beating, and
-    do nothing else."""
+    do nothing else. `run_id`: the server's, by the caller's own control connection; with it the caller may be asked to look
+    at those of the other workers."""
 
     incarnation: str
     counter: int
@@ -25,6 +27,7 @@ class Sweep(Declaration, script="sweep", slots={"most_ms": "sleep_max_ms"}):
     done_max: int
     yields: bool = False
     orphans: bool = False
+    run_id: str = ""
 
     def parse(self, raw: Any, decode: object) -> Swept:
         """The raw reply as a value: five words for each lease, six for each schedule that is due."""
@@ -35,7 +38,31 @@ class Sweep(Declaration, script="sweep", slots={"most_ms": "sleep_max_ms"}):
             DueSchedule(name, version, number(expected_ms), number(anchor_ms), timing, policy)
             for name, version, expected_ms, anchor_ms, timing, policy in zip(*[iter(texts)] * 6, strict=True)
         ]
-        return Swept(server_us(raw), int(raw[1]), *_taken(raw[3]), int(raw[2]), tuple(due), int(raw[5]), raw[6] == 1)
+        # Formats of other libraries have no control connections.
+        words = [word.decode() for word in raw[7]] if len(raw) > 7 else []
+        watched = tuple(Connected(*pair) for pair in zip(words[::2], map(int, words[1::2]), strict=True))
+        return Swept(server_us(raw), int(raw[1]), *_taken(raw[3]), int(raw[2]), tuple(due), int(raw[5]), raw[6] == 1, watched)
+
+
+@immutable
+class ReapLost(Declaration, script="reap_lost"):
+    """Take away the leases of lost workers, whose control connections are gone and who have named no other since. (incarnation,
+    counter) is the identity, void after `not_after_ms`. `start_ms` and `start_id`: where the page before has ended; '' for the
+    first one."""
+
+    incarnation: str
+    counter: int
+    limit: int
+    not_after_ms: int
+    lost: tuple[Connected, ...]
+    run_id: str
+    start_ms: str = ""
+    start_id: str = ""
+
+    def parse(self, raw: Any, decode: object) -> Swept:
+        """The raw reply as a value."""
+        start = (raw[1].decode(), raw[2].decode())
+        return Swept(server_us(raw), 0, *_taken(raw[3]), goes_on=start if start[0] else None)
 
 
 def _taken(words: Any) -> tuple[tuple[tuple[Lease, int], ...], tuple[str, ...], tuple[str, ...]]:
@@ -57,7 +84,8 @@ class Swept:
     """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too often; `corrupt`:
     ids that the script could not read and buried. Where a sweep was cut off, an id may stand there without its lease. `promoted`:
     how many due jobs became claimable; `due`: the first of the schedules that are due; `version` of the news; `leads`: the caller
-    is the leader."""
+    is the leader; `watched`: the control connections that the caller is to look at; `goes_on`: where the next page of a ReapLost
+    starts."""
 
     srv_us: int
     sleep_ms: int
@@ -68,6 +96,8 @@ class Swept:
     due: tuple[DueSchedule, ...] = ()
     version: int = 0
     leads: bool = False
+    watched: tuple[Connected, ...] = ()
+    goes_on: tuple[str, str] | None = None
 
 
 @immutable
@@ -114,5 +144,5 @@ class WorkerUpdates:
     targets: tuple[tuple[str, str], ...]
 
 
-SweepsOperation = Sweep | Wait | ReadWorkerUpdates
+SweepsOperation = Sweep | ReapLost | Wait | ReadWorkerUpdates
 SweepsReply = Swept | Woken | WorkerUpdates

@@ -15,7 +15,8 @@ from engine.wire.operations.raw_replies import one_of, server_us
 class Beat(Declaration, script="beat", patient=False):
     """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation, counter) is the
     identity. `sweep_ms` is its sweep interval, by which it would find the leader silent. `about` is JSON for people; `others`:
-    further incarnations whose leases it still has."""
+    further incarnations whose leases it still has. `connection`: client id and run id of its control connection, '' where
+    there is none by which others may see that it lives."""
 
     incarnation: str
     counter: int
@@ -25,6 +26,7 @@ class Beat(Declaration, script="beat", patient=False):
     sweep_ms: int
     about: str
     others: tuple[str, ...] = ()
+    connection: str = ""
 
     def parse(self, raw: Any, decode: object) -> Beaten:
         """The raw reply as a value."""

@@ -10,7 +10,7 @@ from engine.immutable import immutable
 from engine.outcomes import FAILED, Verdict
 from engine.routing import Attributes
 from engine.wire.call import Call
-from engine.wire.operations import Lease, LeasedJob, Reply
+from engine.wire.operations import ClientConnection, Lease, LeasedJob, Reply
 from engine.wire.operations.control import ControlMessage
 
 #: Each slot carries one call at a time:
@@ -170,7 +170,15 @@ class TimerFired:
 
 @immutable
 class Subscribed:
-    """The control connection reads from now on; what was published before may have been missed."""
+    """The control connection reads from now on; what was published before may have been missed. `connection`: how its server
+    lists it, None where others could not learn from it that this process lives."""
+
+    connection: ClientConnection | None = None
+
+
+@immutable
+class ControlLost:
+    """The control connection has ended."""
 
 
 Event = (
@@ -185,6 +193,7 @@ Event = (
     | WatchAsked
     | ControlMessage
     | Subscribed
+    | ControlLost
     | Forked
     | TimerFired
 )

@@ -114,13 +114,16 @@ class Planning(State):
         operation: Operation | None = None
         if self._heartbeat.due(now_ns, informed=self._informed):
             kept_back = self._allowance.kept_back(now_ns)
-            operation = self._heartbeat.next_beat(incarnation, self._lease_table.leases(), now_ns, kept_back)
+            operation = self._heartbeat.next_beat(
+                incarnation, self._lease_table.leases(), now_ns, kept_back, self._presence.connection
+            )
         idle = not (self.owned or self._unacknowledged)
         if operation is None and self._stopping.on and idle and self._heartbeat.leaves(now_ns):
             operation = self._statistics.next_report(incarnation, now_ns, last=True) or self._heartbeat.next_leave(incarnation)
         operation = operation or self._progress.next_operation() or self._heartbeat.next_note(now_ns)
         operation = operation or self._statistics.next_report(incarnation, now_ns)
-        operation = operation or self._sweeping.next_operation(incarnation, now_ns)
+        operation = operation or self._presence.next_operation(incarnation, self._sweeping.next_counter, now_ns)
+        operation = operation or self._sweeping.next_operation(incarnation, now_ns, self._presence.run_id)
         if operation is not None:
             self._call_slots.send("sweep", self._build(operation), actions)
 

@@ -21,11 +21,14 @@ from engine.wire.operations import (
     FinishedAndClaimed,
     Lease,
     LeasedJob,
+    ListConnections,
+    ListedConnections,
     Mark,
     Marked,
     NoteProgress,
     Operation,
     ReadWorkerUpdates,
+    ReapLost,
     Release,
     ReportRunTimes,
     Retry,
@@ -89,8 +92,14 @@ class ReplyHandling(State):
                 self._claiming.hear(bool(reply.leases) or reply.promoted > 0)
                 if self._sweeping.swept(operation, reply, event.done_ns):
                     self._heartbeat.soon(event.done_ns)
+                self._presence.assigned(reply.watched, event.done_ns)
                 if not operation.orphans:
                     self._compare(reply.version)
+            case ListedConnections():
+                self._presence.looked(reply, event.first_send_ns, event.done_ns)
+            case Swept() if isinstance(operation, ReapLost):
+                self._claiming.hear(bool(reply.leases))
+                self._presence.reaped(reply, event.done_ns)
             case WorkerUpdates():
                 self._claiming.learned(reply)
                 self._sweeping.learned(self._claiming.classes)
@@ -193,6 +202,8 @@ class ReplyHandling(State):
                 self._sweeping.tick_failed(now_ns)
             case Sweep() | ReadWorkerUpdates() | Count() | Tick():
                 self._sweeping.failed(now_ns)
+            case ListConnections() | ReapLost():
+                self._presence.failed(fault=event.fault)
             case Beat():
                 self._heartbeat.failed(operation, now_ns)
                 if operation.until_ms:

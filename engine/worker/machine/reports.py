@@ -65,8 +65,10 @@ class Heartbeat:
         at_ns = self.next_ns(informed=informed)
         return at_ns is not None and now_ns >= at_ns and self._clock.known
 
-    def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int, kept_back: Mapping[str, bool]) -> Beat:
-        """Build the heartbeat that is due. `kept_back`: what keeps the worker from claiming."""
+    def next_beat(
+        self, incarnation: str, leases: Iterable[Lease], now_ns: int, kept_back: Mapping[str, bool], connection: str = ""
+    ) -> Beat:
+        """Build the heartbeat that is due. `kept_back`: what keeps the worker from claiming; `connection`: as in Beat."""
         every_ms = self._every_ms
         self._at_ns = now_ns + every_ms * MS
         self._sent_ns = now_ns
@@ -80,7 +82,7 @@ class Heartbeat:
         ttl_ms = every_ms * BEATS_MISSED
         settings = self._settings
         words = (settings.lease_ms, settings.sweep_ms, about, tuple(sorted(others)))
-        return Beat(incarnation, self._counter, ttl_ms, now_ms + ttl_ms, *words)
+        return Beat(incarnation, self._counter, ttl_ms, now_ms + ttl_ms, *words, connection)
 
     def next_note(self, now_ns: int) -> NoteQueue | None:
         """The call that lists the queue as used, once a minute beside the heartbeats; else None."""
@@ -117,7 +119,7 @@ class Heartbeat:
             self._at_ns = min(self._at_ns, done_ns + turn_ms * MS)  # anchor: followers-look-after-the-leader
 
     def soon(self, now_ns: int) -> None:
-        """Send one now: this worker leads no more, and has no turn among the followers yet."""
+        """Send one now: this worker leads no more, and has no turn yet; or its control connection is another one."""
         if self._at_ns is not None:
             self._at_ns = now_ns
 

@@ -17,6 +17,7 @@ from engine.worker.machine.deadlines import Renewing, Stopping, Timeouts
 from engine.worker.machine.events import Settings
 from engine.worker.machine.lease_table import LeaseTable
 from engine.worker.machine.places import Quota
+from engine.worker.machine.presence import Presence
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Sweeping
 
@@ -63,6 +64,7 @@ class State:
         self._finishing: tuple[Lease, ...] = ()
         self._call_slots = CallSlots()
         self._sweeping = Sweeping(settings, now_ns)
+        self._presence = Presence(clock)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
         self._heartbeat = Heartbeat(settings, clock, now_ns, lambda: len(self._lease_table) > 0)

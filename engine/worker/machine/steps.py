@@ -7,7 +7,7 @@ and step by step in a simulator. Every `now_ns` is monotonic.
 
 from __future__ import annotations
 
-from engine.wire.operations import Extended, Lease, LeasedJob
+from engine.wire.operations import ClientConnection, Extended, Lease, LeasedJob
 from engine.wire.operations.control import JobCancelled, NewsPublished
 from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Share
 from engine.worker.machine.events import (
@@ -15,6 +15,7 @@ from engine.worker.machine.events import (
     Action,
     Answered,
     BatchEnded,
+    ControlLost,
     Event,
     Forked,
     HandlerEnded,
@@ -45,7 +46,7 @@ class WorkerSteps(ReplyHandling, Planning):
         if not self._call_slots.busy("renew"):
             times.append(self._renewing.at_ns)
         if not self._call_slots.busy("sweep"):
-            times += (self._sweeping.at_ns, self._heartbeat.next_ns(informed=self._informed))
+            times += (self._sweeping.at_ns, self._presence.next_ns(), self._heartbeat.next_ns(informed=self._informed))
         if self._lease_table:
             times += (self._lease_table.next_end_ns(), self._wait_over_ns(now_ns))
         if self._stopping.on:
@@ -101,12 +102,17 @@ class WorkerSteps(ReplyHandling, Planning):
                 # Who blocks for the news has their marker.
                 if not self._call_slots.busy("wake"):
                     self._compare(version)
-            case Subscribed():
+            case Subscribed(connection=connection):
+                self._is_connected(connection, now_ns)
                 if self._lease_table:
                     self._renewing.at_once(now_ns)
+            case ControlLost():
+                self._is_connected(None, now_ns)
             case Progressed(lease=lease, body=body):
                 self._progress.tell(lease, body)
             case Forked():
+                # The connection is the parent's.
+                self._presence.connected(None)
                 self._take_new_incarnation()
             case TimerFired():
                 pass
@@ -159,6 +165,11 @@ class WorkerSteps(ReplyHandling, Planning):
             self._acknowledgements.keep(ended, result, took_ns)
         self._stopping.job_ended(now_ns)
         return following
+
+    def _is_connected(self, connection: ClientConnection | None, now_ns: int) -> None:
+        """The control connection is another one, or none: a heartbeat says so at once, or others would miss the one before."""
+        if self._presence.connected(connection):
+            self._heartbeat.soon(now_ns)  # anchor: new-connections-are-named-at-once
 
     def _was_starved(self, now_ns: int) -> bool:
         """Whether the machine was woken so late that a renewal may have come too late for it (rule 14)."""

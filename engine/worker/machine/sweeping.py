@@ -107,18 +107,24 @@ class Sweeping:
         """Whether it sweeps in each interval."""
         return self._always or self.leads
 
-    def next_operation(self, incarnation: str, now_ns: int) -> Operation | None:
-        """The next call of the running sweep, or the first one of a sweep that is due."""
+    def next_counter(self) -> int:
+        """The number of the next call that counts as a sweep of this incarnation."""
+        self._sweeps += 1
+        return self._sweeps
+
+    def next_operation(self, incarnation: str, now_ns: int, run_id: str = "") -> Operation | None:
+        """The next call of the running sweep, or the first one of a sweep that is due. `run_id`: as in Sweep."""
         if not self._rest and self.at_ns is not None and now_ns >= self.at_ns:
             most_ms = self._settings.sweep_ms
             self.at_ns = now_ns + most_ms * MS if self.regular else None
             self._incarnation = incarnation
-            self._sweeps += 1
             # A schedule that is left to others is left to their leader.
-            self._rest = [Sweep(incarnation, self._sweeps, SWEEP_LIMIT, most_ms, DONE_MAX, yields=bool(self._left))]
+            sweep = Sweep(
+                incarnation, self.next_counter(), SWEEP_LIMIT, most_ms, DONE_MAX, yields=bool(self._left), run_id=run_id
+            )
+            self._rest = [sweep]
             if self._orphaned:
-                self._sweeps += 1
-                self._rest.append(Sweep(incarnation, self._sweeps, ORPHANS_PAGE, most_ms, 0, orphans=True))
+                self._rest.append(Sweep(incarnation, self.next_counter(), ORPHANS_PAGE, most_ms, 0, orphans=True))
             if self._settings.burst:
                 self._rest.append(Count())
         operation = self._rest.pop(0) if self._rest else None

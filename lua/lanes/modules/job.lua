@@ -223,6 +223,7 @@ local function forget_all(prefix, now_ms)
   if set[1] then tell_news(prefix, now_ms) end
   for at = 1, #set, PIECE do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + PIECE - 1, #set))) end
   redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
+  if redis.call('EXISTS', prefix .. 'workers') == 0 then redis.call('DEL', prefix .. 'connections') end
   -- No job waits for these any more.
   local feeding = redis.call('SRANDMEMBER', prefix .. 'feeding', PIECE)
   for _, parent in ipairs(feeding) do

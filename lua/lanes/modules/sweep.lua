@@ -16,7 +16,7 @@ end
 -- An error reply where the key is no hash.
 local function sweep_state(sweep)
   return redis.pcall('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms', 'no_reap_before_ms', 'least_lease_ms',
-    'recent_least_ms', 'waits', 'waits_from_ms', 'rests_from_ms', 'dead_from')
+    'recent_least_ms', 'waits', 'waits_from_ms', 'rests_from_ms', 'dead_from', 'looked_ms', 'look_from')
 end
 
 -- How many jobs the next part of a sweep may move: what is left of the limit, and a fifth of it at least, so that a long backlog of
@@ -175,10 +175,37 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
   return { live and 'reaped' or 'ended', fence, nonce, crashes }
 end
 
--- Take away the leases of workers whose heartbeats have stopped (orphans.lua), in one page of `active`. `reap` takes one lease
--- and returns kind, fence, nonce and crashes. A page ends early with the 50th lease that it takes. Returns the taken leases, 5 values
--- each, and whether the pass goes on.
--- keys: sweep, workers, active
+-- Take away the leases of some workers, in one page of `active`: those for which `lost` says so, by incarnation and deadline (ms).
+-- `reap` takes one lease and returns kind, fence, nonce and crashes. A page ends early with the 50th lease that it takes. `start_ms`
+-- and `start_id`: deadline and id of the last lease that the page before has read, nil for the first page. Returns the taken leases,
+-- 5 values each, and where the next page starts, nil after the last one.
+local function take_leases(prefix, active, start_ms, start_id, limit, lost, reap)
+  -- Go on after the last lease that was read; if that has ended or was renewed, from all leases with its score.
+  local rank = start_id and redis.call('ZSCORE', active, start_id) == start_ms and redis.call('ZRANK', active, start_id)
+  local page
+  if rank then
+    page = redis.call('ZRANGE', active, rank + 1, rank + limit, 'WITHSCORES')
+  else
+    page = redis.call('ZRANGE', active, start_ms or '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+  end
+  local taken, left, at = {}, 50, 1
+  while at < #page and left > 0 do
+    local id, nonce = page[at], run_read(prefix .. 'run:' .. page[at], 'nonce')[1] or ''
+    if lost(string.match(nonce, '^([^:]+):'), tonumber(page[at + 1])) then
+      local kind, fence, token, crashes = unpack(reap(id))
+      redis.call('ZREM', active, id)
+      for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, token, crashes } or {}) do taken[#taken + 1] = field end
+      left = left - 1
+    end
+    at = at + 2
+  end
+  if at < #page or #page == 2 * limit then return taken, page[at - 1], page[at - 2] end
+  return taken
+end
+
+-- Take away the leases of workers whose heartbeats have stopped (orphans.lua), in one page of `active`. `reap`: see take_leases.
+-- Returns the taken leases, 5 values each, and whether the pass goes on.
+-- keys: sweep, workers, active, connections (nil where the format has none)
 local function take_orphans(prefix, keys, now_ms, limit, reap)
   local kept = redis.call('HMGET', keys.sweep, 'no_orphans_before_ms', 'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms',
     'last_beat_ms')
@@ -196,44 +223,32 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
     end
   end
   if not some then return {}, false end
-  -- Go on after the last lease that was read; if that has ended or was renewed, from all leases with its score.
-  local rank = kept[4] and redis.call('ZSCORE', keys.active, kept[4]) == kept[3] and redis.call('ZRANK', keys.active, kept[4])
-  local page
-  if rank then
-    page = redis.call('ZRANGE', keys.active, rank + 1, rank + limit, 'WITHSCORES')
-  else
-    page = redis.call('ZRANGE', keys.active, kept[3] or '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
-  end
-  local taken, left, at = {}, 50, 1
-  while at < #page and left > 0 do
-    local id, nonce = page[at], run_read(prefix .. 'run:' .. page[at], 'nonce')[1] or ''
-    local incarnation = string.match(nonce, '^([^:]+):')
-    local worker, deadline_ms = gone[incarnation], tonumber(page[at + 1])
+  local function lost(incarnation, deadline_ms)
+    local worker = gone[incarnation]
     -- The last claim or renewal was one lease length before this deadline.
     if worker and deadline_ms >= now_ms + worker.more_ms then -- anchor: renewal-shows-life
       shown[incarnation] = math.max(shown[incarnation] or 0, deadline_ms - worker.more_ms)
-    elseif worker then
-      local kind, fence, token, crashes = unpack(reap(id))
-      redis.call('ZREM', keys.active, id)
-      for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, token, crashes } or {}) do taken[#taken + 1] = field end
-      left = left - 1
+      return false
     end
-    at = at + 2
+    return worker
   end
+  local taken, next_ms, next_id = take_leases(prefix, keys.active, kept[3] or nil, kept[4] or nil, limit, lost, reap)
   for incarnation, alive_ms in pairs(shown) do
     redis.call('ZADD', keys.workers, 'XX', 'GT', alive_ms, incarnation)
     redis.call('PEXPIREAT', prefix .. 'worker:' .. incarnation, alive_ms + gone[incarnation].lease_ms + 60000, 'GT')
   end
-  local goes_on = at < #page or #page == 2 * limit
-  if goes_on then
-    redis.call('HSET', keys.sweep, 'orphans_until_ms', until_ms, 'orphans_from', page[at - 1], 'orphans_after', page[at - 2])
+  if next_ms then
+    redis.call('HSET', keys.sweep, 'orphans_until_ms', until_ms, 'orphans_from', next_ms, 'orphans_after', next_id)
   else
     redis.call('HDEL', keys.sweep, 'orphans_until_ms', 'orphans_from', 'orphans_after')
     for incarnation in pairs(gone) do
-      if tonumber(redis.call('ZSCORE', keys.workers, incarnation)) < tonumber(until_ms) then redis.call('ZREM', keys.workers, incarnation) end
+      if tonumber(redis.call('ZSCORE', keys.workers, incarnation)) < tonumber(until_ms) then
+        redis.call('ZREM', keys.workers, incarnation)
+        if keys.connections then redis.call('HDEL', keys.connections, incarnation) end
+      end
     end
   end
-  return taken, goes_on
+  return taken, next_ms ~= nil
 end
 
 -- How late a sweep of the leader may come: a quarter of the caller's own interval, and no less than 100 ms.
@@ -272,8 +287,8 @@ end
 -- Returns the result, whether this worker is the leader, whether there are workers without heartbeats whose leases have not been
 -- swept yet, and for a follower the time (ms) until its next turn to look after the leader, else 0. `kept`, `worker` and `leader`
 -- are what beat_state has read.
--- keys: sweep, workers, worker, leader
--- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others
+-- keys: sweep, workers, worker, leader, connections (nil where the format has none)
+-- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others, connection
 local function note_beat(keys, beat, now_ms, kept, worker, leads)
   local quiet_ms, turn_ms = tonumber(kept[3] or 0), 0
   local last, mine_ms = tonumber(string.match(worker or '', '^%d+') or -1), tonumber(string.match(worker or '', '^%d+ %d+ %d+ (%d+)') or 0)
@@ -290,6 +305,8 @@ local function note_beat(keys, beat, now_ms, kept, worker, leads)
   -- The heartbeat had expired when it arrived. It would list a worker that may be long gone, for ever if no worker is left to
   -- sweep. Nor does it show that the server was not stalled.
   if beat.until_ms > 0 and beat.until_ms <= now_ms then return reply('repeated') end -- anchor: beat-that-ran-out-lists-nobody
+  -- Before the counter: if the script is cut off in between, the next copy writes the connection again.
+  if keys.connections then note_connection(keys.connections, beat) end
   if beat.until_ms == 0 then
     redis.call('ZREM', keys.workers, beat.incarnation)
     if leads == beat.incarnation then redis.call('DEL', keys.leader) end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.reports.cases.base import W1, W3, case
+from tests.reports.cases.base import W1, W2, W3, case
 from tests.reports.story import Story, Token, srv_ms
 
 # --- J1: no two workers hold a job at once -------------------------------------------------------------------------------
@@ -106,6 +106,40 @@ def reaped_at_the_very_end_of_its_lease(story: Story, job: str) -> None:
     first = story.claim(W1, job, 3)
     story.reap(W3, first, 12)
     story.run(W3, job, 12.1)
+
+
+@case()
+def reaped_early_because_the_connection_of_a_killed_worker_was_gone(story: Story, job: str) -> None:
+    story.enqueue(job, 9.9)
+    first = story.claim(W2, job, 9.95)
+    story.start(first, 9.96)
+    story.reap(W1, first, 11, lost=True)
+    story.run(W1, job, 11.1)
+
+
+@case(("J1", "early reap"))
+def reaped_early_because_the_connection_of_a_worker_was_gone_that_lived_on(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.reap(W3, first, 5, lost=True)
+    story.run(W3, job, 5.01)
+
+
+@case(("J1", "early reap", "unknown"))
+def reaped_early_because_a_connection_was_gone_before_any_kill_of_its_worker(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W2, job, 3)
+    story.reap(W3, first, 5, lost=True)
+    story.run(W3, job, 5.01)
+
+
+@case(("J1", "early reap"))
+def reaped_early_by_a_plain_sweep_from_a_killed_worker(story: Story, job: str) -> None:
+    story.enqueue(job, 9.9)
+    first = story.claim(W2, job, 9.95)
+    story.start(first, 9.96)
+    story.reap(W1, first, 11)
+    story.run(W1, job, 11.1)
 
 
 @case()
