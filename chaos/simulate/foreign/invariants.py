@@ -42,7 +42,7 @@ def text_of(payload: bytes) -> str:
 def check_delivery(delivery: ForeignDelivery, book: ForeignBook, form: Format, *, exact: bool) -> None:
     """All of them; those of whole scripts only where none is cut off."""
     check_births(delivery, book)
-    _leases(delivery, book, form)
+    _leases(delivery, book)
     operation, reply = delivery.operation, delivery.reply
     match operation, reply:
         case Enqueue(), Enqueued():
@@ -114,7 +114,7 @@ def _enqueued(delivery: ForeignDelivery, jobs: Sequence[Enqueue], items: Sequenc
             raise Found("enqueue reply", f"{birth[0]} is refused before its call is void", (item.job,))
 
 
-def _leases(delivery: ForeignDelivery, book: ForeignBook, form: Format) -> None:
+def _leases(delivery: ForeignDelivery, book: ForeignBook) -> None:
     """Rules 4 and 6: a claim leases once and in time; a lease takes nobody's place; its fence is the highest there was."""
     before, after, operation = delivery.before, delivery.after, delivery.operation
     claim = operation.claim if isinstance(operation, Finish) else operation
@@ -130,15 +130,13 @@ def _leases(delivery: ForeignDelivery, book: ForeignBook, form: Format) -> None:
         birth = book.job(id)
         if not nonce or now.token.partition(":")[2] != nonce:
             raise Found("claim reply", f"{id} is leased under {now.token}, which no claim has asked for", (id,))
-        if was.token and id in before.zset("active") and id not in _ends(operation):
+        # Where a claim was cut off before it took the job on the wire, the job waits there, and the token has no effect.
+        if was.token and id in before.zset("active") and id not in _ends(operation) and "active" in before.places[id]:
             raise Found("two holders", f"{id} is leased to {now.token} while {was.token} holds it", (id,))
         if birth in book.ends:
             raise Found("undead", f"{id} is {book.ends[birth]}, and is leased again", (id,))
         if now.fence <= book.fences.get(birth, -1):
             raise Found("fence", f"the fence of {id} was {book.fences[birth]} and is now {now.fence}", (id,))
-        due_ms = form.due_ms(book.due_ms.get(birth, 0))
-        if due_ms > delivery.now_ms:
-            raise Found("early", f"{id} is leased {due_ms - delivery.now_ms} ms before it is due", (id,))
         book.fences[birth] = now.fence
         fresh.append(id)
     if not fresh:
@@ -183,7 +181,7 @@ def _ended(delivery: ForeignDelivery, leases: Sequence[Lease], reply: Ended, boo
             if known is not None:
                 raise Found("one finish", f"{token} ends {id} a second time", (id,))
             book.outcomes[id, token] = outcome
-            _outcome(delivery, birth, at, outcome, book)
+            _outcome(delivery, birth, at, outcome, book, exact=exact)
         elif result == "repeated":
             if known != outcome and exact:
                 raise Found("repeat", f"{token} had {known or 'not'} ended {id}, and is told {outcome}", (id,))
@@ -193,7 +191,7 @@ def _ended(delivery: ForeignDelivery, leases: Sequence[Lease], reply: Ended, boo
             raise Found("repeat", f"{id} is finished, and is told {outcome}", (id,))
 
 
-def _outcome(delivery: ForeignDelivery, birth: tuple[str, bytes], at: int, outcome: str, book: ForeignBook) -> None:
+def _outcome(delivery: ForeignDelivery, birth: tuple[str, bytes], at: int, outcome: str, book: ForeignBook, *, exact: bool) -> None:
     operation, id = delivery.operation, book.ids[birth]
     if birth in book.ends:
         raise Found("one finish", f"{id} was {book.ends[birth]}, and is {outcome} now", (id,))
@@ -205,7 +203,7 @@ def _outcome(delivery: ForeignDelivery, birth: tuple[str, bytes], at: int, outco
         charged = isinstance(operation, Retry) and failure.charge
         failures = book.failures[birth] = book.failures.get(birth, 0) + charged
         attempts = book.sent[birth].options.attempts
-        if isinstance(operation, Retry) and (outcome == "buried") != (charged and failures >= attempts):
+        if exact and isinstance(operation, Retry) and (outcome == "buried") != (charged and failures >= attempts):
             raise Found("attempts", f"{id} has failed {failures} of {attempts} times, and is {outcome}", (id,))
         book.due_ms[birth] = delivery.now_ms + failure.delay_ms if outcome == "retried" else 0
 
@@ -269,8 +267,12 @@ def _placed(delivery: ForeignDelivery, book: ForeignBook, form: Format) -> None:
             raise Found("attempts", f"{id} has failed {book.failures.get(birth, 0)} times, its job says {state.jobs[id].failures}", (id,))
         if (places[0] == "active") != (id in leases) or (id in leases) != bool(state.run(id).token):
             raise Found("lease", f"{id} is {places[0]}, and {state.run(id).token or 'nobody'} holds it", (id,))
+        due_ms = form.due_ms(book.due_ms[birth])
         if places[0] == "delayed":
-            _delayed(state, id, form.due_ms(book.due_ms[birth]), form)
+            _delayed(state, id, due_ms, form)
+        elif due_ms > delivery.now_ms and not {"waiting", "active"} & set(delivery.before.places.get(id, ())):
+            # Once it waits, the clock may step back.
+            raise Found("early", f"{id} may be claimed {due_ms - delivery.now_ms} ms before it is due", (id,))
     for id, places in state.places.items():
         end = book.ends.get(book.job(id))
         if end is not None and any(place != ("dead" if end == "dead" else "done") for place in places):

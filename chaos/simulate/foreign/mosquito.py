@@ -52,6 +52,7 @@ class MosquitoFormat:
             raise Found("format", f"the queue has jobs, and it is not listed: {state.value(self._keys.queues)}")
 
     def lasts(self, name: str) -> bool:
-        """The lists of queues and of overseers, and how long runs took."""
+        """The lists of queues and of overseers, how long runs took, and what the engine's queues share."""
         keys = self._keys
-        return name in (keys.queues, keys.overseers) or name.startswith((keys.overseer(""), keys.executor(""), keys.duration("")[:13]))
+        shared = (keys.queues, keys.overseers, f"{keys.prefix}:ironclaim:ids", f"{keys.prefix}:ironclaim:layout")
+        return name in shared or name.startswith((keys.overseer(""), keys.executor(""), keys.duration("")[:13]))

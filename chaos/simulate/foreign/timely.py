@@ -51,7 +51,8 @@ class ForeignTimely(Timely):
         worker, idle_ns = idle
         for id, since_ns in book.claimable_ns.items():
             waited_ms = (world.now_ns - max(since_ns, idle_ns)) // MS
-            if waited_ms > _PICKUP_MS:
+            # A worker runs one job at a time that has a crash behind it (rule 12).
+            if waited_ms > _PICKUP_MS and not state.run(id).crashes:
                 raise Found("pickup", f"{id} can be claimed, {worker.name} is idle, and {waited_ms} ms pass", (id,))
         if not self._may_reap(state, now_ms):
             return
