@@ -7,10 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from chaos.simulate.episode import Plan, Result, Stage, plan_of
-from chaos.simulate.profile import Profile
-from chaos.simulate.profiles import PROFILES
+from chaos.simulate.plan import Plan, Player, Result
+from chaos.simulate.profile import Mishaps
 from chaos.simulate.shrink import Shrinker
 from chaos.simulate.trace import readable
 
@@ -25,7 +25,7 @@ _LONGER = 3
 #: Some removals are found in one of so many episodes.
 _EPISODES = 60
 
-#: What a run has to meet: one that never saw a lease reaped or a late claim refused has proved little about them.
+#: What a run of Lanes has to meet: one that never saw a lease reaped or a late claim refused has proved little about them.
 EXPECTED = (
     *("enqueue created", "enqueue repeated", "enqueue duplicate", "enqueue refused"),
     *("claim leased", "claim empty", "claim repeated", "claim void", "claim stale"),
@@ -68,6 +68,8 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    #: What it has to meet.
+    expected: Sequence[str] = ()
 
     def add(self, result: Result) -> None:
         """One more episode."""
@@ -84,26 +86,27 @@ class Tally:
     @property
     def missed(self) -> list[str]:
         """Kinds of replies that should have occurred and did not."""
-        return [kind for kind in EXPECTED if not self.counts[kind]]
+        return [kind for kind in self.expected if not self.counts[kind]]
 
 
 def search(
-    stage: Stage,
+    stage: Player[Any, Any],
     seed: int,
     seconds: float,
     tell: Callable[[str], None],
-    profiles: Sequence[Profile] = PROFILES,
+    profiles: Sequence[Mishaps],
     finds: Sequence[str] = (),
-) -> tuple[Tally, tuple[Plan, Result] | None]:
-    """Play episodes for so long; the first that breaks an invariant (one of `finds`, if any are named)."""
+    expected: Sequence[str] = (),
+) -> tuple[Tally, tuple[Plan[Any, Any], Result] | None]:
+    """Play episodes for so long; the first that breaks an invariant (one of `finds`, if any are named). `expected`: what a whole
+    run has to meet."""
     chooser = random.Random(seed)
-    tally = Tally()
+    tally = Tally(expected=expected)
     whole = 0 if seconds < WHOLE_S else _EPISODES if finds else _ROUNDS * len(profiles)
-    meets_all = whole > 0 and profiles is PROFILES
     start_s = told_s = time.monotonic()
     while True:
         for profile in profiles:
-            plan = plan_of(chooser.getrandbits(48), profile)
+            plan = stage.plan(chooser.getrandbits(48), profile)
             result = stage.play(plan)
             now_s = time.monotonic()
             tally.add(result)
@@ -113,7 +116,7 @@ def search(
             if now_s - told_s >= _TELL_S:
                 told_s = now_s
                 tell(progress(tally))
-            proved = tally.episodes >= whole and not (meets_all and tally.missed)
+            proved = tally.episodes >= whole and not (whole and tally.missed)
             if tally.seconds >= seconds and (proved or tally.seconds >= _LONGER * seconds):
                 return tally, None
 
@@ -124,6 +127,6 @@ def progress(tally: Tally) -> str:
     return f"{tally.steps} steps, {tally.a_minute} a minute, {tally.episodes} episodes; faults: {faults or 'none'}"
 
 
-def shrunk(stage: Stage, plan: Plan, result: Result, budget_s: float = SHRINK_S) -> list[str]:
+def shrunk(stage: Player[Any, Any], plan: Plan[Any, Any], result: Result, budget_s: float = SHRINK_S) -> list[str]:
     """The trace of a failing episode, made small: at most 30 lines."""
     return readable(Shrinker(stage, plan, result, budget_s).shrink()[1])

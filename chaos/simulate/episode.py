@@ -6,19 +6,22 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from chaos.simulate.chance import Chance, Fault
+from chaos.simulate.chance import Chance
 from chaos.simulate.judge import Judge
+from chaos.simulate.plan import Plan, Result
 from chaos.simulate.planned_actions import PlannedAction, plan_actions, remove_schedules, resume_all
 from chaos.simulate.presence import plan_cuts
 from chaos.simulate.producer import Producer
 from chaos.simulate.profile import PIECE_WORDS, Profile
-from chaos.simulate.server import Scripts, SimulatedServer
+from chaos.simulate.read_state import READ_STATE
+from chaos.simulate.server import Reading, Scripts, SimulatedServer
+from chaos.simulate.state import EMPTY, open_state
 from chaos.simulate.wire import Wire
 from chaos.simulate.worker import SimulatedWorker
-from chaos.simulate.world import MS, Found, Row, TimeIsUp, World
+from chaos.simulate.world import MS, Found, TimeIsUp, World
 from engine.models.lanes import Lanes
 from engine.options import checked
 from engine.wire import scripts
@@ -42,76 +45,75 @@ _CLOCK_MS_MAX = 40_000_000
 #: Full at 2^48: this many sequences are left.
 _SEQUENCES_LEFT = 4
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """All that an episode follows from. `faults` None: those of the seed."""
-
-    seed: int
-    profile: Profile
-    actions: tuple[PlannedAction, ...]
-    faults: tuple[Fault, ...] | None = None
-    #: Not played beyond this time.
-    until_ns: int = 0
+JobsPlan = Plan[Profile, PlannedAction]
 
 
-@dataclass(slots=True)
-class Result:
-    """How an episode went."""
-
-    steps: int
-    rows: list[Row]
-    faults: list[Fault]
-    found: Found | None
-    counts: Counter[str] = field(default_factory=Counter)
-
-
-def plan_of(seed: int, profile: Profile) -> Plan:
+def plan_of(seed: int, profile: Profile) -> JobsPlan:
     """The plan that a seed makes of a profile."""
     return Plan(seed, profile, plan_actions(profile, random.Random(seed)))
 
 
+class Scene(NamedTuple):
+    """Where an episode is played: a server, a model, its scripts, and how its keys are read."""
+
+    wire: Wire
+    model: Any
+    scripts: Scripts
+    reading: Reading[Any]
+
+
 class Stage:
-    """A server and the scripts of one model: where episodes are played, one after the other."""
+    """A server and the scripts of Lanes: where episodes are played, one after the other."""
 
     def __init__(self, wire: Wire, model: Lanes) -> None:
         self.wire = wire
         self._model = model
-        self._scenes: dict[bool, tuple[Lanes, Scripts]] = {}
+        self._scenes: dict[bool, Scene] = {}
 
-    def scene(self, *, pieces: bool) -> tuple[Lanes, Scripts]:
+    def _scene(self, *, pieces: bool) -> Scene:
         """The model and its scripts; with `pieces` those that work through their lists in pieces of four words."""
         if pieces not in self._scenes:
             with patch.object(scripts, "PIECE_WORDS", PIECE_WORDS) if pieces else nullcontext():
                 model = self._model.sibling(self._model.keys.queue)
             model.now_ms = 0
-            self._scenes[pieces] = (model, Scripts(self.wire, model.scripts))
+            reading = Reading(model.keys.prefix, READ_STATE, EMPTY, open_state)
+            self._scenes[pieces] = Scene(self.wire, model, Scripts(self.wire, model.scripts, reading), reading)
         return self._scenes[pieces]
 
-    def play(self, plan: Plan) -> Result:
+    def plan(self, seed: int, profile: Profile) -> JobsPlan:
+        """The plan that a seed makes of a profile."""
+        return plan_of(seed, profile)
+
+    def play(self, plan: JobsPlan) -> Result:
         """One episode."""
-        return _Episode(self, plan).play()
+        return Episode(self._scene(pieces=plan.profile.pieces), plan).play()
 
 
-class _Episode:
-    def __init__(self, stage: Stage, plan: Plan) -> None:
+class Episode:
+    """An episode of Lanes. Other models have judges and ends of their own."""
+
+    def __init__(self, scene: Scene, plan: JobsPlan) -> None:
         self._plan = plan
         self._profile = plan.profile
         self._chance = Chance(plan.seed, plan.faults)
         self._counts: Counter[str] = Counter()
         self._world = World(plan.profile, self._chance, plan.until_ns)
-        self._model, scripts = stage.scene(pieces=plan.profile.pieces)
-        self._server = SimulatedServer(self._world, stage.wire, self._model, scripts, self._counts)
-        self._judge = Judge(self._world, self._server, self._counts)
+        wire, self._model, scripts, reading = scene
+        self._server = SimulatedServer(self._world, wire, self._model, scripts, reading, self._counts)
+        self._judge = self._new_judge()
         self._server.observer = self._judge
-        self._stage = stage
         self._alive: list[SimulatedWorker] = []
         self._born = 0
         self._stopping = False
         self._healed_ns = 0
         self._resumes = 0
 
+    def _new_judge(self) -> Any:
+        """The judge of this episode."""
+        return Judge(self._world, self._server, self._counts)
+
     def play(self) -> Result:
+        """Play it."""
         found: Found | None = None
         with self._world.clock_of_calls():
             try:
@@ -124,8 +126,7 @@ class _Episode:
 
     def _act(self) -> None:
         world, profile = self._world, self._profile
-        made = self._model.call(MakeTestQueue())
-        self._stage.wire.do(*made.words())
+        self._server.prepare(self._model.call(MakeTestQueue()))
         if profile.full_queue:
             self._server.set_raw(("SET", self._model.keys.seq, (1 << 48) - _SEQUENCES_LEFT))
         self._server.read()
@@ -213,7 +214,7 @@ class _Episode:
                 self._resumes += 1
                 producer.does(remove_schedules(tuple(self._server.state.zset("cron")), 1000 * self._resumes))
             if world.now_ns >= give_up_ns:
-                left = tuple(job for job, envelope in self._server.state.jobs() if self._lives(job, envelope.kind))
+                left = self._living()
                 raise Found(
                     "liveness", f"{', '.join(left) or 'a producer'} has not ended {most_ms} ms after the last fault", left
                 )
@@ -223,7 +224,10 @@ class _Episode:
         state = self._server.state
         if self._profile.clock_runs or state.zset("active") or state.names("lane:"):
             return
-        ahead_ms = min(state.zset("due").values(), default=0) - self._server.now_ms()
+        self._wait_no_longer(min(state.zset("due").values(), default=0))
+
+    def _wait_no_longer(self, next_due_ms: float) -> None:
+        ahead_ms = next_due_ms - self._server.now_ms()
         if ahead_ms > _DELAY_MS_MAX:
             self._server.correct_clock(int(ahead_ms) - _DELAY_MS_MAX)
 
@@ -250,8 +254,10 @@ class _Episode:
             and not state.names("lane:")
         )
 
-    def _lives(self, job: str, kind: str) -> bool:
-        return kind not in "TR" and job not in self._server.state.zset("dead")
+    def _living(self) -> tuple[str, ...]:
+        """Jobs that have not ended."""
+        state = self._server.state
+        return tuple(job for job, envelope in state.jobs() if envelope.kind not in "TR" and job not in state.zset("dead"))
 
     def _left_over(self, heal_ns: int) -> None:
         """What was claimable or overdue before the last heal and still is."""
@@ -278,8 +284,11 @@ class _Episode:
         world.run(world.now_ns + _LEFTOVERS_MS * MS, lambda: False)
         # Where the clock was set back, keys expire by the time that it showed before.
         self._server.read(self._server.now_ms() + (0 if self._profile.clock_runs else _CLOCK_MS_MAX))
+        self._judge.over(self._server.state)
+        self._nothing_left()
+
+    def _nothing_left(self) -> None:
         state = self._server.state
-        self._judge.over(state)
         dead = state.zset("dead")
         for name in state.raw:
             kind, _, rest = name.partition(":")

@@ -26,6 +26,7 @@ from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
 from engine.queue.era import DataLoss
+from engine.queue.producing import Draft
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import (
     AcquireLock,
@@ -321,10 +322,10 @@ class Judge:
             if does == "obliterate" and result is True:
                 check_obliterated(self._server.state, self.book, f"producer.call{action.number}")
 
-    def told(self, job: str, nonce: bytes, told: str) -> None:
+    def told(self, draft: Draft, nonce: bytes, told: str) -> None:
         """What a producer hears: `created` is true, and after `nothing was applied` nothing ever is."""
         self._counts[f"producer told {told}"] += 1
-        birth = (job, nonce)
+        job, birth = draft.job, (draft.job, nonce)
         if told in ("created", "repeated"):
             self.book.acknowledged.add(birth)
             if told == "created":

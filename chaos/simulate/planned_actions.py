@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from chaos.simulate.places import WISHES
@@ -65,6 +65,12 @@ class PlannedAction:
     clear: tuple[Clear, Mapping[str, Any]] | None = None
     lock: Hold | None = None
     read: str = ""
+
+    def smaller(self) -> Iterator[PlannedAction]:
+        """The same call with one job less."""
+        if len(self.jobs) > 1:
+            for at in range(len(self.jobs)):
+                yield replace(self, jobs=self.jobs[:at] + self.jobs[at + 1 :])
 
 
 def plan_actions(profile: Profile, chooser: random.Random) -> tuple[PlannedAction, ...]:

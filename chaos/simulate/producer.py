@@ -153,7 +153,7 @@ class Producer(Process):
 
     def _enqueue(self, action: PlannedAction, line: Line) -> None:
         nonce = b"%08d" % (action.number + 1)
-        drafts = producing.drafts(action.jobs, BYTES_MAX)
+        drafts = producing.drafts(action.jobs, BYTES_MAX, model=self._server.model)
         if action.many and action.number % 2:
             self._gathered([(draft, b"%04d%04d" % (action.number + 1, at)) for at, draft in enumerate(drafts)], line, first=True)
         elif action.many:
@@ -169,14 +169,13 @@ class Producer(Process):
             if not isinstance(outcome, EngineError) and first and outcome.came_late:
                 self._one(draft, nonce, line, first=False)
             else:
-                self._hears([(draft.job, nonce, _enqueued(outcome))])
+                self._hears([(draft, nonce, _enqueued(outcome))])
 
         operation = draft.operation(nonce, self._not_after_ms())
         line.carry(self._server.model.call(operation), done)
 
     def _many(self, drafts: list[Draft], nonce: bytes, line: Line) -> None:
         steps = producing.enqueue_many(drafts, nonce, self._not_after_ms, self._server.model.call)
-        names = [draft.job for draft in drafts]
 
         def go_on(outcomes: list[Outcome] | None) -> None:
             results: list[Enqueued | EngineError]
@@ -187,18 +186,22 @@ class Producer(Process):
             except PartlyEnqueued as partly:
                 results = list(partly.results)
             except EngineError as error:
-                results = [error] * len(names)
+                results = [error] * len(drafts)
             else:
                 (call,) = calls
                 line.carry(call, lambda outcome: go_on([outcome]))
                 return
-            self._hears([(name, nonce, result) for name, result in zip(names, results, strict=True)])
+            self._hears([(draft, nonce, result) for draft, result in zip(drafts, results, strict=True)])
 
         go_on(None)
 
     def _gathered(self, enqueues: list[tuple[Draft, bytes]], line: Line, *, first: bool) -> None:
         """What enqueues of several callers do that leave together, each with a nonce of its own."""
-        model, results, late = self._server.model, list[tuple[str, bytes, Enqueued | EngineError]](), list[tuple[Draft, bytes]]()
+        model, results, late = (
+            self._server.model,
+            list[tuple[Draft, bytes, Enqueued | EngineError]](),
+            list[tuple[Draft, bytes]](),
+        )
         maker = CallMaker(model.call, model.merges_enqueues)
         gathered = [GatheredEnqueue(partial(draft.operation, nonce), 0, None) for draft, nonce in enqueues]
         to_send = merged(gathered, self._not_after_ms(), maker)
@@ -213,7 +216,7 @@ class Producer(Process):
                     if not isinstance(its_outcome, EngineError) and first and its_outcome.came_late:
                         late.append((draft, nonce))
                     else:
-                        results.append((draft.job, nonce, _enqueued(its_outcome)))
+                        results.append((draft, nonce, _enqueued(its_outcome)))
             if to_send:
                 line.carry(to_send[0].call, go_on)
                 return
@@ -224,9 +227,9 @@ class Producer(Process):
 
         line.carry(to_send[0].call, go_on)
 
-    def _hears(self, results: list[tuple[str, bytes, Enqueued | EngineError]]) -> None:
+    def _hears(self, results: list[tuple[Draft, bytes, Enqueued | EngineError]]) -> None:
         self.open -= 1
-        for job, nonce, result in results:
+        for draft, nonce, result in results:
             if isinstance(result, Enqueued):
                 told = result.result
             elif isinstance(result, OutcomeUnknown | ScriptFault):
@@ -235,8 +238,9 @@ class Producer(Process):
                 told = "orphan"
             else:
                 told = "unavailable"
-            self.world.note("producer", f"hears of {job}", told, (job,))
-            self._judge.told(job, nonce, told)
+            job = draft.job or (result.job if isinstance(result, Enqueued) else "")
+            self.world.note("producer", f"hears of {job or draft.payload.decode()}", told, (job,))
+            self._judge.told(draft, nonce, told)
 
 
 def _enqueued(outcome: Outcome) -> Enqueued | EngineError:

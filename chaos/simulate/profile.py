@@ -30,16 +30,10 @@ QUIET: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """One kind of episode. `jobs` come over `chaos_ms`; shares are of the jobs."""
+class Mishaps:
+    """What may go wrong in an episode, of whatever it is played with, over `chaos_ms`."""
 
     name: str
-    workers: int = 2
-    concurrency: int = 2
-    prefetch: int = 4
-    lease_ms: int = 9000
-    sweep_ms: int = 1000
-    jobs: int = 14
     chaos_ms: int = 25_000
     network: Mapping[str, float] = field(default_factory=lambda: NETWORK)
     #: How late a message or a copy may come. A tombstone outlives all but those that come half a minute late.
@@ -50,6 +44,36 @@ class Profile:
     #: before by between so much and so much; behind it where that is negative.
     lost_most: int = 15
     takeover_clock_ms: tuple[int, int] = (0, 0)
+    #: How often a message to a process that only listens gets lost. Whether the queue's sequences run out.
+    unheard: float = 0.0
+    full_queue: bool = False
+
+    @property
+    def latest_ms(self) -> int:
+        """How late a message comes at most."""
+        return min(self.late_ms_most, 30_000 - CLOCK_FORWARD_MS_MAX) if "clock forward" in self.server else self.late_ms_most
+
+    @property
+    def exact(self) -> bool:
+        """Whether each script runs as a whole: one that is cut off may leave an index entry too many, never a job without one."""
+        return not {"cut script", "slot move half way"} & set(self.server)
+
+    @property
+    def clock_runs(self) -> bool:
+        """Whether the server's clock only ever runs forward at its pace."""
+        return not {"clock back", "clock forward"} & set(self.server) and self.takeover_clock_ms[0] >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile(Mishaps):
+    """One kind of episode. `jobs` come over `chaos_ms`; shares are of the jobs."""
+
+    workers: int = 2
+    concurrency: int = 2
+    prefetch: int = 4
+    lease_ms: int = 9000
+    sweep_ms: int = 1000
+    jobs: int = 14
     #: Whether processes look out for a server that went back.
     watches: bool = False
     poison: float = 0.05
@@ -62,7 +86,6 @@ class Profile:
     handler_ms: tuple[float, float] = (2, 3000)
     big: float = 0.0
     corrupt: float = 0.0
-    full_queue: bool = False
     stops: float = 0.1
     #: Names of jobs; those that run inline; keys, unique and dedup keys that some jobs have; calls that pause and limit.
     names: tuple[str, ...] = ("mail",)
@@ -74,12 +97,11 @@ class Profile:
     limits: int = 0
     rated: bool = False
     pauses: int = 0
-    #: Calls that put, change and remove schedules; jobs that need others; calls that do something to a job by hand; messages to
-    #: workers that get lost; handlers that return something.
+    #: Calls that put, change and remove schedules; jobs that need others; calls that do something to a job by hand; handlers that
+    #: return something.
     schedules: int = 0
     with_parents: float = 0.0
     hands: int = 0
-    unheard: float = 0.0
     returns: float = 0.3
     result_ttls_ms: tuple[int, ...] = (500, 30_000)
     #: How often workers tell that they live (0: they do not). Shares of the jobs: that want something of their worker, whose
@@ -103,21 +125,6 @@ class Profile:
     pieces: bool = False
 
     @property
-    def latest_ms(self) -> int:
-        """How late a message comes at most."""
-        return min(self.late_ms_most, 30_000 - CLOCK_FORWARD_MS_MAX) if "clock forward" in self.server else self.late_ms_most
-
-    @property
     def beats_for_ms(self) -> int:
         """How long a beat counts."""
         return self.beat_ms * BEATS_MISSED
-
-    @property
-    def exact(self) -> bool:
-        """Whether each script runs as a whole: one that is cut off may leave an index entry too many, never a job without one."""
-        return not {"cut script", "slot move half way"} & set(self.server)
-
-    @property
-    def clock_runs(self) -> bool:
-        """Whether the server's clock only ever runs forward at its pace."""
-        return not {"clock back", "clock forward"} & set(self.server) and self.takeover_clock_ms[0] >= 0

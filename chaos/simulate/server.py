@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import redis
 
 from chaos.simulate.chance import Fault, spread_ms
+from chaos.simulate.clocked import clocked_text
 from chaos.simulate.control import Control
 from chaos.simulate.cutting import cut_text
 from chaos.simulate.line import Greeting, Line, Message, describe_name
 from chaos.simulate.presence import Clients
 from chaos.simulate.profile import CLOCK_FORWARD_MS_MAX
-from chaos.simulate.read_state import READ_STATE
 from chaos.simulate.slot_move import NOT_LOCAL, Answer, SlotMove, error_of
-from chaos.simulate.state import EMPTY, State, open_state
 from chaos.simulate.wire import Wire
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
-from engine.models.lanes import Lanes
 from engine.observer import ServerIdentity
+from engine.wire.call import Call
 from engine.wire.drivers.client_errors import message_of
 from engine.wire.operations import ListConnections, Operation, Reply, Wait
 from engine.wire.scripts import Script
@@ -31,27 +30,69 @@ from engine.wire.scripts import Script
 _SAVED = "saved:"
 
 
-class Scripts:
-    """The scripts of one model on one server, and those that stop in the middle."""
+class KeysState(Protocol):
+    """The raw keys at one instant, as far as the server itself has to know them."""
 
-    def __init__(self, wire: Wire, scripts: Mapping[str, Script]) -> None:
-        self.reader = _digest(READ_STATE)
-        cut = {name: cut_text(script) for name, script in scripts.items()}
-        self.cut = {scripts[name].digest: _digest(text) for name, text in cut.items()}
-        for text in (READ_STATE, *(script.text for script in scripts.values()), *cut.values()):
-            wire.do("SCRIPT", "LOAD", text)
+    @property
+    def raw(self) -> Mapping[str, Any]:
+        """All keys by name."""
+        ...
+
+    @property
+    def expires_ms(self) -> int:
+        """When the next key expires; 0 for none."""
+        ...
+
+    def number(self, name: str) -> int:
+        """The length of a list; 0 for none."""
+        ...
+
+    def members(self, name: str) -> tuple[str, ...]:
+        """The members of a list or set; none for none."""
+        ...
+
+
+S = TypeVar("S", bound=KeysState)
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class Reading(Generic[S]):
+    """How the keys are read whose names begin with a prefix: by a script (ARGV: prefix, and '' or the time, by which it deletes
+    first what has expired), whose reply `open` makes a state of, with the state before. `clocked`: the scripts have to be told
+    the time behind their own arguments (chaos/simulate/clocked.py)."""
+
+    prefix: str
+    script: str
+    empty: S
+    open: Callable[[Any, S], S]
+    clocked: bool = False
+
+
+class Scripts:
+    """The scripts of one model on one server, and those that stop in the middle, by the digests that calls name."""
+
+    def __init__(self, wire: Wire, scripts: Mapping[str, Script], reading: Reading[Any]) -> None:
+        self.reader = _digest(reading.script)
+        self.whole: dict[str, str] = {}
+        self.cut: dict[str, str] = {}
+        wire.do("SCRIPT", "LOAD", reading.script)
+        for script in scripts.values():
+            text = clocked_text(script.text) if reading.clocked else script.text
+            for digests, its_text in ((self.whole, text), (self.cut, cut_text(text))):
+                digests[script.digest] = _digest(its_text)
+                wire.do("SCRIPT", "LOAD", its_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Generic[S]):
     """One request as it was carried out, with the states before and after it. `reply` is None for an error, told by `error`."""
 
     message: Message
     operation: Operation
     reply: Reply | None
     error: str
-    before: State
-    after: State
+    before: S
+    after: S
     now_ms: int
     cut: bool
     #: How far the clock is behind the latest time that it would show by now had it never been set back.
@@ -61,7 +102,7 @@ class Delivery:
 class ServerObserver(Protocol):
     """Checks what the server does."""
 
-    def delivered(self, delivery: Delivery) -> None:
+    def delivered(self, delivery: Delivery[Any]) -> None:
         """One request was carried out."""
         ...
 
@@ -69,18 +110,18 @@ class ServerObserver(Protocol):
         """What is written from now on will be lost."""
         ...
 
-    def new_era(self, state: State) -> None:
+    def new_era(self, state: Any) -> None:
         """A failover has taken the last writes back."""
         ...
 
 
-class SimulatedServer:
+class SimulatedServer(Generic[S]):
     """Takes messages in, in the order of their arrival. `observer` must be set before the first one."""
 
-    def __init__(self, world: World, wire: Wire, model: Lanes, scripts: Scripts, counts: Counter[str]) -> None:
+    def __init__(self, world: World, wire: Wire, model: Any, scripts: Scripts, reading: Reading[S], counts: Counter[str]) -> None:
         self.world = world
         self.model = model
-        self.state = EMPTY
+        self.state = reading.empty
         self.observer: ServerObserver
         self.era = 0
         self.era_ns = 0
@@ -91,8 +132,9 @@ class SimulatedServer:
         self._highest_ms = 0
         self._wire = wire
         self._scripts = scripts
+        self._reading = reading
         self._counts = counts
-        self._prefix = model.keys.prefix
+        self._prefix = reading.prefix
         self._deliveries = 0
         self._stalled_until_ns = 0
         self._waiting: list[tuple[Message, tuple[str, ...], int]] = []
@@ -165,10 +207,17 @@ class SimulatedServer:
                 raise reply
         self.read()
 
+    def prepare(self, call: Call[Any]) -> None:
+        """Carry out a call before the episode begins: nothing happens to it."""
+        assert call.script is not None
+        more = (self.now_ms(),) if self._reading.clocked else ()
+        words = ("EVALSHA", self._scripts.whole[call.script.digest], len(call.keys), *call.keys, *call.arguments, *more)
+        self._wire.do(*words)
+
     def read(self, now_ms: int | str = "") -> None:
         """Read the state; with a time, expire first."""
         reply = self._wire.do("EVALSHA", self._scripts.reader, 0, self._prefix, now_ms)
-        self.state = open_state(reply, self.state)
+        self.state = self._reading.open(reply, self.state)
 
     def settle(self) -> None:
         """No mishap lasts longer than this."""
@@ -232,9 +281,11 @@ class SimulatedServer:
         arguments = list(call.arguments)
         if "now_ms" in call.script.arguments:
             arguments[call.script.arguments.index("now_ms")] = now_ms
-        digest = call.script.digest
+        if self._reading.clocked:
+            arguments.append(now_ms)
+        digest = self._scripts.whole[call.script.digest]
         if cut is not None:
-            digest = self._scripts.cut[digest]
+            digest = self._scripts.cut[call.script.digest]
             arguments.append(cut)
         commands: list[tuple[Any, ...]] = []
         if 0 < self.state.expires_ms <= now_ms:
@@ -243,9 +294,9 @@ class SimulatedServer:
         commands.append(("EVALSHA", self._scripts.reader, 0, self._prefix, ""))
         replies = self._wire.ask(commands)
         if len(replies) == 3:
-            self.state = open_state(replies[0], self.state)
+            self.state = self._reading.open(replies[0], self.state)
         raw, read = replies[-2:]
-        before, self.state = self.state, open_state(read, self.state)
+        before, self.state = self.state, self._reading.open(read, self.state)
         self.world.steps += 1
         error = message_of(raw) if isinstance(raw, redis.ResponseError) else ""
         if error.startswith("OOM"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from chaos.simulate.episode import Result
+from chaos.simulate.plan import Result
 from chaos.simulate.world import MS, Row
 
 LINES_MAX = 30

@@ -5,13 +5,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from unittest.mock import patch
 
 from chaos.simulate.chance import Chance
-from chaos.simulate.profile import Profile
+from chaos.simulate.profile import Mishaps
 from engine.queue import era
 from engine.wire.drivers import in_flight
+
+P = TypeVar("P", bound=Mishaps)
 
 MS = 1_000_000
 #: 2100-01-02: the server's clock at the start of an episode, a day after the first time that a test queue may have.
@@ -42,10 +44,10 @@ class TimeIsUp(Exception):
     """The plan says that the episode is not played any further."""
 
 
-class World:
+class World(Generic[P]):
     """One episode's time, events, record and chance. All processes share one monotonic clock, as on one machine."""
 
-    def __init__(self, profile: Profile, chance: Chance, play_until_ns: int = 0) -> None:
+    def __init__(self, profile: P, chance: Chance, play_until_ns: int = 0) -> None:
         self.profile = profile
         self.chance = chance
         self.now_ns = 1_000_000 * MS

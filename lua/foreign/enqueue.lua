@@ -28,7 +28,7 @@ format.check()
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
 -- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a parent is unknown.
 local letters, signs = { ['+'] = 'r', ['-'] = 'd', ['!'] = 'o' }, { d = '-', o = '!' }
-local record = redis.call('GET', new)
+local record = redis.call('GET', new) -- anchor: foreign-enqueue-is-recognized-when-repeated
 local done, known = false, {}
 for word in string.gmatch(record or '', '%S+') do
   if word == 'd' then done = true elseif word ~= 'w' then known[#known + 1] = word end
@@ -53,7 +53,7 @@ for at = 1, count do
     item.id = given
     if given ~= '' and (format.read(given) or foreign_over(prefix, given, now_ms)) then
       item.letter, item.holder = 'd', given
-    elseif now_ms > not_after_ms then
+    elseif now_ms > not_after_ms then -- anchor: late-foreign-enqueue-is-void
       item.letter = 'x'
     else
       item.letter, item.missing, fresh = 'c', true, true
