@@ -42,6 +42,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     bench.add_argument("--model", default="lanes", help="put the load on this model (default lanes; dsps: on channels)")
     bench.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
     bench.add_argument("--faults", type=names, help=f"only these, with commas ({', '.join(FAULT_NAMES)}; others of dsps)")
+    bench.add_argument("--target", default="", help="drill this other job queue instead of the engine, or all that can run here")
     bench.add_argument("--topology", choices=TOPOLOGIES, help="servers to run against (default embedded; of dsps: aof)")
     bench.add_argument("--durability", help="what an answer means: server or replica; of aof: always or everysec (the first)")
     bench.add_argument("--minutes", type=int, help="so many minutes of faults, drawn by the seed (default: all that fit)")
@@ -127,12 +128,14 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.interop.command import interop
         from chaos.mischief.command import mischief
         from chaos.soak import soak
+        from chaos.targets.command import bench_targets
         from chaos.upgrade import upgrade
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
     commands = {"bench": bench, "compare": compare, "soak": soak, "interop": interop, "mischief": mischief, "upgrade": upgrade}
     command = bench_channels if getattr(parsed, "model", "") == "dsps" else commands[parsed.command]
+    command = bench_targets if getattr(parsed, "target", "") else command
     try:
         return command(parsed, interrupts)
     except TooSlow as error:
