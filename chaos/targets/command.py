@@ -57,7 +57,7 @@ def one(name: str, arguments: argparse.Namespace, interrupts: Interrupts) -> int
         promise=promise.for_spec(),
         settings=dict(library.default),
         packages=library.packages if library.runtime in ("python", "node") else (),
-        wait_ms=wait_ms(promise.recovery_bound_ms, arguments.minutes),
+        wait_ms=wait_ms(promise, arguments.minutes),
         again=again(name, arguments),
         started_utc=utc(now_s),
     )

@@ -16,7 +16,7 @@ from bench.micro.payload import PAYLOAD
 from bench.peers.environments import ADAPTERS
 from chaos import rows
 from chaos.processes import ROOT, Child, Children
-from chaos.targets.faults import send_to_group
+from chaos.targets.faults import send_to_tree
 from chaos.targets.spec import TargetSpec
 from engine.history import SCHEMA_VERSION, HistoryFile
 
@@ -57,7 +57,6 @@ class TargetCrew(Children[TargetSpec]):
         workers = [child for child in gone if child.role == "worker" and self.restarts < RESTARTS_MAX]
         for child in workers:
             self.restarts += 1
-            send_to_group(child.pid, signal.SIGKILL)
             if self.harness:
                 fault = f"unplanned-exit-{self.restarts}"
                 detail = child.ending()
@@ -71,7 +70,7 @@ class TargetCrew(Children[TargetSpec]):
         complaints = self.stop([child.name for child in self.children.values() if child.role == "producer"], PRODUCER_GRACE_S)
         for child in self.children.values():
             child.exit_expected = True
-            send_to_group(child.pid, signal.SIGKILL)
+            send_to_tree(child.pid, signal.SIGKILL)
             child.process.wait()
         return complaints
 

@@ -12,10 +12,13 @@ from chaos.frame import Frame
 from chaos.plan import PRODUCER, worker_names
 from chaos.progress import State
 from chaos.targets.crew import TargetCrew
-from chaos.targets.faults import FAULTS, TargetScene, send_to_group
+from chaos.targets.faults import FAULTS, TargetScene, send_to_tree
 from chaos.targets.keyspace import held
 from chaos.targets.spec import TargetSpec
 from chaos.targets.watch import TargetWatch
+
+#: What probes through the proxies take for a lease: it bounds their patience, and is none of the queue's.
+LEASE_MS = 9_000
 
 #: How often it is looked whether all jobs have run.
 DRAIN_POLL_S = 0.1
@@ -58,7 +61,7 @@ class TargetDrill(Frame[TargetSpec]):
 
     def _scene(self) -> TargetScene:
         return TargetScene(
-            *(self._crew, self._watch, self.wait, send_to_group, 0, 0, self._network, self._servers, self._harness),
+            *(self._crew, self._watch, self.wait, send_to_tree, LEASE_MS, LEASE_MS, self._network, self._servers, self._harness),
             freeze_ms=self.spec.freeze_ms,
         )
 
@@ -85,4 +88,6 @@ class TargetDrill(Frame[TargetSpec]):
         sent, ended = len(watch.acknowledged), len(watch.ended)
         active = sum(len(view.running) for view in watch.views.values())
         alive = crew.alive("worker")
-        self.progress.draw(State(self._phase, sent, ended, max(0, sent - ended - active), 0, active, alive, self.spec.workers, self._fault))
+        self.progress.draw(
+            State(self._phase, sent, ended, max(0, sent - ended - active), 0, active, alive, self.spec.workers, self._fault)
+        )

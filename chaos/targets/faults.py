@@ -3,19 +3,19 @@ is killed or stopped; and what they saw is known from histories, the kernel, and
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+
+import psutil
 
 from chaos.faults.base import Fault, Scene, Seen, process_states, stop_at_work
 from chaos.faults.network_base import LostFault, NetworkFault
 from chaos.faults.worker_kill import REAP_TIMEOUT_S
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import ask, refused
+from chaos.processes import send
 from chaos.targets.watch import TargetWatch
 from chaos.toxiproxy_client import blackhole
 from chaos.watch import Token
@@ -37,27 +37,33 @@ class TargetScene(Scene):
     freeze_ms: int = 0
 
 
-def send_to_group(pid: int, number: int) -> None:
-    """Send a signal to a process and to all that it has started."""
-    with suppress(ProcessLookupError):
-        os.killpg(pid, number)
+def tree(pid: int) -> list[int]:
+    """A process and all that it has started, at any depth: some libraries give each job a process in a session of its own."""
+    try:
+        root = psutil.Process(pid)
+        return [pid, *(child.pid for child in root.children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
 
 
-def members(group: int) -> list[int]:
-    """The processes of a group that live."""
-    found: list[int] = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError, IndexError):
-            state, _, of = (place / "stat").read_text().rpartition(")")[2].split()[:3]
-            if int(of) == group and state not in "ZX":
-                found.append(int(place.name))
-    return found
+def send_to_tree(pid: int, number: int) -> None:
+    """Send a signal to a process and to all that it has started. One that is being stopped may have forked meanwhile."""
+    reached: set[int] = set()
+    while fresh := [one for one in tree(pid) if one not in reached]:
+        for one in fresh:
+            send(one, number)
+        reached.update(fresh)
 
 
-def stands_still(group: int) -> bool:
-    """Whether all threads of all processes of a group are stopped."""
-    states = [process_states(pid) for pid in members(group)]
-    return bool(states) and all(state == {"T"} for state in states)
+def stands_still(pid: int) -> bool:
+    """Whether all threads of a process and of all that it has started are stopped."""
+    states = [process_states(one) for one in tree(pid)]
+    return bool(states) and all(state == {"T"} for state in states if state)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet counts."""
+    return process_states(pid) <= {"Z", "X"}
 
 
 class WorkerKill:
@@ -67,7 +73,7 @@ class WorkerKill:
 
     def __init__(self, scene: TargetScene, planned: PlannedFault) -> None:
         self._scene, self._planned = scene, planned
-        self._pid = 0
+        self._pids: list[int] = []
         self._killed = False
 
     def inject(self) -> Seen:
@@ -76,16 +82,16 @@ class WorkerKill:
         if stopped is None:
             return Seen(time.monotonic_ns(), False, f"{self._planned.target} is not alive")
         stopped.child.exit_expected = True
-        self._pid = stopped.child.pid
+        self._pids = tree(stopped.child.pid)
         killed_ns = time.monotonic_ns()
-        scene.signal(self._pid, signal.SIGKILL)
-        return Seen(killed_ns, True, f"SIGKILL to process group {self._pid}, attempt {stopped.attempt}")
+        scene.signal(stopped.child.pid, signal.SIGKILL)
+        return Seen(killed_ns, True, f"SIGKILL to {len(self._pids)} processes, attempt {stopped.attempt}")
 
     def witness(self) -> Seen:
         scene, target = self._scene, self._planned.target
         child = scene.crew.children.get(target)
         gone = child is not None and scene.wait(
-            lambda: not child.alive() and not members(self._pid), timeout_s=REAP_TIMEOUT_S, poll_s=0.001
+            lambda: not child.alive() and all(map(is_gone, self._pids)), timeout_s=REAP_TIMEOUT_S, poll_s=0.001
         )
         t_ns = time.monotonic_ns()
         if child is None or not gone:
@@ -123,7 +129,7 @@ class WorkerFreeze:
         if stopped is None:
             return Seen(self._stopped_ns, False, f"{self._planned.target} is not alive")
         self._pid, self._stopped_ns, self._frozen = stopped.child.pid, stopped.t_ns, stopped.running
-        return Seen(self._stopped_ns, True, f"SIGSTOP to process group {self._pid}, {len(self._frozen)} handlers running")
+        return Seen(self._stopped_ns, True, f"SIGSTOP to {len(tree(self._pid))} processes, {len(self._frozen)} handlers running")
 
     def witness(self) -> Seen:
         scene, target = self._scene, self._planned.target
@@ -183,7 +189,9 @@ class NetDown(NetworkFault):
     def observe(self) -> Seen:
         refusing = [name for name in self.targets if refused(self.network.proxy(name))]
         hold(self)
-        return Seen(time.monotonic_ns(), len(refusing) == len(self.targets), f"refused connections: {', '.join(refusing) or 'nobody'}")
+        return Seen(
+            time.monotonic_ns(), len(refusing) == len(self.targets), f"refused connections: {', '.join(refusing) or 'nobody'}"
+        )
 
     def observe_healed(self) -> Seen:
         return answered_again(self)

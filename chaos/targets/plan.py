@@ -9,7 +9,7 @@ from chaos.errors import HarnessError
 from chaos.plan import PRODUCER, Pace, Plan, PlannedFault, worker_names
 
 #: Kind of fault -> how often a plan has it.
-TIMES = {"worker-kill": 3, "worker-freeze": 1, "net-down": 1, "net-request-lost": 1, "net-reply-lost": 1}
+TIMES = {"worker-kill": 5, "worker-freeze": 1, "net-down": 1, "net-request-lost": 1, "net-reply-lost": 1}
 
 #: Those of the network hit one worker and the producer.
 NETWORK = ("net-down", "net-request-lost", "net-reply-lost")

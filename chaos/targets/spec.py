@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.spec import SpecFile, check_bounds
+from chaos.targets.promises import AT_LEAST_ONCE, AT_MOST_ONCE, Promise
 
 #: A machine that is busy, and a process that has to start: so much later than its bound is a recovery still in time.
 SLACK_MS = 10_000
 
-#: For how long a queue without a bound is waited for at the end, and how long a worker of such a queue stands still.
-UNBOUNDED_WAIT_MS, UNBOUNDED_FREEZE_MS = 30_000, 10_000
+#: Where no bound is named: for how long what is left is waited for at the end, and for how long a worker stands still. Who promises
+#: to run every job gets the time for it; who does not has lost what its worker had in hand.
+UNBOUNDED_WAIT_MS = {AT_MOST_ONCE: 30_000, AT_LEAST_ONCE: 240_000}
+UNBOUNDED_FREEZE_MS = {AT_MOST_ONCE: 10_000, AT_LEAST_ONCE: 120_000}
 
 #: At most so long is waited at the end for a queue whose bound is longer; MINUTES says otherwise.
 WAIT_MAX_MS = 360_000
@@ -51,16 +54,17 @@ class TargetSpec(SpecFile):
     def freeze_ms(self) -> int:
         """How long a frozen worker stands still: beyond the time after which others take its jobs, where there is one."""
         bound_ms = self.promise["recovery_bound_ms"]
-        return UNBOUNDED_FREEZE_MS if bound_ms is None else min(bound_ms + self.slack_ms, self.wait_ms)
+        if bound_ms is None:
+            return UNBOUNDED_FREEZE_MS[self.promise["delivery"]]
+        return min(bound_ms + self.slack_ms, self.wait_ms)
 
     def derived(self) -> dict[str, Any]:
         return {"model": self.target}
 
 
-def wait_ms(bound_ms: int | None, minutes: int | None) -> int:
+def wait_ms(promise: Promise, minutes: int | None) -> int:
     """How long to wait at the end for what is left."""
     if minutes is not None:
         return minutes * 60_000
-    return UNBOUNDED_WAIT_MS if bound_ms is None else min(bound_ms + SLACK_MS, WAIT_MAX_MS)
-
-
+    bound_ms = promise.recovery_bound_ms
+    return UNBOUNDED_WAIT_MS[promise.delivery] if bound_ms is None else min(bound_ms + SLACK_MS, WAIT_MAX_MS)

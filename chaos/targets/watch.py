@@ -40,9 +40,7 @@ class TargetWatch(Watch):
 
     def started_since(self, tokens: Iterable[Token], t_ns: int, but: str = "") -> list[Token]:
         """Those of the jobs that a process other than `but` has started since then."""
-        return [
-            token for token in tokens if any(at > t_ns and proc != but for at, proc in self.starts.get(token.job, ()))
-        ]
+        return [token for token in tokens if any(at > t_ns and proc != but for at, proc in self.starts.get(token.job, ()))]
 
     def last_start_ns(self, proc: str) -> int:
         """When a process started its newest handler; 0 = never."""
@@ -65,4 +63,3 @@ class TargetWatch(Watch):
         elif f == "handle" and kind == "invoke":
             for job in jobs:
                 self.starts.setdefault(job, []).append((row["first_send_ns"], proc))
-

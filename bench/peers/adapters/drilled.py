@@ -47,7 +47,12 @@ class _Rows:
             self._write(kind, columns)
 
     def _write(self, kind: str, columns: dict[str, Any]) -> None:
-        head = {"v": HISTORY["version"], "seq": self._seq, "proc": f"{HISTORY['proc']}.{os.getpid()}", "t_ns": time.monotonic_ns()}
+        head = {
+            "v": HISTORY["version"],
+            "seq": self._seq,
+            "proc": f"{HISTORY['proc']}.{os.getpid()}",
+            "t_ns": time.monotonic_ns(),
+        }
         self._seq += 1
         os.write(self._descriptor, json.dumps({**head, "kind": kind, **columns}).encode() + b"\n")
 
