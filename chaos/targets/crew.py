@@ -29,8 +29,8 @@ PRODUCER_GRACE_S = 15.0
 
 @dataclass
 class TargetCrew(Children[TargetSpec]):
-    """Workers and the producer. `command`: what runs the adapter, and `runtime` what it is written for; `harness`: the harness's own
-    history."""
+    """Workers and the producer. `command`: what runs the adapter, and `runtime` what it is written for; `harness`: the
+    harness's own history."""
 
     command: list[str] = field(default_factory=list)
     runtime: str = "python"

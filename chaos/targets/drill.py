@@ -1,4 +1,4 @@
-"""A drill of a job queue: its workers and a producer, the plan's faults, and in the end a look at what is left in the server's keys."""
+"""A drill of a job queue: its workers and a producer, the plan's faults, and a last look at what the server's keys still hold."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The faults of a drill of a job queue. They hit the whole of a worker, with the processes that it has forked, as when its container
-is killed or stopped; and what they saw is known from histories, the kernel, and probes through the proxies alone."""
+"""The faults of a drill of a job queue. They hit the whole of a worker, with the processes that it has forked, as when its
+container is killed or stopped. Their witnesses are histories, the kernel, and probes through the proxies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from chaos.faults.base import Fault, Scene, Seen, process_states, stop_at_work
+from chaos.faults.base import STOPS_MAX, Fault, Scene, Seen, Stopped, process_states
 from chaos.faults.network_base import LostFault, NetworkFault
 from chaos.faults.worker_kill import REAP_TIMEOUT_S
 from chaos.plan import PRODUCER, PlannedFault
@@ -27,6 +27,9 @@ HOLD_S = 4.0
 AGAIN_TIMEOUT_S = 30.0
 
 STATE_TIMEOUT_S = 3.0
+
+#: By when a worker among several has a job in hand, while there is load.
+AIM_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,40 @@ def stands_still(pid: int) -> bool:
     return bool(states) and all(state == {"T"} for state in states if state)
 
 
+def stop_in_mid_job(scene: TargetScene, target: str) -> Stopped | None:
+    """Stop a worker in the middle of a job; None when it is not alive. These workers have few jobs at once, and their histories
+    are read a moment late: a stop that caught none is undone and tried again."""
+    until_s, attempt = time.monotonic() + AIM_TIMEOUT_S, 0
+    while True:
+        attempt += 1
+        running = scene.watch.view(target).running
+        aimed = scene.wait(lambda: bool(running), timeout_s=until_s - time.monotonic(), poll_s=0.001)
+        child = scene.child(target)
+        if child is None:
+            return None
+        t_ns = time.monotonic_ns()
+        scene.signal(child.pid, signal.SIGSTOP)
+        try:
+            scene.wait(lambda: stands_still(child.pid), timeout_s=STATE_TIMEOUT_S, poll_s=0.001)
+            scene.watch.poll()
+        except BaseException:
+            # Not on record yet: nobody else knows that there is something to heal.
+            scene.signal(child.pid, signal.SIGCONT)
+            raise
+        if running or not aimed or attempt == STOPS_MAX:
+            return Stopped(child, t_ns, attempt, aimed, tuple(running), not running)
+        scene.signal(child.pid, signal.SIGCONT)
+
+
 def is_gone(pid: int) -> bool:
     """Whether a process has ended; one that nobody has waited for yet counts."""
     return process_states(pid) <= {"Z", "X"}
 
 
 class WorkerKill:
-    """inject: SIGSTOP, and SIGKILL once that has caught handlers running. witness: waitpid said -9, none of its processes is left,
-    and handlers were cut off. heal: a replacement is started at once. healed: the replacement lives; the detail says when it worked.
-    """
+    """inject: SIGSTOP, and SIGKILL once that has caught handlers running. witness: waitpid said -9, none of its processes is
+    left, and handlers were cut off. heal: a replacement is started at once. healed: it was started; the detail says when it
+    began to work."""
 
     def __init__(self, scene: TargetScene, planned: PlannedFault) -> None:
         self._scene, self._planned = scene, planned
@@ -78,7 +106,7 @@ class WorkerKill:
 
     def inject(self) -> Seen:
         scene = self._scene
-        stopped = stop_at_work(scene, self._planned.target)
+        stopped = stop_in_mid_job(scene, self._planned.target)
         if stopped is None:
             return Seen(time.monotonic_ns(), False, f"{self._planned.target} is not alive")
         stopped.child.exit_expected = True
@@ -115,8 +143,8 @@ class WorkerKill:
 
 
 class WorkerFreeze:
-    """inject: SIGSTOP while handlers run. witness: all threads of all its processes stand still, until others have started its jobs
-    or the time is up. heal: SIGCONT. healed: it goes on."""
+    """inject: SIGSTOP while handlers run. witness: all threads of all its processes stand still, until others have started its
+    jobs or the time is up. heal: SIGCONT. healed: it goes on."""
 
     def __init__(self, scene: TargetScene, planned: PlannedFault) -> None:
         self._scene, self._planned = scene, planned
@@ -124,7 +152,7 @@ class WorkerFreeze:
         self._frozen: tuple[Token, ...] = ()
 
     def inject(self) -> Seen:
-        stopped = stop_at_work(self._scene, self._planned.target)
+        stopped = stop_in_mid_job(self._scene, self._planned.target)
         self._stopped_ns = time.monotonic_ns()
         if stopped is None:
             return Seen(self._stopped_ns, False, f"{self._planned.target} is not alive")

@@ -1,4 +1,4 @@
-"""What each job queue promises when its worker is killed, with its default settings: declared before any run, and with its source.
+"""What each job queue promises when its worker is killed, with its default settings: declared before any run, with its source.
 
 `reports/targets` judges a run by these; what a weaker promise allows to be lost is told as a finding, with numbers.
 """
@@ -17,8 +17,9 @@ AT_MOST_ONCE, AT_LEAST_ONCE = "at most once", "at least once"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """`recovery_bound_ms`: by when a job runs again whose worker is gone, or has stood still for so long; None = the library names
-    no time, or none that it keeps by itself. `defaults`: the settings that this follows from; `source`: where they stand."""
+    """`recovery_bound_ms`: by when a job runs again whose worker is gone, or has stood still for so long; None = the
+    library names no time, or none that it keeps by itself. `defaults`: the settings that this follows from; `source`: where they
+    stand."""
 
     delivery: str
     recovery_bound_ms: int | None

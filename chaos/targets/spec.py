@@ -11,8 +11,8 @@ from chaos.targets.promises import AT_LEAST_ONCE, AT_MOST_ONCE, Promise
 #: A machine that is busy, and a process that has to start: so much later than its bound is a recovery still in time.
 SLACK_MS = 10_000
 
-#: Where no bound is named: for how long what is left is waited for at the end, and for how long a worker stands still. Who promises
-#: to run every job gets the time for it; who does not has lost what its worker had in hand.
+#: Where no bound is named: for how long what is left is waited for at the end, and for how long a worker stands still. A queue
+#: that promises to run every job gets the time for it.
 UNBOUNDED_WAIT_MS = {AT_MOST_ONCE: 30_000, AT_LEAST_ONCE: 240_000}
 UNBOUNDED_FREEZE_MS = {AT_MOST_ONCE: 10_000, AT_LEAST_ONCE: 120_000}
 
@@ -24,8 +24,8 @@ BOUNDS = {"seed": (0, 2**53 - 1), "workers": (2, 16), "rate_per_s": (1, 200), "w
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec(SpecFile):
-    """One run. `work_ms`: the shortest and the longest work of a handler; `promise`: see `promises.py`; `wait_ms`: how long what is
-    left is waited for after the last heal."""
+    """One run. `work_ms`: the shortest and the longest work of a handler; `promise`: see `promises.py`; `wait_ms`: how long
+    what is left is waited for after the last heal."""
 
     id: str
     seed: int

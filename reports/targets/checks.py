@@ -1,6 +1,6 @@
 """The checks of a job queue, T1 to T5, from frames to violation rows.
 
-Whether a row breaks the promise is its level: `violated`; `declared` where the promise allows it, so that it is told as a finding;
+Whether a row breaks the promise is its level: `violated`; `declared` where the promise allows it, so that it is a finding;
 `unknown` where the run did not last long enough to say.
 """
 
@@ -122,7 +122,7 @@ def late_again(run: TargetRun) -> Flag:
 
 
 def late_start(run: TargetRun) -> Flag:
-    """A job whose first start was later than it should, all the time of the faults put aside: a worker that is gone had fetched it."""
+    """A job whose first start came too late, the time of the faults put aside: a worker that is gone had fetched it."""
     took = F.col("first_start_ns") - F.col("acknowledged_ns")
     detail = sentence("was first started ", milliseconds(took), " ms after it was acknowledged")
     return Flag("late", took > run.promise.late_ms * MS + run.outage_ns, detail, False, late_level(run))

@@ -84,10 +84,10 @@ def document(found: Sequence[Entry]) -> str:
 
 
 LEAD = (
-    "<p>Each queue as it is by default, under the same plan of faults: workers killed and frozen, the network cut, requests and "
-    "replies lost. What is <em>lost</em> is in no key of the server any more; what is <em>stranded</em> is still there, and no worker "
-    "takes it; <em>doubled</em> ran to its end twice; <em>late</em> ran after the bound (without a bound: after 30 s). The verdict "
-    "is on the promise that each makes itself: what a weaker promise allows is counted here, and breaks nothing.</p>"
+    "<p>Each queue as it is by default, under one plan of faults: workers killed and frozen, the network cut, requests and "
+    "replies lost. What is <em>lost</em> is in no key of the server any more; what is <em>stranded</em> is still there, and no "
+    "worker takes it; <em>doubled</em> ran to its end twice; <em>late</em> ran after the bound (without one: after 30 s). The "
+    "verdict is on the promise that each makes itself: what a weaker promise allows is counted, and breaks nothing.</p>"
 )
 
 

@@ -16,8 +16,8 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def recoveries(found: Mapping[str, tuple[Sequence[float], int]]) -> Figure:
-    """A step line per queue. `found`: the seconds after which jobs were started again, and how many jobs were in hand in all; a line
-    that ends below 100 % is of a queue that left jobs behind."""
+    """A step line per queue. `found`: the seconds after which jobs were started again, and how many jobs were in hand in all; a
+    line that ends below 100 % is of a queue that left jobs behind."""
     drawn = ink.figure(4.6)
     ink.margins(drawn, left=0.7, right=2.4, top=0.2, bottom=0.6)
     panel = drawn.subplots()

@@ -1,4 +1,4 @@
-"""A run of another job queue as plain values: its rows, the stages of its faults, and the instants that the checks compare with."""
+"""A run of another job queue as plain values: its rows, the stages of its faults, and the instants that the checks use."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOVING_MS = 3_000
 
 @dataclass(frozen=True)
 class TargetRun:
-    """`healed_ns`: when the last fault was healed, 0 without faults; `ended_ns`: when it was looked what is left; `outage_ns`: for
-    how long the network was cut or a worker stood still; `moving`: jobs still ran to their end just before that."""
+    """`healed_ns`: when the last fault was healed, 0 without faults; `ended_ns`: when it was looked what is left; `outage_ns`:
+    for how long the network was cut or a worker stood still; `moving`: jobs still ran to their end just before that."""
 
     spec: Mapping[str, Any]
     promise: Promise
@@ -70,7 +70,12 @@ def collect(spec: Mapping[str, Any], files: Sequence[LoadedFile]) -> TargetRun:
         of_fault = [one for one in stages if one.fault == fault]
         unseen += missing(fault, of_fault) + disordered(fault, of_fault)
     return TargetRun(
-        *(spec, promise_of(spec), rows, stages, healed_ns, ended_ns),
+        spec=spec,
+        promise=promise_of(spec),
+        rows=rows,
+        stages=stages,
+        healed_ns=healed_ns,
+        ended_ns=ended_ns,
         outage_ns=outage_ns(stages),
         moving=ended_ns - last_end_ns < MOVING_MS * MS,
         holes=[*holes(files), *([] if final_ns else ["nobody looked at what was left in the end"])],
@@ -81,8 +86,8 @@ def collect(spec: Mapping[str, Any], files: Sequence[LoadedFile]) -> TargetRun:
 def stage(row: Row) -> Stage:
     """A fault row; its leases are the operations of the handlers that it names."""
     leases = tuple(f"{item['job']} {item['nonce']}" for item in row["items"] or ())
-    words = (str(row[name] or "") for name in ("fault", "name", "stage", "target"))
-    return Stage(*words, row["result"] == "ok", str(row["detail"] or ""), row["t_ns"], leases)
+    fault, name, of, target, detail = (str(row[column] or "") for column in ("fault", "name", "stage", "target", "detail"))
+    return Stage(fault, name, of, target, row["result"] == "ok", detail, row["t_ns"], leases)
 
 
 def outage_ns(stages: Sequence[Stage]) -> int:

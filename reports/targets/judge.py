@@ -90,7 +90,7 @@ def measures(frames: TargetFrames, results: Sequence[CheckResult]) -> dict[str, 
 
 
 def at_kills(cuts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What SIGKILL cost: of the runs that it cut off, how many jobs ran to their end all the same, and after how long they began."""
+    """What SIGKILL cost: of the jobs that it cut off, how many ran to their end later, and after how long they began again."""
     last = {cut["job"]: cut for cut in cuts}
     took = sorted((cut["again_ns"] - cut["cut_ns"]) / MS for cut in cuts if cut["again_ns"] is not None)
     return {

@@ -1,10 +1,10 @@
-"""What `recording` is in a drill (`chaos/targets`) instead of a measurement: histories of what was sent and what ran, and load at a
-steady rate until SIGTERM. Standard library alone.
+"""What `recording` is in a drill (`chaos/targets`): histories of what was sent and what ran, and load at a steady rate until
+SIGTERM. Standard library alone.
 
 The order's `history` says how: `path`, `proc` (the name of the process that was started), `version` of the rows
-(`engine.history.SCHEMA_VERSION`), and `work_s`, the shortest and the longest work of a handler. All processes that a library forks
-write to one file, each under a `proc` of its own with the process id at its end, and numbers its rows. A row is one write, so a
-process that is killed leaves all that it has written.
+(`engine.history.SCHEMA_VERSION`), and `work_s`, the shortest and the longest work of a handler. All processes that a library
+forks write to one file. Each numbers its own rows, under a `proc` that ends with its process id. A row is one write, so a process
+that is killed leaves all that it has written.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class _Load:
         return None if self._ended else min(_LOOK_S, max(0.0, due_s - time.monotonic()))
 
     def next(self) -> tuple[int, _Operation]:
-        """The job that is due, and the row that says that it is about to be sent. Its payload carries a mark, by which the harness
-        finds it in the keys of the server whatever their format."""
+        """The job that is due, and the row that says that it is about to be sent. Its payload carries a mark, by which the
+        harness finds it in the keys of the server whatever their format."""
         number, self._number = self._number, self._number + 1
         PAYLOAD["mark"] = f"job-mark:{number}:"
         return number, _Operation("enqueue", number)

@@ -1,5 +1,5 @@
-"""What the Python adapters share: their order, the handlers, and the loops that enqueue; of a measurement, or of a drill where the
-order asks for a history. An adapter runs in the library's own environment: standard library alone."""
+"""What the Python adapters share: their order, the handlers, and the loops that enqueue. An order with a history is for a drill,
+any other for a measurement. An adapter runs in the library's own environment: standard library alone."""
 
 from __future__ import annotations
 
