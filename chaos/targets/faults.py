@@ -67,26 +67,29 @@ def stands_still(pid: int) -> bool:
 def stop_in_mid_job(scene: TargetScene, target: str) -> Stopped | None:
     """Stop a worker in the middle of a job; None when it is not alive. These workers have few jobs at once, and their histories
     are read a moment late: a stop that caught none is undone and tried again."""
-    until_s, attempt = time.monotonic() + AIM_TIMEOUT_S, 0
-    while True:
-        attempt += 1
-        running = scene.watch.view(target).running
+    until_s, running = time.monotonic() + AIM_TIMEOUT_S, scene.watch.view(target).running
+    for attempt in range(1, STOPS_MAX + 1):
         aimed = scene.wait(lambda: bool(running), timeout_s=until_s - time.monotonic(), poll_s=0.001)
-        child = scene.child(target)
+        child, t_ns = scene.child(target), time.monotonic_ns()
         if child is None:
             return None
-        t_ns = time.monotonic_ns()
-        scene.signal(child.pid, signal.SIGSTOP)
-        try:
-            scene.wait(lambda: stands_still(child.pid), timeout_s=STATE_TIMEOUT_S, poll_s=0.001)
-            scene.watch.poll()
-        except BaseException:
-            # Not on record yet: nobody else knows that there is something to heal.
-            scene.signal(child.pid, signal.SIGCONT)
-            raise
+        stop(scene, child.pid)
         if running or not aimed or attempt == STOPS_MAX:
             return Stopped(child, t_ns, attempt, aimed, tuple(running), not running)
         scene.signal(child.pid, signal.SIGCONT)
+    raise AssertionError("the last attempt returns")
+
+
+def stop(scene: TargetScene, pid: int) -> None:
+    """Stop a worker, and read what it has written until then."""
+    scene.signal(pid, signal.SIGSTOP)
+    try:
+        scene.wait(lambda: stands_still(pid), timeout_s=STATE_TIMEOUT_S, poll_s=0.001)
+        scene.watch.poll()
+    except BaseException:
+        # Not on record yet: nobody else knows that there is something to heal.
+        scene.signal(pid, signal.SIGCONT)
+        raise
 
 
 def is_gone(pid: int) -> bool:

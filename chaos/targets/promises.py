@@ -91,8 +91,8 @@ PROMISES: dict[str, Promise] = {
     ),
     "streaq": Promise(
         AT_LEAST_ONCE,
-        60_000,
-        "idle_timeout=60: by then others claim what its worker did not renew",
+        120_000,
+        "idle_timeout=60: by then others may claim what its worker did not renew; a read without jobs blocks as long once more",
         "streaq.readthedocs.io/en/latest/worker.html, streaq/worker.py: Worker.idle_timeout",
     ),
     "bullmq-py": Promise(
