@@ -48,6 +48,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         type=names,
         help="only these kinds of fault; `python -m chaos faults` lists them",
     )
+    bench.add_argument("--target", default="", help="drill this other job queue instead of the engine, or all that can run here")
     bench.add_argument("--topology", choices=TOPOLOGIES, help="servers to run against (default embedded; of dsps: aof)")
     bench.add_argument("--durability", help="what an answer means: server or replica; of aof: always or everysec (the first)")
     bench.add_argument(
@@ -178,6 +179,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.mutants.command import catch_mutants
         from chaos.replay import replay
         from chaos.soak import soak
+        from chaos.targets.command import bench_targets
         from chaos.upgrade import upgrade
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
@@ -193,6 +195,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         "mutants": catch_mutants,
     }
     command = replay if getattr(parsed, "replay", None) else commands[parsed.command]
+    command = bench_targets if getattr(parsed, "target", "") else command
     try:
         return command(parsed, interrupts)
     except TooSlow as error:

@@ -26,6 +26,10 @@ from reports.planted import caught_by
 from reports.session import spark_session
 from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
 from reports.table import render
+from reports.targets import words as target_words
+from reports.targets.command import add_arguments as targets_arguments
+from reports.targets.command import compare_targets
+from reports.targets.promise import of_target
 from reports.verdict import EXIT_CODES, exit_code, worst
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
     "list": list_runs,
     "models": lambda options: (side_by_side(options.run), 0),
     "mutants": lambda options: (caught_by(options.folder), 0),
+    "targets": compare_targets,
     "slo": lambda options: (slo.listed(slo_file.read(options.file, channels=options.channels)), 0),
 }
 
@@ -63,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     spark_options(command)
     compare_arguments(commands.add_parser("compare", help="is B faster or slower than A, from repetitions of both"))
     list_arguments(commands.add_parser("list", help="all runs of a folder with their verdicts, printed and as a page"))
+    targets_arguments(commands.add_parser("targets", help="other job queues compared by their runs, printed and as a page"))
     command = commands.add_parser("models", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     command = commands.add_parser("mutants", help="which check caught which planted defect, printed and as a page")
@@ -116,7 +122,7 @@ def judged(options: argparse.Namespace) -> int:
                 current[:] = [run]
                 decided = judge(run, **where, spark=spark, objectives=options.slo)
                 INTERRUPTS.check()
-                tell(render(decided))
+                tell(target_words.render(decided) if of_target(decided["spec"]) else render(decided))
                 codes.append(exit_code(decided))
     except JudgeError as error:
         return complain(str(error))

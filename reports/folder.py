@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.errors import JudgeError
+from reports.targets.promise import of_target, promise_faults
 
 #: A window of loss reaches at most so far beyond its fault.
 LOSS_MS_MAX = 10_000
@@ -73,7 +74,9 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
     found = [] if spec.get("schema") == SPEC_SCHEMA else [f"schema is {shown(spec, 'schema')}, this judge reads {SPEC_SCHEMA}"]
     of_channels = spec.get("model") == CHANNELS
     whole = {name for name in POSITIVE if type(spec.get(name)) is int and spec[name] > 0}
-    wanted = () if of_channels else POSITIVE
+    if of_target(spec):
+        found += promise_faults(spec)
+    wanted = () if of_channels or of_target(spec) else POSITIVE
     found += [f"{name} is {shown(spec, name)}, it must be a whole number above 0" for name in wanted if name not in whole]
     found += channel_faults(spec.get("channels")) if of_channels else []
     if {"lease_ms", "recovery_bound_ms"} <= whole and spec["recovery_bound_ms"] > (most := spec["lease_ms"] + RECOVERY_SLACK_MS):

@@ -18,6 +18,8 @@ from reports.interrupts import INTERRUPTS
 from reports.samples import cpu_usage
 from reports.session import spark_session
 from reports.spark_settings import LOCAL
+from reports.targets import page as target_page
+from reports.targets.promise import of_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +102,10 @@ def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, wanted
     junit.write(run, decided)
     verdict.write(run, decided)
     try:
-        page.write_report(run, decided, frames)
+        if of_target(decided["spec"]):
+            target_page.write_report(run, decided)
+        else:
+            page.write_report(run, decided, frames)
     except Exception as error:
         say(f"judge: the page of {run.name} cannot be written: {one_line(error)}")
     INTERRUPTS.check()
@@ -114,6 +119,10 @@ def evaluate(
     from reports import findings, frames, load, loss, measure
     from reports.channels import measure as channel_measure
 
+    if of_target(spec):
+        from reports.targets import judge as target_judge
+
+        return target_judge.evaluate(spark, run, spec, say), None
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     say(f"judge: reading {len(files)} history files, {size_mb:.1f} MB")
     begun_s: list[float] = []

@@ -17,6 +17,8 @@ ADAPTERS = Path(__file__).with_name("adapters")
 FOLDER = ROOT / "build" / "peers"
 _LOG = FOLDER / "install.log"
 _TIMEOUT_S = 600
+#: What the Node programs share; it lies beside each.
+_SHARED_JS = ("recording.js", "drilled.js")
 
 
 class NotAvailable(Exception):
@@ -55,7 +57,7 @@ def _source(library: Library) -> str:
     if library.runtime == "python":
         return ""
     place = ADAPTERS / library.adapter
-    files = sorted(place.iterdir()) if place.is_dir() else [place, ADAPTERS / "recording.js"]
+    files = sorted(place.iterdir()) if place.is_dir() else [place, *(ADAPTERS / name for name in _SHARED_JS)]
     return "".join(file.read_text() for file in files)
 
 
@@ -79,7 +81,7 @@ def _node(library: Library, folder: Path) -> None:
         raise NotAvailable("needs Node and npm")
     (folder / "package.json").write_text('{"private": true}\n')
     _run(["npm", "install", "--no-audit", "--no-fund", "--save-exact", *library.packages], folder)
-    for name in (library.adapter, "recording.js"):
+    for name in (library.adapter, *_SHARED_JS):
         shutil.copy(ADAPTERS / name, folder / name)
 
 

@@ -23,7 +23,21 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The micro-benchmarks compare the engine with bare clients, and draw what they found.
     # Each adapter runs in the environment of the library that it drives.
     "bench/peers/adapters": (
-        *("engine", "recording", "redis", "rq", "celery", "dramatiq", "huey", "arq", "saq", "taskiq_redis"),
+        *(
+            "engine",
+            "recording",
+            "order",
+            "measured",
+            "drilled",
+            "redis",
+            "rq",
+            "celery",
+            "dramatiq",
+            "huey",
+            "arq",
+            "saq",
+            "taskiq_redis",
+        ),
         *("streaq", "bullmq", "ardiq", "uvloop"),
     ),
     "bench/peers": ("engine", "bench", "psutil", "redis", "matplotlib"),

@@ -1,8 +1,12 @@
-// Shared by the Node adapters: the order (see recording.py), the records, and the loops that enqueue.
+// Shared by the Node adapters: the order (see order.py), the records, and the loops that enqueue.
 "use strict";
 const fs = require("node:fs");
 
 const order = JSON.parse(process.env.PEERS_ORDER);
+if (order.history) {
+  module.exports = require("./drilled.js");
+  return;
+}
 const { jobs, payload, settings } = order;
 const ENQUEUED = 0, STARTED = 1, ENDED = 2, STARTED_AGAIN = 3;
 const BULK = 1000, WARM_UP = order.warm_up;

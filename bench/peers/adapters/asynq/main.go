@@ -1,4 +1,4 @@
-// asynq: as many jobs at once as there are cores by default. It has no bulk call. The order is that of recording.py.
+// asynq: as many jobs at once as there are cores by default. It has no bulk call. The order is that of order.py.
 package main
 
 import (
@@ -36,6 +36,7 @@ type order struct {
 	InFlight int            `json:"in_flight"`
 	WarmUp   int            `json:"warm_up"`
 	Rate     float64        `json:"rate"`
+	History  *history       `json:"history"`
 }
 
 var todo order
@@ -73,6 +74,10 @@ func handle(_ context.Context, task *asynq.Task) error {
 		Number int `json:"number"`
 	}
 	must(json.Unmarshal(task.Payload(), &payload))
+	if todo.History != nil {
+		handleDrilled(payload.Number)
+		return nil
+	}
 	number, which := payload.Number, started
 	if number >= 0 && atomic.LoadInt64(&cells[started*todo.Jobs+number]) != 0 {
 		which = startedAgain
@@ -135,7 +140,11 @@ func produce(client *asynq.Client) {
 
 func main() {
 	must(json.Unmarshal([]byte(os.Getenv("PEERS_ORDER")), &todo))
-	openRecords()
+	if todo.History != nil {
+		openHistory()
+	} else {
+		openRecords()
+	}
 	server := asynq.RedisClientOpt{Addr: fmt.Sprintf("%s:%d", todo.Host, todo.Port)}
 	if todo.Role == "work" {
 		mux := asynq.NewServeMux()
@@ -147,5 +156,9 @@ func main() {
 	}
 	client := asynq.NewClient(server)
 	defer client.Close()
-	produce(client)
+	if todo.History != nil {
+		produceDrilled(client)
+	} else {
+		produce(client)
+	}
 }

@@ -1,0 +1,137 @@
+"""The page of queues compared: the matrix of what faults did to the jobs of each, and how soon jobs of killed workers ran again.
+Every cell links to the run that it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+from urllib.parse import quote
+
+from reports.page import FILE as REPORT
+from reports.page import ink
+from reports.page.colours import style_sheet
+from reports.page.document import PAGE, POLICY, Section, contents
+from reports.page.facts import badge
+from reports.page.tables import NO_VALUE, cell, marked_up, safe
+from reports.targets.draw import recoveries
+from reports.targets.promise import Promise, promise_of
+
+TITLE = "Queues compared"
+
+KINDS = ("lost", "doubled", "late", "stranded")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One judged run. `place`: its folder, relative to the page."""
+
+    name: str
+    decided: Mapping[str, Any]
+    place: str
+
+    @property
+    def target(self) -> str:
+        return str(self.decided["spec"]["target"])
+
+    @property
+    def promise(self) -> Promise:
+        return promise_of(self.decided["spec"])
+
+    @property
+    def measures(self) -> Mapping[str, Any]:
+        return self.decided["measures"]
+
+    @property
+    def faulty(self) -> bool:
+        return bool(self.decided["spec"]["plan"])
+
+    def kill(self, name: str) -> int | None:
+        """A number of jobs in hand at kills; None for a run without kills."""
+        return self.measures["kill"][name] if self.again_ms is not None else None
+
+    @property
+    def again_ms(self) -> Sequence[float] | None:
+        """After how many ms jobs of killed workers were started again; None for a run without kills."""
+        kill = self.measures.get("kill")
+        return kill["again_ms"] if kill and kill["in_hand"] else None
+
+    def linked(self, html: str, anchor: str) -> str:
+        """The content of a cell, linked to a section of the page of the run."""
+        return f'<a href="{safe(quote(self.place))}/{REPORT}#{anchor}">{html}</a>'
+
+
+def document(found: Sequence[Entry]) -> str:
+    """The whole page."""
+    faulty, calm = [one for one in found if one.faulty], [one for one in found if not one.faulty]
+    sections = [
+        Section("matrix", "What the faults did", LEAD + matrix(faulty) if faulty else ""),
+        Section("recovery", "How soon jobs of killed workers ran again", curves(faulty)),
+        Section("calm", "Without faults", matrix(calm) if calm else ""),
+        Section("again", "How to run each again", again(found)),
+    ]
+    shown = [section for section in sections if section.body]
+    targets = len({one.target for one in found})
+    body = [
+        f'<header class="plain"><p class="run">{len(found)} runs of {targets} job queues</p><h1>{TITLE}</h1></header>',
+        contents(shown),
+        '<main class="wide wraps">',
+        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
+        "</main>",
+    ]
+    return PAGE.format(title=TITLE, policy=POLICY, style=style_sheet(), body="\n".join(body))
+
+
+LEAD = (
+    "<p>Each queue as it is by default, under one plan of faults: workers killed and frozen, the network cut, requests and "
+    "replies lost. What is <em>lost</em> is in no key of the server any more; what is <em>stranded</em> is still there, and no "
+    "worker takes it; <em>doubled</em> ran to its end twice; <em>late</em> ran after the bound (without one: after 30 s). The "
+    "verdict is on the promise that each makes itself: what a weaker promise allows is counted, and breaks nothing.</p>"
+)
+
+
+def matrix(found: Sequence[Entry]) -> str:
+    """One row per run."""
+    heads = ("queue", "promise", "in hand at SIGKILL", "ran again", "lost", "stranded", "again after, median", *KINDS, "verdict")
+    return marked_up("Jobs, by what became of them", heads, [row(one) for one in found], words=(1, len(heads) - 1))
+
+
+def row(one: Entry) -> list[str]:
+    """The cells of a run."""
+    at_kill = [one.linked(cell(one.kill(name)), "kills") for name in ("in_hand", "again", "lost", "stranded")]
+    took = one.again_ms
+    after = one.linked(f"{median(took) / 1_000:.1f} s" if took else NO_VALUE, "kills")
+    totals = [one.linked(cell(one.measures.get(kind)), "checks") for kind in KINDS]
+    head = [one.linked(safe(one.target), "promise"), safe(one.promise.words)]
+    return [*head, *at_kill, after, *totals, one.linked(badge(one.decided["verdict"]), "checks")]
+
+
+def curves(found: Sequence[Entry]) -> str:
+    """The figure, all runs of a queue together."""
+    together: dict[str, tuple[list[float], int]] = {}
+    for one in found:
+        if one.again_ms is not None:
+            seconds, in_hand = together.get(one.target, ([], 0))
+            together[one.target] = ([*seconds, *(ms / 1_000 for ms in one.again_ms)], in_hand + (one.kill("in_hand") or 0))
+    if not together:
+        return ""
+    with ink.drawing():
+        alt = "the share of the jobs in hand at a SIGKILL that had started again, along time, one line for each queue"
+        svg = ink.svg(recoveries(together), "recovery", alt)
+    note = "<p>A line that stays below 100 % is of a queue that did not start all of them again while it was waited for.</p>"
+    return f'{note}<figure><div class="scroll" tabindex="0" role="region" aria-label="Figure">{svg}</div></figure>'
+
+
+def again(found: Sequence[Entry]) -> str:
+    """The command of each run."""
+    rows = [
+        [one.linked(safe(one.name), "again"), f"<code>{safe(one.decided['spec'].get('again', ''))}</code>", safe(versions(one))]
+        for one in found
+    ]
+    return marked_up("Runs", ("run", "command", "versions"), rows, words=(1, 2))
+
+
+def versions(one: Entry) -> str:
+    """What was drilled."""
+    return ", ".join(one.decided["spec"].get("packages") or ())

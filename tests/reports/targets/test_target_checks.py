@@ -1,0 +1,187 @@
+"""T1 to T5 on hand-written histories: what must pass, what breaks a promise, and what a weaker promise allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from engine.history import LoadedFile
+from reports.targets.facts import collect
+from reports.targets.frames import build
+from reports.targets.judge import decide
+from reports.targets.promise import promise_faults
+from tests.reports.targets.story import AT_LEAST, AT_MOST, Story, good, spec
+
+Decide = Callable[[dict[str, Any], list[LoadedFile]], dict[str, Any]]
+
+KILL = "1-worker-kill"
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession) -> Decide:
+    return lambda spec, files: decide(build(spark, collect(spec, files)))
+
+
+def verdicts(decided: dict[str, Any]) -> dict[str, str]:
+    """The checks that are not valid."""
+    return {check["id"]: check["verdict"] for check in decided["checks"] if check["verdict"] != "valid"}
+
+
+def found(decided: dict[str, Any]) -> dict[str, int]:
+    """What the promise allows, by name."""
+    return {finding["name"]: finding["rows"] for finding in decided["findings"]}
+
+
+@pytest.mark.parametrize("promise", [AT_LEAST, AT_MOST], ids=["at least once", "at most once"])
+@pytest.mark.parametrize("faults", [(), (KILL,)], ids=["no faults", "a kill"])
+def test_a_run_without_loss_keeps_every_promise(judged: Decide, promise: dict[str, Any], faults: tuple[str, ...]) -> None:
+    decided = judged(spec(promise, *faults), good(*faults).ended(40))
+    assert (decided["verdict"], verdicts(decided), found(decided)) == ("valid", {}, {})
+    measures = decided["measures"]
+    assert (measures["enqueued"], measures["finished"], measures["lost"]) == (7, 7, 0)
+    took_ms = [9_000.0] if faults else []
+    assert measures["kill"] == {"in_hand": len(faults), "again": len(faults), "lost": 0, "stranded": 0, "again_ms": took_ms}
+
+
+def cut_off_and_gone() -> Story:
+    """A run whose job 3 was cut off and never started again."""
+    story = good()
+    story.sent(7, 5).killed(KILL, 6, 7)
+    return story
+
+
+def test_a_lost_job_breaks_at_least_once(judged: Decide) -> None:
+    decided = judged(spec(AT_LEAST, KILL), cut_off_and_gone().ended(40))
+    assert decided["verdict"] == "violated" and verdicts(decided) == {"T1": "violated"}
+    assert decided["measures"]["lost"] == 1 == decided["measures"]["kill"]["lost"]
+    assert decided["reasons"] == [
+        "T1 violated: job 7 was acknowledged, never ran to its end, and is in no key of the server: started 1 times; cut off by "
+        "1-worker-kill"
+    ]
+
+
+def test_at_most_once_may_lose_it_to_a_fault_and_to_nothing_else(judged: Decide) -> None:
+    allowed = judged(spec(AT_MOST, KILL), cut_off_and_gone().ended(40))
+    assert allowed["verdict"] == "valid" and found(allowed) == {"lost": 1} and allowed["measures"]["lost"] == 1
+    after_the_fault = judged(spec(AT_MOST, KILL), good(KILL).sent(8, 20).ended(40))
+    assert verdicts(after_the_fault) == {"T1": "violated"}
+    without_one = judged(spec(AT_MOST), good().sent(8, 9).ended(40))
+    assert verdicts(without_one) == {"T1": "violated"}
+
+
+def test_what_was_never_acknowledged_may_be_lost_and_may_run(judged: Decide) -> None:
+    story = good(KILL).sent(10, 16, kind="info").sent(11, 17, kind="info").ran(11, 17.5)
+    decided = judged(spec(AT_LEAST, KILL), story.ended(40))
+    assert decided["verdict"] == "valid" and decided["measures"]["unanswered"] == 2
+
+
+def test_a_second_end_breaks_at_most_once(judged: Decide) -> None:
+    twice = good(KILL).ran(5, 8, by="worker-3").ended(40)
+    broken = judged(spec(AT_MOST, KILL), twice)
+    assert verdicts(broken) == {"T2": "violated"}
+    assert broken["reasons"] == ["T2 violated: job 5 ran to its end 2 times, by worker-2.1, worker-3.1"]
+    allowed = judged(spec(AT_LEAST, KILL), twice)
+    assert allowed["verdict"] == "valid" and found(allowed) == {"doubled": 1} and allowed["measures"]["doubled"] == 1
+
+
+def test_without_a_fault_nothing_excuses_a_second_end(judged: Decide) -> None:
+    assert verdicts(judged(spec(AT_LEAST), good().ran(5, 8, by="worker-3").ended(40))) == {"T2": "violated"}
+
+
+@pytest.mark.parametrize("promise", [AT_LEAST, AT_MOST], ids=["at least once", "at most once"])
+def test_nothing_runs_that_nobody_has_sent(judged: Decide, promise: dict[str, Any]) -> None:
+    never = judged(spec(promise), good().ran(77, 5).ended(40))
+    assert never["reasons"] == ["T3 violated: job 77 ran, and nobody had sent it"]
+    before = judged(spec(promise), good().ran(8, 8).sent(8, 9).ended(40))
+    assert before["reasons"] == ["T3 violated: job 8 ran before it was sent"]
+
+
+def recovered_after(seconds: float) -> list[LoadedFile]:
+    return good().sent(7, 5).killed(KILL, 6, 7).ran(7, 6 + seconds).sent(12, 50).ran(12, 50.2).ended(90)
+
+
+def test_recovery_later_than_the_bound_breaks_it(judged: Decide) -> None:
+    """The bound is 10 s, and 2 s are allowed for a busy machine."""
+    assert judged(spec(AT_LEAST, KILL), recovered_after(11.9))["verdict"] == "valid"
+    late = judged(spec(AT_LEAST, KILL), recovered_after(12.1))
+    assert late["reasons"] == ["T4 violated: job 7 was cut off by 1-worker-kill and started again 12100 ms later"]
+    assert late["measures"]["late"] == 1 and late["measures"]["recovery"][0]["recovery_ms"] == 12_100
+
+
+def test_without_a_bound_late_recovery_is_told(judged: Decide) -> None:
+    unbounded = {**AT_LEAST, "recovery_bound_ms": None}
+    assert found(judged(spec(unbounded, KILL), recovered_after(29))) == {}
+    assert found(judged(spec(unbounded, KILL), recovered_after(31))) == {"late": 1}
+
+
+def test_a_job_that_a_dead_worker_had_only_fetched_is_late_too(judged: Decide) -> None:
+    decided = judged(spec(AT_LEAST, KILL), good(KILL).sent(8, 4).ran(8, 17).ended(40))
+    assert decided["reasons"] == ["T4 violated: job 8 was first started 12900 ms after it was acknowledged"]
+
+
+def test_what_is_left_behind_breaks_at_least_once_when_the_bound_has_passed(judged: Decide) -> None:
+    """The kill is healed at 7 s; by 19 s the bound and the slack are over."""
+    decided = judged(spec(AT_LEAST, KILL), cut_off_and_gone().ended(40, 7))
+    assert verdicts(decided) == {"T5": "violated"} and decided["measures"]["stranded"] == 1
+    assert verdicts(judged(spec(AT_LEAST, KILL), cut_off_and_gone().ended(18, 7))) == {"T5": "unknown"}
+    unbounded = {**AT_LEAST, "recovery_bound_ms": None}
+    assert verdicts(judged(spec(unbounded, KILL), cut_off_and_gone().ended(40, 7))) == {"T5": "unknown"}
+
+
+def test_a_queue_that_still_works_its_jobs_off_has_left_nothing_behind_yet(judged: Decide) -> None:
+    story = cut_off_and_gone().sent(12, 30).ran(12, 38.5)
+    assert verdicts(judged(spec(AT_LEAST, KILL), story.ended(40, 7))) == {"T5": "unknown"}
+
+
+def test_at_most_once_may_leave_behind_what_a_fault_has_hit(judged: Decide) -> None:
+    decided = judged(spec(AT_MOST, KILL), cut_off_and_gone().ended(40, 7))
+    assert decided["verdict"] == "valid" and found(decided) == {"stranded": 1}
+    assert decided["measures"]["kill"]["stranded"] == 1
+
+
+def test_a_history_with_holes_proves_no_loss(judged: Decide) -> None:
+    files = cut_off_and_gone().ended(40)
+    cut = [replace(file, rows=file.rows[:3] + file.rows[4:]) if file.path.name == "worker-2.jsonl" else file for file in files]
+    decided = judged(spec(AT_LEAST, KILL), cut)
+    assert decided["verdict"] == "unknown" and verdicts(decided) == {"T1": "unknown", "H0": "unknown"}
+    gone = [file for file in files if file.path.name != "worker-2.jsonl"]
+    assert "worker-2.jsonl was announced and is missing" in "; ".join(judged(spec(AT_LEAST, KILL), gone)["reasons"])
+
+
+def test_a_fault_that_nobody_saw_makes_the_run_unknown(judged: Decide) -> None:
+    story = Story().sent(1, 1).ran(1, 1.2).killed(KILL, 3, witnessed=False).sent(2, 6).ran(2, 6.2)
+    assert judged(spec(AT_LEAST, KILL), story.ended(40))["reasons"] == [
+        f"H1 unknown: fault {KILL} was not seen to bite: seen",
+    ]
+    never = judged(spec(AT_LEAST, KILL), good().ended(40))
+    assert verdicts(never) == {"H1": "unknown"}
+
+
+def test_a_run_without_load_is_no_pass(judged: Decide) -> None:
+    assert verdicts(judged(spec(AT_LEAST), Story().sent(1, 1, kind="info").ended(40))) == {"H2": "unknown"}
+
+
+def test_what_needs_tokens_is_said_to_be_unknowable_and_never_passed(judged: Decide) -> None:
+    decided = judged(spec(AT_LEAST), good().ended(40))
+    unknowable = {one["check"] for one in decided["cannot_be_known"]}
+    assert {"J1", "J2", "J3"} <= unknowable
+    assert unknowable.isdisjoint(check["id"] for check in decided["checks"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"promise": None}, "promise is None, it must be an object"),
+        ({"promise": {**AT_LEAST, "delivery": "often"}}, "promise.delivery is 'often', it must be"),
+        ({"promise": {**AT_LEAST, "recovery_bound_ms": 0}}, "promise.recovery_bound_ms is 0, it must be a whole number above 0"),
+        ({"promise": {**AT_LEAST, "source": ""}}, "promise.source is missing"),
+        ({"slack_ms": -1}, "slack_ms is -1, it must be a whole number of at least 0"),
+    ],
+)
+def test_a_promise_that_says_nothing_is_refused(change: dict[str, Any], words: str) -> None:
+    assert promise_faults(spec(AT_LEAST)) == []
+    assert any(words in fault for fault in promise_faults({**spec(AT_LEAST), **change}))
