@@ -38,6 +38,9 @@ CONTROL_EVERY = 4
 #: In one of so many of the others faults come while another one is in force, as often as they may.
 CROWDED_EVERY = 2
 
+#: Faults that a worker does not survive: another one takes its place.
+KILLING = ("worker-kill", "worker-oom")
+
 #: What faults of servers are said to hit.
 SERVERS = "servers"
 
@@ -147,7 +150,7 @@ def draw(
         free = [worker for worker in alive if not around[at] or worker not in hit]
         target = free[randomness.randrange(len(free))]
         hit, replacement = [target], ""
-        if name == "worker-kill":
+        if name in KILLING:
             started += 1
             replacement = f"worker-{started}"
             alive[alive.index(target)] = replacement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import replace
 
 import psutil
 
@@ -24,14 +23,11 @@ GROWTH_TIMEOUT_S = 20.0
 
 class WorkerOom(WorkerKill):
     """inject: the next handler of the worker takes memory without end, and the worker gets SIGKILL at its bound. witness: its
-    resident memory was at the bound by then, waitpid said -9, and handlers were cut off.
-
-    heal and healed as when a worker is killed: its jobs start elsewhere, then a replacement claims.
-    """
+    resident memory was at the bound by then, waitpid said -9, and handlers were cut off. heal: when the jobs in hand have started
+    elsewhere (or the bound has passed), start the replacement. healed: it claimed."""
 
     def __init__(self, scene: Scene, planned: PlannedFault) -> None:
-        # A plan that gives no name for the one in its place leaves it to us.
-        super().__init__(scene, planned if planned.replacement else replace(planned, replacement=f"{planned.target}-again"))
+        super().__init__(scene, planned)
         self._bound_bytes = 0
         self._resident_bytes = 0
 
