@@ -81,7 +81,7 @@ class PlannedFault:
 
     @property
     def phase(self) -> str:
-        """`kill`, `net-down`, `kill-in-net-latency` and so on: the name of the phase in which the fault is in force."""
+        """`kill`, `net-down`, `kill-in-freeze` and so on: the name of the phase in which the fault is in force."""
         around = self.during.partition("-")[2].removeprefix("worker-")
         return self.name.removeprefix("worker-") + (f"-in-{around}" if around else "")
 

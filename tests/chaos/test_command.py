@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from chaos.cli import main
+from chaos.fault_table import table
 from chaos.interrupts import Interrupts
 from chaos.processes import ROOT
 
@@ -103,6 +104,14 @@ def test_wrong_arguments_are_one_line_and_start_nothing(
     assert (code, out) == (2, "")
     assert complaint in err and len(err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_kinds_of_fault_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with Interrupts() as caught:
+        assert main(("faults",), caught) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (table(), "")
+    assert "| `worker-kill` | SIGSTOP, and SIGKILL once" in out
 
 
 def test_a_missing_server_is_one_line_with_what_to_do(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from chaos import judge as judge_module
 from chaos.errors import HarnessError, Interrupted
 from chaos.interrupts import Interrupts
-from chaos.judge import EarlyJudge, judge, validate_objectives
+from chaos.judge import EarlyJudge, judge, judge_all, validate_objectives
 
 
 def command(code: int, run: Path, verdict: object) -> list[str]:
@@ -69,6 +69,22 @@ def test_a_judge_that_crashed_or_contradicts_itself_is_unknown(code: int, verdic
     exit_code, complaint = judge(tmp_path, Interrupts(), command(code, tmp_path, verdict))
     assert exit_code == 2
     assert f"exit code {code}" in complaint
+
+
+def test_runs_that_are_judged_together_have_a_code_each_and_one_without_a_new_verdict_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = {"one": "valid", "two": "violated", "three": "unknown"}
+    runs = [tmp_path / name for name in (*verdicts, "four")]
+    for run in runs:
+        run.mkdir()
+    # Of a judgement before; the judge crashes before it comes to that run.
+    (tmp_path / "four" / "verdict.json").write_text('{"verdict": "valid"}')
+    program = "import json, sys\n"
+    program += f"for run, verdict in zip(sys.argv[1:], {list(verdicts.values())!r}):\n"
+    program += "    json.dump({'verdict': verdict}, open(run + '/verdict.json', 'w'))\n"
+    monkeypatch.setattr(judge_module, "judge_command", lambda *runs: [sys.executable, "-c", program, *map(str, runs)])
+    assert judge_all(runs, Interrupts()) == [(0, ""), (1, ""), (2, ""), (2, "the judge gave no usable verdict")]
 
 
 def test_a_judge_killed_by_a_signal_is_unknown(tmp_path: Path) -> None:
