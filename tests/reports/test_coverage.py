@@ -171,8 +171,10 @@ def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
 
 
 def test_observed_calls_are_found_in_the_rows(tmp_path: Path, spark: SparkSession) -> None:
-    """Among others: a claim that repeats says so of the call, the others of their jobs."""
+    """Among others: a claim that repeats says so of the call, the others of their jobs; a refusal, whatever came of the call."""
     story = healthy(tmp_path / "run")
+    story.enqueue("refused", 28, reply="fail", errors=["OOM command not allowed when used memory > 'maxmemory'."])
+    story.enqueue("sent-again", 29, took=0.5, errors=["BUSY the server is busy", "LOADING", "BUSY", "NOSCRIPT No matching"])
     story.enqueue("again", 30, result="repeated", took=0.5)
     token = story.claim("worker-1", "again", 31, result="repeated")
     story.extend(token, 32)
@@ -181,7 +183,12 @@ def test_observed_calls_are_found_in_the_rows(tmp_path: Path, spark: SparkSessio
     run = story.write()
     files = history_files(run)
     facts = load.collect_facts(load.read_history(spark, run, files), story.spec).files
-    assert facts["producer-1.jsonl"].observed_calls == (ObservedCall("enqueue repeated", ns(30), ns(30.5)),)
+    assert sorted(facts["producer-1.jsonl"].observed_calls, key=lambda call: (call.first_send_ns, call.what)) == [
+        ObservedCall("refused OOM", ns(28), ns(28.001)),
+        ObservedCall("refused BUSY", ns(29), ns(29.5)),
+        ObservedCall("refused NOSCRIPT", ns(29), ns(29.5)),
+        ObservedCall("enqueue repeated", ns(30), ns(30.5)),
+    ]
     assert [(call.what, call.first_send_ns) for call in facts["worker-1.jsonl"].observed_calls] == [
         ("claim repeated", ns(31)),
         ("extend ok", ns(32)),
