@@ -263,4 +263,4 @@ def test_an_unknown_tool_is_one_clear_line(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
     assert setup.main() == 1
-    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, luacheck, node, postgres, redis\n"
+    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, compiler, luacheck, node, postgres, redis\n"
