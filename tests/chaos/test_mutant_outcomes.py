@@ -85,6 +85,8 @@ def test_only_what_proves_nothing_is_drilled_again() -> None:
     assert result("a", MUTANT, UNKNOWN).again
     assert not result("b", None, CAUGHT).again, "a false alarm stays one"
     assert result("a", MUTANT, VALID).again, "a defect that nobody met"
+    assert result("a", MUTANT, with_checks(CAUGHT, (), J3="unknown")).again, "its own check could not decide"
+    assert not result("a", MUTANT, with_checks(CAUGHT, (), J3="valid")).again
 
 
 def test_each_mutant_names_checks_and_faults_that_exist() -> None:
