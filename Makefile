@@ -16,6 +16,7 @@ METRIC ?=
 SERVER ?= valkey
 JOBS ?= 4
 MINUTES ?=
+DATE ?=
 FAULT ?=
 REPLAY ?=
 SHRINK ?=
@@ -41,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -58,6 +59,8 @@ help:
 	@echo 'make peers [ONLY="ironclaim bullmq"] [REPEAT=3] [DOCS=1]  other job queues beside this one, in one table (25 minutes)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
 	@echo 'make mischief [MODEL=bull] [SEED=1] [MUTANT=name]  a foreign client takes, ends and moves jobs of each old format (3 minutes)'
+	@echo 'make mutants [ONLY=name] [SEED=1]   each planted defect in a short drill, and 20 clean ones: is it caught by its check (30 minutes)'
+	@echo 'make nightly [DATE=2026-11-27] [MINUTES=75] [ONLY=cell]   a short drill of each model on each topology, and the page of the last nights'
 	@echo 'make upgrade FROM=commit [SEED=1]   the engine of another commit beside that of HEAD on one queue, under kills (2 minutes)'
 	@echo 'make judge [RUN=runs/latest] [SLO=my.toml]   judge a recorded run again, by its own objectives or by others'
 	@echo 'make runs [RUNS=runs]               all runs with their verdicts, printed and as the page runs/index.html'
@@ -72,7 +75,7 @@ help:
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
 	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
-	@echo '  SERVER=redis                      bench, chaos, interop, mischief, upgrade, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
+	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
@@ -87,7 +90,7 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench chaos interop mischief upgrade test test-all test-nightly simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
+bench chaos interop mischief mutants nightly upgrade test test-all test-nightly simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
@@ -133,6 +136,12 @@ interop: setup
 
 mischief: setup
 	@$(BIN)/python -m chaos mischief --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))
+
+mutants: setup
+	@$(BIN)/python -m chaos mutants --seed $(SEED) $(if $(ONLY),--only $(ONLY))
+
+nightly: setup
+	@$(BIN)/python -m chaos nightly $(if $(DATE),--date $(DATE)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY))
 
 upgrade: setup
 	@$(BIN)/python -m chaos upgrade --seed $(SEED) $(if $(FROM),--from $(FROM))

@@ -56,6 +56,15 @@ def queue(
     return engine.Queue(name, *bound, url=url, lua=lua, observer=observer, connect=connect, durability=durability)
 
 
+def in_cluster(model: str) -> bool:
+    """True when the keys of a queue of this model are in one slot, so that it can be in a cluster. Raises ModelMissing."""
+    try:
+        queue(model, "any", url="redis+cluster://127.0.0.1:1").close()
+    except engine.UnsupportedFeature:
+        return False
+    return True
+
+
 def _spec(model: str) -> Any:
     """The model's settings with their defaults. Raises ModelMissing."""
     found = getattr(engine.models, model.capitalize(), None) if model in NAMES else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -128,7 +129,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--seed", type=int, default=1, help="draws load and faults; clean drills take those after it (default 1)"
     )
     planted.add_argument("--only", default="", metavar="NAME", help="only the defect of this name, and one clean drill")
-    for command in (bench, compare, soak, interop, mischief, upgrade, planted):
+    nightly = commands.add_parser(
+        "nightly",
+        help="a short drill of each model on each topology that fits it, with the faults of a date",
+        description="Short drills with seeds and faults that follow from a date, judged together. Exits 0 unless one is violated "
+        "(1), or none is valid (2); of each that is not valid it prints the line that repeats it.",
+    )
+    nightly.add_argument("--date", type=day, default=today(), help="the night, such as 2026-11-27 (default: today's, UTC)")
+    nightly.add_argument("--minutes", type=int, default=75, help="begin no drill that would end later (default 75)")
+    nightly.add_argument("--only", default="", metavar="CELL", help="only this cell, such as bull-aof-everysec, as a run")
+    for command in (bench, compare, soak, interop, mischief, upgrade, planted, nightly):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -160,6 +170,19 @@ def settle(parsed: argparse.Namespace, bench: argparse.ArgumentParser) -> None:
             bench.error(f"--{option} cannot be given with --replay: the run that is repeated decides it")
 
 
+def day(text: str) -> date:
+    """A date in ISO 8601."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-27") from None
+
+
+def today() -> date:
+    """The date in UTC."""
+    return datetime.now(UTC).date()
+
+
 def names(text: str) -> tuple[str, ...]:
     """The names of a list with commas."""
     return tuple(filter(None, (name.strip() for name in text.split(","))))
@@ -177,6 +200,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.interop.command import interop
         from chaos.mischief.command import mischief
         from chaos.mutants.command import catch_mutants
+        from chaos.nightly.command import nightly
         from chaos.replay import replay
         from chaos.soak import soak
         from chaos.targets.command import bench_targets
@@ -193,6 +217,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         "mischief": mischief,
         "upgrade": upgrade,
         "mutants": catch_mutants,
+        "nightly": nightly,
     }
     command = replay if getattr(parsed, "replay", None) else commands[parsed.command]
     command = bench_targets if getattr(parsed, "target", "") else command

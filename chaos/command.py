@@ -86,7 +86,7 @@ def drill_and_judge(
 
     `calibration`: one that was made before; None = make one. `objectives`: a file of service level objectives.
     """
-    spec = replace(spec, **features(spec.model), pickup_bound_ms=max(PICKUP_BOUND_MS, PICKUP_SWEEPS * spec.sweep_ms))
+    spec = featured(spec)
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
     minutes = getattr(arguments, "minutes", None)
     plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds, topology=spec.topology, minutes=minutes)
@@ -219,6 +219,12 @@ def measure(progress: Progress, arguments: argparse.Namespace, interrupts: Inter
         raise TooSlow(calibration.words())
     progress.say(calibration.words())
     return calibration
+
+
+def featured(spec: RunSpec) -> RunSpec:
+    """The spec with all that the load has on its model, and how long a job may wait while a worker is idle. Raises as
+    `features`."""
+    return replace(spec, **features(spec.model), pickup_bound_ms=max(PICKUP_BOUND_MS, PICKUP_SWEEPS * spec.sweep_ms))
 
 
 def features(model: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from chaos.calibration import Calibration
 from chaos.command import drill_and_judge, measure, toxiproxy_program, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
-from chaos.judge import EXIT_CODES, UNKNOWN, exit_code, judge_environment, stop
+from chaos.judge import EXIT_CODES, SHOW_TIMEOUT_S, UNKNOWN, exit_code, show, stop
 from chaos.plan import Pace
 from chaos.processes import ROOT, child_environment
 from chaos.progress import Progress
@@ -33,8 +33,6 @@ FILE = "models.json"
 #: Everything together takes at most so long; a drill with its verdict begins only while this much of it is left.
 BUDGET_S = 30 * 60
 DRILL_S = 180
-#: The table is drawn in this.
-TABLE_S = 60
 #: The costs of one model take at most so long.
 COSTS_S = 240
 
@@ -70,13 +68,13 @@ def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         "models": [],
     }
     for number, model in enumerate(wanted, start=1):
-        left_s = BUDGET_S - TABLE_S - (time.monotonic() - began_s)
+        left_s = BUDGET_S - SHOW_TIMEOUT_S - (time.monotonic() - began_s)
         progress.say(f"compare: model {number} of {len(wanted)}, {model}; {left_s / 60:.0f} minutes are left")
         found["models"].append(one(model, arguments, interrupts, progress, folder.path / "logs", left_s, calibration))
         # After each, so that an interrupt leaves what there is.
         (folder.path / FILE).write_text(json.dumps(found, indent=1) + "\n")
     runs.link_latest(arguments.runs.absolute(), folder.path.name)
-    table(folder.path, interrupts)
+    show(["models", str(folder.path)], interrupts)
     folder.release()
     progress.say(f"compare: {time.monotonic() - began_s:.0f} s for {len(wanted)} models, in {folder.path}")
     return worst(found["models"])
@@ -145,19 +143,6 @@ def costs(model: str, quick: bool, logs: Path, interrupts: Interrupts, timeout_s
         lines = log.read_text(errors="replace").strip().splitlines() or ["no reason given"]
         raise CostsFailed(f"exit code {code}: {lines[-1]}")
     return json.loads(out.read_text())
-
-
-def table(folder: Path, interrupts: Interrupts) -> None:
-    """Print the table and draw its page. Raises HarnessError when that fails."""
-    process = start_guarded([sys.executable, "-m", "reports", "models", str(folder)], cwd=ROOT, env=judge_environment())
-    try:
-        code = exit_code(process, interrupts, TABLE_S)
-    except subprocess.TimeoutExpired:
-        code = UNKNOWN
-    finally:
-        stop(process)
-    if code:
-        raise HarnessError(f"the table of {folder.name} could not be drawn (exit code {code})")
 
 
 def worst(entries: list[dict[str, Any]]) -> int:

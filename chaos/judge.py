@@ -30,6 +30,9 @@ OBJECTIVES_TIMEOUT_S = 60
 #: Spark needs about half a minute; a judge that takes this long is stuck.
 JUDGE_TIMEOUT_S = 900
 
+#: A table with its figure is drawn in this.
+SHOW_TIMEOUT_S = 60
+
 #: How often the wait for the judge looks whether a signal has come.
 LOOK_S = 0.1
 
@@ -155,6 +158,19 @@ def written_code(path: Path) -> int | None:
     if code == VALID:
         return MISSED if "missed" in results else UNKNOWN if "unknown" in results else VALID
     return code
+
+
+def show(what: Sequence[str], interrupts: Interrupts) -> None:
+    """Have `reports` print and draw something that needs no Spark. Raises HarnessError when it fails."""
+    process = start_guarded([sys.executable, "-m", "reports", *what], cwd=ROOT, env=judge_environment())
+    try:
+        code = exit_code(process, interrupts, SHOW_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        code = UNKNOWN
+    finally:
+        stop(process)
+    if code:
+        raise HarnessError(f"reports {' '.join(what)} failed with exit code {code}")
 
 
 def validate_objectives(file: Path, *, channels: bool) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 #: Checks that a slow machine alone fails: the load was sent late (H3), or delayed jobs were started late (J19).
 TIMELY = ("H3", "J19")
@@ -47,8 +48,12 @@ def unknown(reason: str) -> Verdict:
 def read(run: Path) -> Verdict:
     """The verdict of a run; unknown where there is none that can be used."""
     try:
-        found = json.loads((run / "verdict.json").read_text())
-        checks = {check["id"]: check["verdict"] for check in found["checks"]}
-        return Verdict(found["verdict"], checks, tuple(found["reasons"]))
+        return parsed(json.loads((run / "verdict.json").read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         return unknown(f"the judge left no verdict: {type(error).__name__}: {error}")
+
+
+def parsed(found: Any) -> Verdict:
+    """What the content of a verdict.json says. Raises KeyError and TypeError."""
+    checks = {check["id"]: check["verdict"] for check in found["checks"]}
+    return Verdict(found["verdict"], checks, tuple(found["reasons"]))

@@ -22,6 +22,7 @@ from reports.judge import judge, require_run, to_stderr, withdraw
 from reports.listing.command import add_arguments as list_arguments
 from reports.listing.command import list_runs
 from reports.models_table import side_by_side
+from reports.nights import last_nights
 from reports.planted import caught_by
 from reports.session import spark_session
 from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
@@ -44,6 +45,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
     "models": lambda options: (side_by_side(options.run), 0),
     "mutants": lambda options: (caught_by(options.folder), 0),
     "targets": compare_targets,
+    "nights": lambda options: (last_nights(options.folder), 0),
     "slo": lambda options: (slo.listed(slo_file.read(options.file, channels=options.channels)), 0),
 }
 
@@ -73,6 +75,8 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     command = commands.add_parser("mutants", help="which check caught which planted defect, printed and as a page")
     command.add_argument("folder", type=Path, help="folder of the result, such as runs/mutants/20260101-000000-seed1")
+    command = commands.add_parser("nights", help="the last nights, cells by nights, as a page")
+    command.add_argument("folder", type=Path, nargs="?", default=Path("runs/nightly"), help="their folder (default: %(default)s)")
     command = commands.add_parser("cluster", help="a standalone Spark cluster on this machine, until a signal ends it")
     command.add_argument("--workers", type=int, default=2, help="how many workers (default: %(default)s)")
     command.add_argument("--cores", type=int, default=1, help="cores that each offers (default: %(default)s)")

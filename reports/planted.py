@@ -63,7 +63,7 @@ def caught_by(folder: Path) -> str:
         raise JudgeError(f"{PICTURE} of {folder.name} cannot be written: {error.strerror or error}") from error
     place(folder / TEXT, text.lstrip("\n") + "\n")
     title = safe(f"{TITLE}: {found['id']}")
-    place(folder / PAGE_FILE, PAGE.format(title=title, policy=POLICY, style=style_sheet(), body=body(found, checks, svg)))
+    place(folder / PAGE_FILE, PAGE.format(title=title, policy=POLICY, style=style_sheet(), body=body(found, svg)))
     return text
 
 
@@ -99,7 +99,8 @@ def sign(drill: Mapping[str, Any], check: str) -> str:
 
 
 def table(drills: Sequence[Mapping[str, Any]], checks: Sequence[str]) -> list[str]:
-    """The matrix as text."""
+    """The matrix as text, without the checks that are valid in every drill."""
+    checks = [check for check in checks if any(sign(drill, check) not in (VALID, ABSENT) for drill in drills)]
     body = [[drill["name"], *(sign(drill, check) for check in checks), "" if not drill["why"] else "NO"] for drill in drills]
     legend = ", ".join(f"{key} {words}" for key, words in SIGNS.items() if key != ABSENT)
     return grid(f"planted defects by check ({legend})", ("drill", *checks, "as it must be"), body)
@@ -141,7 +142,7 @@ def draw(drills: Sequence[Mapping[str, Any]], checks: Sequence[str]) -> Any:
     return drawn
 
 
-def body(found: Mapping[str, Any], checks: Sequence[str], svg: str) -> str:
+def body(found: Mapping[str, Any], svg: str) -> str:
     """The page: the sum, the matrix, and one row for each drill."""
     drills = found["drills"]
     heads = ("drill", "must be", "is", "planted defect", "drilled with", "seed", "why not")
@@ -157,7 +158,6 @@ def body(found: Mapping[str, Any], checks: Sequence[str], svg: str) -> str:
         ]
         for drill in drills
     ]
-    del checks
     return "\n".join(
         [
             f'<header class="plain"><p class="run">{safe(found["id"])}</p><h1>{safe(TITLE)}</h1>',

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,14 +17,12 @@ from chaos.calibration import Calibration
 from chaos.command import measure, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
-from chaos.judge import exit_code as code_of
-from chaos.judge import judge_environment, stop
+from chaos.judge import show
 from chaos.mutants import Mutant
 from chaos.mutants.outcome import CONTROLS, Result, alarm, exit_code, last_line, missed
 from chaos.mutants.short import Planted, Shape, calibration_of, clean_shapes, every, order
 from chaos.processes import ROOT
 from chaos.progress import Progress
-from engine.testing import start_guarded
 
 SCHEMA = 1
 FILE = "mutants.json"
@@ -37,9 +34,6 @@ KEEP = 3
 #: How often a drill is made that proves nothing, and how many are judged together.
 TRIES = 3
 TOGETHER = 10
-
-#: The table is drawn in this.
-TABLE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +69,7 @@ def catch_mutants(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         if not result.why and result.run:
             runs.slim(place / result.run)
     write(place / FILE, found, arguments.seed)
-    draw(place, interrupts)
+    show(["mutants", str(place)], interrupts)
     progress.say(f"mutants: {time.monotonic() - began_s:.0f} s, in {place}")
     progress.say(last_line(found))
     return exit_code(found)
@@ -170,16 +164,3 @@ def entry(result: Result) -> Mapping[str, Any]:
         "checks": dict(result.verdict.checks),
         "why": result.why,
     }
-
-
-def draw(place: Path, interrupts: Interrupts) -> None:
-    """Have `reports` print the table and draw the matrix. Raises HarnessError when that fails."""
-    process = start_guarded([sys.executable, "-m", "reports", "mutants", str(place)], cwd=ROOT, env=judge_environment())
-    try:
-        code = code_of(process, interrupts, TABLE_S)
-    except subprocess.TimeoutExpired:
-        code = 1
-    finally:
-        stop(process)
-    if code:
-        raise HarnessError(f"the matrix of {place} could not be drawn (exit code {code})")

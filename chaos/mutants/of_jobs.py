@@ -63,8 +63,8 @@ _MUTANTS = (
             Edit("leased-job-is-not-claimed", "elseif not kind or kind == 'T' then"),
         ),
         provoked_by=("worker-kill",),
-        # What two workers run ends twice, counts twice, and is refused to one of them.
-        also=frozenset({"J2", "J3", "J6", "J7", "J9", "J22", "H0", "H2"}),
+        # What two workers run ends twice, fails twice, is refused to one of them, and is claimed while it waits for a retry.
+        also=frozenset({"J2", "J3", "J6", "J7", "J8", "J9", "H0", "H2"}),
     ),
     Mutant(
         name="finish-before-run",

@@ -27,9 +27,12 @@ class Result:
 
     @property
     def again(self) -> bool:
-        """Whether it proves nothing: the machine was too slow, or the verdict is unknown where it must not be."""
+        """Whether it proves nothing: the machine was too slow, or what must be decided is not: the verdict, or the check that is
+        named for the mutant."""
         wanted = self.mutant.verdict if self.mutant else "valid"
-        return bool(self.why) and (self.verdict.too_slow or self.verdict.verdict not in (wanted, "violated"))
+        named = self.verdict.checks.get(self.mutant.check, "") if self.mutant else ""
+        open_ = self.verdict.verdict not in (wanted, "violated") or (named == "unknown" != wanted)
+        return bool(self.why) and (self.verdict.too_slow or open_)
 
 
 def missed(mutant: Mutant, verdict: Verdict) -> str:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 from pyspark.sql import SparkSession
 
+from chaos.verdicts import parsed
 from tests.reports.conftest import verdict_of
 
 Verdict = dict[str, Any]
@@ -26,19 +27,6 @@ TIMEOUT = pytest.mark.timeout(900)
 
 #: How often a drill is made before the machine counts as too slow for it.
 TRIES = 3
-
-#: Checks that a slow machine alone fails: the load was sent late (H3), or delayed jobs were started late (J19).
-TIMELY = ("H3 ", "J19 ")
-
-#: What the drill itself says when it has seen that it is too slow.
-GIVEN_UP = "the harness could not carry out the drill: this machine was too slow"
-
-
-def too_slow(verdict: Verdict) -> bool:
-    """Whether all that the verdict complains of is late work, or the drill was given up for it."""
-    reasons = verdict["reasons"]
-    late = bool(reasons) and all(reason.startswith(TIMELY) for reason in reasons)
-    return late or (verdict["verdict"] != "violated" and any(GIVEN_UP in reason for reason in reasons))
 
 
 def drilled(
@@ -53,9 +41,9 @@ def drilled(
         made = drill(folder / str(number))
         verdict = verdict_of(run(made), spark)
         number += 1
-        if number == TRIES or (verdict["verdict"] in (wanted, "violated") and not too_slow(verdict)):
+        if number == TRIES or (verdict["verdict"] in (wanted, "violated") and not parsed(verdict).too_slow):
             break
-    if too_slow(verdict):
+    if parsed(verdict).too_slow:
         pytest.skip(f"this machine was too slow for the drill, {TRIES} times: {'; '.join(verdict['reasons'])}")
     return made, verdict
 
@@ -63,12 +51,3 @@ def drilled(
 def check_verdicts(verdict: Verdict) -> dict[str, str]:
     """The verdict of each check."""
     return {check["id"]: check["verdict"] for check in verdict["checks"]}
-
-
-def check_caught(verdict: Verdict, check: str, wanted: str, closure: set[str]) -> None:
-    """Assert that a planted defect was caught by the check that is named for it, and tripped only those of its closure."""
-    found = check_verdicts(verdict)
-    assert verdict["verdict"] == wanted, verdict["reasons"]
-    assert found[check] == wanted, verdict["reasons"]
-    late = {reason.split()[0] for reason in verdict["reasons"] if reason.startswith(TIMELY)}
-    assert {name for name, one in found.items() if one != "valid"} - late <= closure, verdict["reasons"]

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.channels import mutants as channel_mutants
 from chaos.mischief import command as mischief
-from chaos.mutants import MUTANTS
+from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, planted
 from chaos.simulate.patching import changed_methods
 from chaos.simulate.removals import REMOVALS

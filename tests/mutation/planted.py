@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from chaos import mutants, planting
+from chaos import planting
 from chaos.channels import mutants as channel_mutants
+from chaos.mutants.of_jobs import MUTANTS
 from chaos.simulate.removals import REMOVALS
 from tests.mutation.edits import ROOT, Edit, from_texts
 
 
 def shipped() -> Iterator[Edit]:
     """The mutants of jobs and of channels that change scripts; the others are planted in processes of a drill."""
-    for mutant in (*mutants.MUTANTS.values(), *channel_mutants.MUTANTS.values()):
+    for mutant in (*MUTANTS.values(), *channel_mutants.MUTANTS.values()):
         if mutant.edits:
             yield _edit(f"mutant:{mutant.name}", "mutant", mutant.edits)
 

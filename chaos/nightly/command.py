@@ -1,0 +1,195 @@
+"""The command `nightly`: the drills of a date, judged together, and the page of the last nights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from bench.models import DSPS
+from chaos import command, machine, runs, together, verdicts
+from chaos.calibration import Calibration
+from chaos.channels import command as of_channels
+from chaos.channels.plan import draw as draw_channels
+from chaos.channels.plan import publisher_names
+from chaos.channels.spec import ChannelSpec
+from chaos.command import Order, measure, utc
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.judge import show
+from chaos.nightly.cells import NightDrill, night
+from chaos.nightly.outcome import CellResult, complaint, exit_code, last_line
+from chaos.plan import Pace, consumer_names, draw, worker_names
+from chaos.processes import ROOT
+from chaos.progress import Progress
+from chaos.spec import RunSpec
+
+SCHEMA = 1
+FILE = "nightly.json"
+
+#: The folder of all nights beside the runs, and how many nights stay.
+FOLDER = "nightly"
+KEEP = 14
+
+#: How many drills are judged together.
+TOGETHER = 6
+
+PACE = Pace(lead_in_ms=5_000, delay_max_ms=500, calm_ms=2_000, settle_ms=6_000)
+LEASE_MS = 3_000
+SWEEP_MS = 250
+#: Two retries of the slowest back-off fit in before a drill gives up: 2 s and 8 s.
+LIVENESS_SLACK_MS = 9_000
+
+NO_TIME = "no time was left for it"
+
+
+def nightly(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Drill the cells of a date, or the one that was named. Returns 1 when one is violated, and 2 when none is valid.
+
+    Raises HarnessError and ServerMissing when it cannot begin, and TooSlow.
+    """
+    began_s = time.monotonic()
+    day: date = arguments.date
+    wanted = chosen(night(day), arguments.only)
+    progress = Progress(sys.stdout)
+    calibration = measure(progress, arguments, interrupts)
+    everything = arguments.runs.absolute()
+    # One cell alone is a run like any other, and no night.
+    place = everything if arguments.only else make_place(everything / FOLDER, day)
+    results: list[CellResult] = []
+    for first in range(0, len(wanted), TOGETHER):
+        batch = wanted[first : first + TOGETHER]
+        spent_s = time.monotonic() - began_s
+        if enough(spent_s, first, len(batch), 60 * arguments.minutes):
+            done = drilled(batch, place, calibration, arguments, interrupts)
+        else:
+            done = [CellResult(drill, "", verdicts.unknown(NO_TIME)) for drill in batch]
+        for result in done:
+            results.append(result)
+            progress.say(f"nightly: {result.drill.cell.name} {result.verdict.verdict} ({len(results)} of {len(wanted)})")
+            if result.run and result.verdict.verdict == "valid" and not arguments.only:
+                runs.slim(place / result.run)
+        if not arguments.only:
+            # After each batch, so that an interrupt leaves what there is.
+            write(place / FILE, day, results)
+    if not arguments.only:
+        show(["nights", str(place.parent)], interrupts)
+    progress.say(f"nightly: {(time.monotonic() - began_s) / 60:.0f} minutes, in {place}")
+    for line in filter(None, (complaint(day, result) for result in results)):
+        progress.say(line)
+    progress.say(last_line(results))
+    return exit_code(results)
+
+
+def chosen(drills: Sequence[NightDrill], only: str) -> list[NightDrill]:
+    """The drills to carry out. Raises HarnessError for a cell that does not exist."""
+    found = [drill for drill in drills if only in ("", drill.cell.name)]
+    if not found:
+        raise HarnessError(f"cell {only!r} does not exist; choose from {', '.join(sorted(drill.cell.name for drill in drills))}")
+    return found
+
+
+def enough(spent_s: float, done: int, wanted: int, budget_s: float) -> bool:
+    """Whether so many more drills fit into the time, when each takes as long as those before; the first ones are not asked."""
+    return not done or spent_s + wanted * spent_s / done <= budget_s
+
+
+def drilled(
+    drills: Sequence[NightDrill], place: Path, calibration: Calibration, arguments: argparse.Namespace, interrupts: Interrupts
+) -> list[CellResult]:
+    """Carry out these drills and judge them together."""
+    orders = [(order(drill, interrupts), calibration) for drill in drills]
+    judged = together.carry_out(orders, place, arguments, interrupts)
+    return [
+        CellResult(drill, each.run.name if each.run else "", each.verdict) for drill, each in zip(drills, judged, strict=True)
+    ]
+
+
+def order(drill: NightDrill, interrupts: Interrupts) -> Order[Any]:
+    """The drill of a cell. Raises HarnessError."""
+    make: Callable[[NightDrill, Interrupts], Order[Any]] = channel_order if drill.cell.model == DSPS else job_order
+    return make(drill, interrupts)
+
+
+def job_order(drill: NightDrill, interrupts: Interrupts) -> Order[RunSpec]:
+    """The drill of a cell of jobs, with everything that the load has on its model."""
+    cell = drill.cell
+    spec = RunSpec(
+        id=runs.run_id("nightly", drill.seed, cell.name, time.time()),
+        seed=drill.seed,
+        scenario="nightly",
+        model=cell.model,
+        topology=cell.topology,
+        durability=cell.durability,
+        lease_ms=LEASE_MS,
+        sweep_ms=SWEEP_MS,
+        liveness_slack_ms=LIVENESS_SLACK_MS,
+    )
+    workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
+    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=PACE, kinds=drill.faults, topology=cell.topology)
+    return replace(command.of_plan(command.featured(spec), plan, interrupts), rated=command.rated)
+
+
+def channel_order(drill: NightDrill, interrupts: Interrupts) -> Order[ChannelSpec]:
+    """The drill of a cell of channels."""
+    cell = drill.cell
+    spec = ChannelSpec(
+        id=runs.run_id("nightly", drill.seed, cell.name, time.time()),
+        seed=drill.seed,
+        scenario="nightly",
+        topology=cell.topology,
+        durability=cell.durability,
+    )
+    publishers = publisher_names(spec.publishers)
+    plan = draw_channels(spec.seed, publishers=publishers, pace=PACE, kinds=drill.faults, topology=cell.topology)
+    return of_channels.order(spec, plan, of_channels.crossings(plan), interrupts, None)
+
+
+def make_place(folder: Path, day: date) -> Path:
+    """A new folder for the runs of a night; the oldest nights are removed. Raises HarnessError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in sorted(path for path in folder.iterdir() if (path / FILE).exists())[: -(KEEP - 1)]:
+            shutil.rmtree(old, ignore_errors=True)
+        return runs.make_unique(folder / day.isoformat())
+    except OSError as error:
+        raise HarnessError(f"folder {folder}: {error.strerror or error}") from error
+
+
+def write(path: Path, day: date, results: Sequence[CellResult]) -> None:
+    """Write what was found, for the page. Raises HarnessError."""
+    found = {
+        "schema": SCHEMA,
+        "date": day.isoformat(),
+        "ended_utc": utc(time.time()),
+        "git_commit": machine.git_commit(ROOT),
+        "machine": machine.machine_card(),
+        "line": last_line(results),
+        "cells": [
+            {
+                "cell": result.drill.cell.name,
+                "model": result.drill.cell.model,
+                "topology": result.drill.cell.topology,
+                "durability": result.drill.cell.durability,
+                "seed": result.drill.seed,
+                "faults": list(result.drill.faults),
+                "run": result.run,
+                "verdict": result.verdict.verdict,
+                "reason": complaint(day, result),
+            }
+            for result in results
+        ],
+    }
+    fresh = path.with_suffix(".tmp")
+    try:
+        fresh.write_text(json.dumps(found, indent=1) + "\n")
+        fresh.replace(path)
+    except OSError as error:
+        raise HarnessError(f"{path.name} cannot be written: {error.strerror or error}") from error

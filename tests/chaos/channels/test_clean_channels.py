@@ -1,0 +1,29 @@
+"""A real drill of channels on a short scenario: the clean engine is valid. The mutants: `tests/chaos/test_mutants_caught.py`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chaos.channels.drill import ChannelDrill
+from tests.chaos.channels.drills import make_drill, run
+from tests.chaos.judged import TIMEOUT, check_verdicts, drilled
+
+pytestmark = TIMEOUT
+
+
+def make(folder: Path) -> ChannelDrill:
+    """Carry out one short drill."""
+    short = make_drill(folder, seed=1, kinds=("net-reply-lost", "subscriber-kill", "snapshot-restore"), last_ms=24_000)
+    run(short)
+    return short
+
+
+@pytest.mark.slow
+def test_the_clean_engine_is_valid(spark: SparkSession, tmp_path: Path) -> None:
+    _, verdict = drilled(make, lambda made: made.folder.path, tmp_path, spark)
+    assert verdict["verdict"] == "valid", json.dumps(verdict["reasons"], indent=1)
+    assert set(check_verdicts(verdict).values()) == {"valid"}

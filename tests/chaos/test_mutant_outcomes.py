@@ -1,0 +1,138 @@
+"""What counts as caught, what as a false alarm, and the last line and exit code that follow. Hand-written verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from chaos import catalogue
+from chaos.errors import HarnessError
+from chaos.mutants import KEPT, Mutant, lose_histories
+from chaos.mutants.command import chosen, drills
+from chaos.mutants.outcome import CONTROLS, Result, alarm, exit_code, last_line, missed
+from chaos.mutants.short import CLEAN_CHANNELS, clean_shapes, every
+from chaos.verdicts import Verdict, read
+from reports.checks import CHECKS
+
+MUTANT = Mutant("sample", "a defect", "J3", "violated", also=frozenset({"J6"}))
+
+CAUGHT = Verdict(
+    "violated", {"H3": "valid", "J3": "violated", "J6": "violated", "J4": "valid"}, ("J3 violated: one", "J6 violated: two")
+)
+VALID = Verdict("valid", {"H3": "valid", "J3": "valid", "J6": "valid", "J4": "valid"})
+
+
+def with_checks(verdict: Verdict, reasons: tuple[str, ...], **checks: str) -> Verdict:
+    return Verdict(verdict.verdict, {**verdict.checks, **checks}, (*verdict.reasons, *reasons))
+
+
+def test_a_mutant_is_caught_by_its_check_with_nothing_outside_of_its_closure() -> None:
+    assert missed(MUTANT, CAUGHT) == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [
+        (VALID, "the verdict is valid, not violated: every check is valid"),
+        (Verdict("unknown", reasons=("the judge crashed",)), "the verdict is unknown, not violated: the judge crashed"),
+        (Verdict("violated", {"J6": "violated"}, ("J6 violated: two",)), "J3 is not there, not violated: J6 violated: two"),
+        (with_checks(CAUGHT, (), J3="unknown"), "J3 is unknown, not violated: J3 violated: one"),
+        (with_checks(CAUGHT, ("J4 violated: lost",), J4="violated"), "J4 tripped as well: J4 violated: lost"),
+        (with_checks(CAUGHT, ("J4 unknown: a row",), J4="unknown"), "J4 tripped as well: J4 unknown: a row"),
+    ],
+)
+def test_a_mutant_is_missed(verdict: Verdict, why: str) -> None:
+    assert missed(MUTANT, verdict) == why
+
+
+def test_a_check_that_complains_of_late_work_says_something_about_the_machine_alone() -> None:
+    late = with_checks(CAUGHT, ("H3 unknown: sends were late",), H3="unknown")
+    assert missed(MUTANT, late) == "" and not late.too_slow
+    assert Verdict("unknown", {"H3": "unknown"}, ("H3 unknown: sends were late",)).too_slow
+    assert Verdict("unknown", reasons=("the harness could not carry out the drill: this machine was too slow: x",)).too_slow
+
+
+def result(name: str, mutant: Mutant | None, verdict: Verdict) -> Result:
+    return Result(name, "jobs", mutant, 1, "run", verdict, missed(mutant, verdict) if mutant else alarm(verdict))
+
+
+UNKNOWN = Verdict("unknown", {"J12": "unknown"}, ("J12 unknown: every limit had room all the time",))
+
+
+@pytest.mark.parametrize(
+    ("results", "line", "code"),
+    [
+        ([result("a", MUTANT, CAUGHT), result("b", None, VALID)], "mutants: caught 1 of 1, false alarms 0 of 1", 0),
+        ([result("a", MUTANT, VALID), result("b", None, VALID)], "mutants: caught 0 of 1, false alarms 0 of 1", 1),
+        ([result("a", MUTANT, CAUGHT), result("b", None, CAUGHT)], "mutants: caught 1 of 1, false alarms 1 of 1", 1),
+        # A clean drill that stays unknown is not what it must be.
+        ([result("a", MUTANT, CAUGHT), result("b", None, UNKNOWN)], "mutants: caught 1 of 1, false alarms 1 of 1", 1),
+        ([], "mutants: caught 0 of 0, false alarms 0 of 0", 1),
+    ],
+)
+def test_the_last_line_counts_and_the_exit_code_is_0_only_when_all_is_as_it_must_be(
+    results: list[Result], line: str, code: int
+) -> None:
+    assert (last_line(results), exit_code(results)) == (line, code)
+
+
+def test_only_what_proves_nothing_is_drilled_again() -> None:
+    assert not result("a", MUTANT, CAUGHT).again
+    assert result("b", None, UNKNOWN).again
+    assert result("a", MUTANT, UNKNOWN).again
+    assert not result("b", None, CAUGHT).again, "a false alarm stays one"
+    assert result("a", MUTANT, VALID).again, "a defect that nobody met"
+    assert result("a", MUTANT, with_checks(CAUGHT, (), J3="unknown")).again, "its own check could not decide"
+    assert not result("a", MUTANT, with_checks(CAUGHT, (), J3="valid")).again
+
+
+def test_each_mutant_names_checks_and_faults_that_exist() -> None:
+    known = {check.id for check in CHECKS}
+    for name, planted in every().items():
+        mutant, shape = planted.mutant, planted.shape
+        assert mutant.closure <= known and mutant.check in mutant.closure, name
+        assert mutant.verdict in ("violated", "unknown"), name
+        if shape.load in (catalogue.JOBS, catalogue.CHANNELS):
+            assert set(shape.faults) <= set(catalogue.fitting(shape.topology, shape.load)), name
+    # Those of the reference's list (verification.md), as checks of this project.
+    named = {planted.mutant.check for planted in every().values()}
+    assert {"J1", "J2", "J3", "J4", "J6", "J7", "J8", "J9", "J11", "J12", "J14", "J15", "P1", "P5", "H0", "H1"} <= named
+
+
+def test_clean_drills_have_the_shapes_of_the_mutants_and_seeds_of_their_own() -> None:
+    planted = list(every().values())
+    wanted = drills(planted, 5, controls=CONTROLS)
+    clean = [one for one in wanted if one.mutant is None]
+    assert len(clean) == CONTROLS and len({one.seed for one in clean}) == CONTROLS
+    assert all(one.seed == 5 for one in wanted if one.mutant) and 5 not in {one.seed for one in clean}
+    shapes = clean_shapes(planted)
+    assert len(shapes) <= CONTROLS and all(shape in [one.shape for one in clean] for shape in shapes)
+    of_jobs = [one.shape for one in planted if one.shape.load != catalogue.CHANNELS]
+    assert all(shape in shapes for shape in of_jobs) and CLEAN_CHANNELS in shapes
+    assert max(Counter(one.name for one in wanted).values()) == 1
+
+
+def test_one_mutant_can_be_named_and_another_name_is_refused() -> None:
+    assert [one.name for one in chosen("no-reap")] == ["no-reap"]
+    with pytest.raises(HarnessError, match="mutant 'no-such' does not exist; choose from bananas-written-back-runs-again, "):
+        chosen("no-such")
+
+
+def test_histories_of_processes_are_lost_and_those_of_the_harness_stay(tmp_path: Path) -> None:
+    for name in (*KEPT, "worker-1", "producer-1"):
+        (tmp_path / f"{name}.jsonl").write_text("{}\n")
+    lose_histories(tmp_path)
+    assert {path.stem for path in tmp_path.iterdir() if path.stat().st_size} == set(KEPT)
+
+
+def test_a_verdict_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+    assert read(tmp_path).verdict == "unknown"
+    (tmp_path / "verdict.json").write_text("[]")
+    assert read(tmp_path).verdict == "unknown"
+    (tmp_path / "verdict.json").write_text(
+        json.dumps({"verdict": "valid", "checks": [{"id": "J1", "verdict": "valid"}], "reasons": []})
+    )
+    assert read(tmp_path) == Verdict("valid", {"J1": "valid"})
