@@ -151,7 +151,7 @@ class Timely:
                 raise Found("orphan", text, (job,))
 
     def lost(self, state: State) -> None:
-        """After a delivery: the leases of a worker whose connection is gone are taken soon (rule 13)."""
+        """After a delivery: the leases of a worker whose connection is gone are taken soon (rule 39)."""
         world, clients = self._world, self._server.clients
         if not world.profile.presence:
             return

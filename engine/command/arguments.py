@@ -60,6 +60,11 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
+def switch(text: str) -> bool:
+    """`on` or `off`. Raises ArgumentTypeError."""
+    return one_of("on", "off")(text) == "on"
+
+
 def one_of(*known: str) -> Callable[[str], str]:
     """One of these words, in any case. Raises ArgumentTypeError."""
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import engine
 from engine import validate
 from engine.command import reloading
-from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, origin_of, priorities, words
+from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, origin_of, priorities, switch, words
 from engine.command.logging_flags import add_logging, begin_logging, resume_logging
 from engine.command.targets import Target, agree, load
 from engine.errors import Malformed
@@ -43,6 +43,7 @@ SETTINGS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
     ("--max-jobs", int, "end with exit code 75 after so many jobs; 0 = never"),
     ("--max-memory-mb", int, "the same beyond so many megabytes; 0 = never"),
     ("--beat-ms", int, "how often it tells that it lives"),
+    ("--presence", switch, "whether others notice by its closed connection that it was killed: on or off"),
     ("--names", words, "of the handlers only these, with commas between"),
     ("--priorities", priorities, "only jobs of these priorities: 5, 7-10"),
     ("--routes", words, "routing keys whose jobs it takes, with commas between"),
@@ -77,6 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         parameter = defaults.get(_attribute(flag))
         default: Any = None if parameter is None else parameter.default
         shown: Any = ",".join(default) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
+        shown = "on" if shown is True else shown
         add(worker, flag, kind=kind, default=None, shown=shown, help=help)
     add_logging(worker)
     worker.add_argument("--reload", action="store_true", help="for development: start anew when a source file changes")

@@ -140,7 +140,7 @@ class LanesKeys:
     @property
     def connections(self) -> str:
         """Hash: incarnation -> its control connection, by which others see that its worker lives: client id and run id of the
-        server (rule 13)."""
+        server (rule 39)."""
         return f"{self.prefix}connections"
 
     @property

@@ -104,7 +104,7 @@ class Worker:
     them; so handlers that hold the interpreter lock for longer than that want longer beats. With 0 it is not listed.
 
     A worker that is killed loses its connections at once. The others look after them once a second, and take its leases when its
-    control connection is gone at two looks in a row (rule 13). With `presence` False this worker is not looked after and
+    control connection is gone at two looks in a row (rule 39). With `presence` False this worker is not looked after and
     looks after no other: its leases are taken when they run out.
 
     Of a queue with shards it serves all of them (docs/guides/shards.md).

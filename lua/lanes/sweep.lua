@@ -6,7 +6,7 @@
 -- (rule 20). Ends jobs that nobody has started in time (rule 38). Then moves due jobs into their lanes, brings back lanes whose rest is over, handles children of ended parents (rule
 -- 25) and releases results that no child needs any more. Pushes the missing wake markers (rule 22), and returns the schedules that
 -- are due: only the caller can compute their next ticks (rule 24). The leader's sweeps are what its followers look for, and once a
--- second the caller is to look at the control connections of the workers (rule 13).
+-- second the caller is to look at the control connections of the workers (rule 39).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,5 +1,5 @@
 """Presence: whether the workers of a queue are connected, so that the leases of one that was killed are taken at once, and not
-when they run out (rule 13). Pure code, a part of the step machine.
+when they run out (rule 39). Pure code, a part of the step machine.
 
 Once a second one sweep of the queue is answered with the control connections of all workers, and its worker looks whether they
 are there. What is missing is looked for once more: a live worker connects again at once, and says so. A worker that was missing
@@ -16,7 +16,7 @@ from engine.wire.operations import ClientConnection, Connected, ListConnections,
 from engine.worker.machine.events import MS
 
 #: So long a worker has to connect again and to say so, between the two looks.
-AGAIN_MS = 700
+AGAIN_MS = 600
 #: An answer that took longer says that the server, or this machine, stood still, and so may the workers that are missing.
 PROMPT_MS = 250
 #: A reap that arrives later than this after what it follows from is void.

@@ -1,4 +1,4 @@
--- Presence: the control connections of workers, by which a killed one is noticed before its leases run out (rule 13).
+-- Presence: the control connections of workers, by which a killed one is noticed before its leases run out (rule 39).
 
 -- Record the control connection that a heartbeat names, for each incarnation of its worker; none where it has none, or has ended.
 -- beat: incarnation, until_ms, others, connection

@@ -1,0 +1,508 @@
+"""Presence in raw keys, in the step machine, and with real processes: a killed worker is noticed by its closed connection, and
+one that lives is not (rule 39)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from engine import Handlers, Malformed, Queue, Worker
+from engine.models.lanes import Lanes
+from engine.wire.operations import (
+    Beat,
+    Beaten,
+    ClientConnection,
+    Connected,
+    Forget,
+    Lease,
+    ListConnections,
+    ListedConnections,
+    NoteQueue,
+    Operation,
+    ReapLost,
+    Sweep,
+    Swept,
+)
+from engine.worker.machine.events import ControlLost, Subscribed
+from engine.worker.machine.presence import AGAIN_MS, PROMPT_MS
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.machine import SERVER_MS, Machine
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import wait_until
+
+__all__ = ["desk"]
+
+#: The server of the raw keys, and one before it.
+RUN, OTHER = "a" * 40, "b" * 40
+A, B, C = "a" * 16, "b" * 16, "c" * 16
+#: So long that no lease of these tests runs out.
+LONG_MS = 60_000
+KILLS = 20
+
+
+# -- raw keys
+
+
+def names(desk: Desk, worker: str, connection: str, **more: Any) -> Beaten:
+    """A beat that names this control connection."""
+    return desk.run(replace(desk.beat_operation(worker, **more), connection=connection))
+
+
+def held(desk: Desk, worker: str, *jobs: str) -> tuple[Lease, ...]:
+    """Leases of a worker."""
+    desk.enqueue(*jobs)
+    return tuple(job.lease for job in desk.claim(worker, limit=len(jobs)))
+
+
+def look(desk: Desk, run_id: str = RUN, worker: str = "s") -> tuple[Connected, ...]:
+    """What a sweep asks its worker to look at."""
+    return desk.run(replace(desk.sweep_operation(worker), run_id=run_id)).watched
+
+
+def reap(desk: Desk, *lost: tuple[str, int], run_id: str = RUN, late_ms: int = 0, limit: int = 100, **more: Any) -> ReapLost:
+    """The next reap of lost workers."""
+    counter = desk.sweep_operation().counter
+    workers = tuple(Connected(*worker) for worker in lost)
+    return ReapLost("s" * 16, counter, limit, desk.now_ms + 500 - late_ms, workers, run_id, **more)
+
+
+def registered(desk: Desk) -> dict[bytes, bytes]:
+    return desk.redis.hgetall(desk.keys.connections)
+
+
+def test_rule_39_a_beat_names_the_control_connection_of_its_worker(desk: Desk) -> None:
+    first = desk.call(replace(desk.beat_operation("a"), connection=f"7 {RUN}", others=("f" * 16,)))
+    assert desk.send(first).result == "ok"
+    assert registered(desk) == {A.encode(): f"7 {RUN}".encode(), b"f" * 16: f"7 {RUN}".encode()}
+    names(desk, "b", f"8 {RUN}")
+    names(desk, "a", f"9 {RUN}")
+    assert desk.send(first).result == "repeated", "a late copy names no connection anew"
+    assert registered(desk)[A.encode()] == f"9 {RUN}".encode()
+    names(desk, "a", "")
+    assert A.encode() not in registered(desk), "who has lost its own has none"
+    assert desk.run(replace(desk.beat_operation("b"), until_ms=0, connection=f"8 {RUN}")).result == "left"
+    assert registered(desk) == {b"f" * 16: f"7 {RUN}".encode()}
+
+
+def test_rule_39_one_sweep_a_second_hands_out_a_look_where_there_are_leases(desk: Desk) -> None:
+    names(desk, "a", f"7 {RUN}")
+    names(desk, "b", f"8 {RUN}")
+    names(desk, "c", f"9 {OTHER}")
+    desk.redis.hset(desk.keys.connections, "0" * 16, f"5 {RUN}")
+    assert look(desk) == (), "nothing is leased, so nothing could be taken"
+    held(desk, "a", "j1")
+    assert look(desk, "") == (), "it cannot look"
+    assert sorted(look(desk)) == [(A, 7), (B, 8)]
+    assert desk.redis.hget(desk.keys.sweep, "looked_ms") == str(desk.now_ms).encode()
+    assert "0" * 16 not in {name.decode() for name in registered(desk)}, "no worker has it any more"
+    desk.tick(899)
+    assert look(desk, worker="t") == ()
+    desk.tick(1)
+    assert look(desk, OTHER, worker="t") == ((C, 9),)
+    desk.tick(-3_600_000)
+    assert len(look(desk)) == 2, "the clock stepped back"
+
+
+def test_rule_39_of_many_connections_a_look_has_a_page(desk: Desk) -> None:
+    seen: set[str] = set()
+    held(desk, "a", "j1")
+    for number in range(1000):
+        desk.redis.zadd(desk.keys.workers, {f"{number:016x}": desk.now_ms + 60_000})
+        desk.redis.hset(desk.keys.connections, f"{number:016x}", f"{number} {RUN}")
+    for _ in range(12):
+        desk.tick(900)
+        page = look(desk)
+        assert len(page) < 600
+        seen |= {worker.incarnation for worker in page}
+    assert len(seen) == 1000
+
+
+def test_rule_39_a_lost_worker_loses_its_leases_at_once_and_is_no_longer_listed(desk: Desk) -> None:
+    assert names(desk, "a", f"7 {RUN}").leads
+    names(desk, "b", f"8 {RUN}")
+    leases = held(desk, "a", "j1", "j2")
+    (kept,) = held(desk, "b", "j3")
+    call = desk.call(reap(desk, (A, 7)))
+    first, again = desk.send(call), desk.send(call)
+    assert dict(first.leases) == dict.fromkeys(leases, 1)
+    assert again.leases == first.leases, "an answer that was lost is repeated"
+    assert desk.redis.zrange(desk.keys.active, 0, -1) == [b"j3"]
+    assert desk.redis.zrange(desk.keys.workers, 0, -1) == [B.encode()]
+    assert registered(desk) == {B.encode(): f"8 {RUN}".encode()}
+    assert desk.redis.exists(desk.keys.leader) == 0, "and leads no more"
+    assert {job.lease.job for job in desk.claim("b", limit=5, crashed_max=5)} == {"j1", "j2"}, "they can be claimed"
+    assert desk.run(desk.extend_operation(kept)).items[0][0] == "ok"
+    assert desk.finish(leases[0])[0][0] == "stale", "if it lives after all, the fence keeps this safe"
+
+
+def test_rule_39_a_worker_that_has_named_another_connection_or_none_keeps_its_leases(desk: Desk) -> None:
+    names(desk, "a", f"7 {RUN}")
+    held(desk, "a", "j1")
+    for connection in (f"9 {RUN}", f"7 {OTHER}", ""):
+        names(desk, "a", connection)
+        assert desk.run(reap(desk, (A, 7))).leases == ()
+        assert A.encode() in desk.redis.zrange(desk.keys.workers, 0, -1)
+    names(desk, "a", f"7 {RUN}")
+    assert len(desk.run(reap(desk, (A, 7))).leases) == 1
+
+
+def test_rule_39_a_reap_that_comes_late_or_after_a_stall_takes_nothing(desk: Desk) -> None:
+    names(desk, "a", f"7 {RUN}")
+    held(desk, "a", "j1")
+    assert desk.run(reap(desk, (A, 7), late_ms=501)).leases == ()
+    desk.sweep()
+    desk.tick(LEASE_MS - 1000)
+    desk.sweep()
+    assert look(desk) == () and desk.run(reap(desk, (A, 7))).leases == (), "the server stood still (rule 11)"
+    assert desk.redis.zcard(desk.keys.active) == 1
+
+
+def test_rule_39_a_reap_goes_on_page_by_page(desk: Desk) -> None:
+    names(desk, "a", f"7 {RUN}")
+    jobs = [f"j{number:03}" for number in range(130)]
+    desk.enqueue(*jobs)
+    for _ in range(13):
+        desk.claim("a", limit=10)
+    taken: list[str] = []
+    start, pages = ("", ""), 0
+    while start is not None:
+        reply = desk.run(reap(desk, (A, 7), start_ms=start[0], start_id=start[1]))
+        taken += [lease.job for lease, _ in reply.leases]
+        assert len(reply.leases) <= 50
+        start, pages = reply.goes_on, pages + 1
+        assert (A.encode() in registered(desk)) is (start is not None), "it is listed until the last page"
+    assert sorted(taken) == jobs and pages == 3
+
+
+def test_rule_12_a_lease_of_a_lost_worker_is_charged_as_any_other_crash(desk: Desk) -> None:
+    names(desk, "a", f"7 {RUN}")
+    held(desk, "a", "j1")
+    assert desk.run(reap(desk, (A, 7))).leases[0][1] == 1
+    names(desk, "b", f"8 {RUN}")
+    (again,) = desk.claim("b", crashed_max=1)
+    assert desk.run(reap(desk, (B, 8))).leases == ((again.lease, 1),), "it was not marked"
+
+
+def test_an_obliterated_queue_without_workers_has_no_connections_left(desk: Desk) -> None:
+    names(desk, "a", f"7 {RUN}", ttl_ms=1000)
+    desk.tick(2000)
+    for phase in ("begin", "end"):
+        desk.run(Forget(f"{phase:0>16}", desk.now_ms + 10_000, phase, force=True))
+    assert desk.redis.exists(desk.keys.connections) == 0
+
+
+# -- the step machine
+
+OWN = ClientConnection(1, "127.0.0.1:1111", RUN)
+WATCHED = (Connected(A, 1), Connected(B, 2), Connected(C, 3))
+
+
+class Looker(Machine):
+    """A worker that leads and has a control connection; what is on its sweep slot is answered by hand."""
+
+    def __init__(self) -> None:
+        super().__init__(beat_ms=10_000)
+        self.on(Subscribed(OWN))
+
+    def until(self, kind: type[Operation]) -> Any:
+        """The next operation of this kind on the sweep slot; what comes before it is answered."""
+        for _ in range(20):
+            operation = self.out["sweep"].operation if "sweep" in self.out else None
+            match operation:
+                case None:
+                    self.wait(50)
+                case _ if isinstance(operation, kind):
+                    return operation
+                case Beat():
+                    self.answer("sweep", Beaten(self.srv_us, "ok", True, False))
+                case Sweep():
+                    self.swept()
+                case NoteQueue():
+                    self.answer("sweep", None)
+                case _:
+                    raise AssertionError(f"{operation} and not {kind.__name__}")
+        raise AssertionError(f"no {kind.__name__}")
+
+    def swept(self, *watched: Connected) -> None:
+        """A sweep is over; whether it asks for a look."""
+        self.answer("sweep", Swept(self.srv_us, 1000, leads=True, watched=watched))
+
+    def asked(self) -> ListConnections:
+        """The look that the next sweep asks for."""
+        assert self.until(Sweep).run_id == RUN
+        self.swept(*WATCHED)
+        return self.until(ListConnections)
+
+    def looked(self, *client_ids: int, own: str = OWN.address, took_ms: int = 0) -> None:
+        """The look found these clients."""
+        self.now_ms += took_ms
+        addresses = {client_id: own if client_id == 1 else f"127.0.0.1:{client_id}" for client_id in client_ids}
+        self.answer("sweep", ListedConnections(addresses))
+
+    def reaps_nobody(self) -> None:
+        """Sweeps follow, and nothing else."""
+        for _ in range(3):
+            self.until(Sweep)
+            self.swept()
+
+
+def test_rule_39_what_two_looks_in_a_row_have_missed_is_reaped() -> None:
+    machine = Looker()
+    assert machine.until(Beat).connection == f"1 {RUN}"
+    assert machine.asked().client_ids == (1, 2, 3)
+    looked_ms = machine.now_ms
+    machine.looked(1, 3)
+    machine.until(ListConnections)
+    assert AGAIN_MS <= machine.now_ms - looked_ms < AGAIN_MS + 100
+    machine.looked(1, 3)
+    operation = machine.out["sweep"].operation
+    assert isinstance(operation, ReapLost)
+    assert operation.lost == (WATCHED[1],) and operation.run_id == RUN
+    assert 0 < operation.not_after_ms - SERVER_MS - machine.now_ms <= 500
+    machine.answer("sweep", Swept(machine.srv_us, 0, goes_on=("17", "j9")))
+    further = machine.out["sweep"].operation
+    assert isinstance(further, ReapLost) and (further.start_ms, further.start_id) == ("17", "j9")
+    assert further.counter > operation.counter
+    machine.answer("sweep", Swept(machine.srv_us, 0))
+    machine.reaps_nobody()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "took_ms"),
+    [
+        ((1, 3), (1, 2, 3), 0),
+        ((1,), (), 0),
+        ((2, 3), (), 0),
+        ((), (), 0),
+        ((1, 3), (1,), 0),
+        ((1, 3), (1, 2), 0),
+        ((1, 3), (1, 3), PROMPT_MS + 1),
+    ],
+    ids=["back again", "most are gone", "its own is gone", "all are gone", "then most are gone", "another one", "a slow answer"],
+)
+def test_rule_39_looks_that_say_nothing_about_one_worker_reap_nobody(
+    first: tuple[int, ...], second: tuple[int, ...], took_ms: int
+) -> None:
+    machine = Looker()
+    machine.asked()
+    machine.looked(*first)
+    if second:
+        machine.until(ListConnections)
+        machine.looked(*second, took_ms=took_ms)
+    if second == (1, 2):
+        # There is nothing to take from nobody.
+        assert not isinstance(machine.until(Sweep), ReapLost)
+    machine.reaps_nobody()
+
+
+def test_rule_39_the_answer_of_another_server_says_nothing() -> None:
+    """It has a client with the same id."""
+    machine = Looker()
+    machine.asked()
+    machine.looked(1, 3, own="10.0.0.9:5")
+    machine.reaps_nobody()
+
+
+def test_rule_39_a_lost_connection_and_a_new_one_are_named_at_once() -> None:
+    machine = Looker()
+    machine.until(Sweep)
+    machine.swept()
+    began_ms = machine.now_ms
+    machine.on(ControlLost())
+    assert machine.until(Beat).connection == "" and machine.now_ms == began_ms
+    machine.answer("sweep", Beaten(machine.srv_us, "ok", True, False))
+    assert machine.until(Sweep).run_id == "", "it cannot look"
+    machine.swept()
+    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    assert machine.until(Beat).connection == f"9 {RUN}"
+
+
+def test_rule_39_a_server_that_refuses_a_look_is_not_asked_again() -> None:
+    machine = Looker()
+    machine.asked()
+    machine.fail("sweep", fault=True)
+    assert machine.until(Sweep).run_id == ""
+    machine.swept()
+    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that allows it"
+
+
+# -- real processes
+
+
+def start(workers: Workers, queue: Queue, count: int, *options: str, present: int | None = None) -> dict[str, Any]:
+    """So many workers that are listed, and of which so many have named their connections."""
+    found = {f"w{at}": workers.start("--lease-ms", str(LONG_MS), *options, name=f"w{at}") for at in range(count)}
+    wait_until(lambda: len(queue.workers.list()) == count, "all are listed")
+    with raw_client(workers.url) as client:
+        wanted = count if present is None else present
+        wait_until(lambda: client.hlen(queue.model.keys.connections) == wanted, "their connections are known")
+    return found
+
+
+def hold(workers: Workers, queue: Queue, job: str) -> int:
+    """The pid of the worker that runs a job which holds."""
+    queue.enqueue("hold", {"folder": str(workers.folder)}, id=job, crashes_max=100)
+    return wait_until(lambda: workers.marks("start", job), f"{job} runs")[-1].pid
+
+
+def watch(client: redis.Redis, queue: Queue, looks: int) -> None:
+    """Wait until somebody has looked so often."""
+    for _ in range(looks):
+        before = client.hget(queue.model.keys.sweep, "looked_ms")
+        wait_until(lambda before=before: client.hget(queue.model.keys.sweep, "looked_ms") != before, "somebody looks")
+
+
+def registrations(client: redis.Redis, queue: Queue) -> dict[int, int]:
+    """Client ids of the control connections, by the pid of their workers."""
+    named = client.hgetall(queue.model.keys.connections)
+    pids = {info.incarnation: info.pid for info in queue.workers.list()}
+    return {pids[name.decode()]: int(value.split()[0]) for name, value in named.items() if pids.get(name.decode())}
+
+
+def test_rule_39_the_jobs_of_a_killed_worker_run_elsewhere_long_before_their_leases_end(queue: Queue, workers: Workers) -> None:
+    """The one that leads is killed as well as one that follows."""
+    start(workers, queue, 3)
+    killed: list[int] = []
+    for number in range(2):
+        pid = hold(workers, queue, f"j{number}")
+        os.kill(pid, signal.SIGKILL)
+        killed.append(pid)
+        again = wait_until(lambda n=number, p=pid: [m for m in workers.marks("start", f"j{n}") if m.pid != p], "it runs again")
+        assert again[0].pid not in killed
+        if not number:
+            workers.start("--lease-ms", str(LONG_MS), name="next")
+            wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "there are three again")
+            with raw_client(workers.url) as client:
+                wait_until(lambda: client.hlen(queue.model.keys.connections) == 3, "whose connections are known")
+    rows = [row for path in workers.folder.glob("*.jsonl") for row in path.read_text().splitlines() if '"f":"reap"' in row]
+    assert any('"incarnation":"' in row and '"result":"reaped"' in row for row in rows), "the history tells it from other reaps"
+
+
+def test_rule_39_workers_whose_connections_are_cut_name_new_ones_and_keep_their_leases(queue: Queue, workers: Workers) -> None:
+    start(workers, queue, 3)
+    pid = hold(workers, queue, "j1")
+    with raw_client(workers.url) as client:
+        for _ in range(3):
+            before = registrations(client, queue)
+            client.execute_command("CLIENT", "KILL", "ID", before[pid])
+            wait_until(lambda b=before: registrations(client, queue).get(pid, b[pid]) != b[pid], "it has named a new one")
+            watch(client, queue, 1)
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        wait_until(
+            lambda: (now := registrations(client, queue)).keys() == before.keys() and not {*now.values()} & {*before.values()},
+            "all have named new ones",
+        )
+        watch(client, queue, 2)
+    workers.open_gate()
+    wait_until(lambda: workers.marks("end", "j1"), "it ends")
+    assert [mark.pid for mark in workers.marks("start", "j1")] == [pid]
+
+
+def test_rule_39_a_worker_that_stands_still_keeps_its_connection_and_its_leases(queue: Queue, workers: Workers) -> None:
+    start(workers, queue, 3)
+    pid = hold(workers, queue, "j1")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with raw_client(workers.url) as client:
+            watch(client, queue, 4)
+            assert client.zrange(queue.model.keys.active, 0, -1) == [b"j1"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    workers.open_gate()
+    wait_until(lambda: workers.marks("end", "j1"), "it ends")
+    assert len(workers.marks("start", "j1")) == 1
+
+
+def left_to_its_lease(queue: Queue, workers: Workers, client: redis.Redis) -> None:
+    """A worker that is killed keeps its lease while the others sweep on."""
+    pid = hold(workers, queue, "j1")
+    os.kill(pid, signal.SIGKILL)
+    for _ in range(5):
+        # Sweeps are at most a second apart.
+        before = client.hget(queue.model.keys.sweep, "last_sweep_ms")
+        wait_until(lambda before=before: client.hget(queue.model.keys.sweep, "last_sweep_ms") != before, "somebody sweeps")
+    assert client.zrange(queue.model.keys.active, 0, -1) == [b"j1"]
+    assert len(workers.marks("start", "j1")) == 1
+
+
+def test_presence_can_be_switched_off(queue: Queue, workers: Workers) -> None:
+    start(workers, queue, 2, "--presence", "off", present=0)
+    with raw_client(workers.url) as client:
+        left_to_its_lease(queue, workers, client)
+        assert client.hget(queue.model.keys.sweep, "looked_ms") is None
+
+
+def test_presence_is_off_behind_a_proxy(queue: Queue, tmp_path: Path, relay: Relay, ironclaim_url: str) -> None:
+    """The proxy's connection need not end with the process."""
+    workers = Workers(tmp_path, relay.url)
+    try:
+        found = start(workers, queue, 2, present=0)
+        with raw_client(ironclaim_url) as client:
+            left_to_its_lease(queue, workers, client)
+        assert all("a proxy is in between" in workers.output(name) for name in found)
+    finally:
+        workers.stop_all()
+
+
+@pytest.mark.parametrize(("refused", "present"), [("-client|list", 2), ("-client|info", 0), ("-info", 0)])
+def test_presence_is_off_where_the_user_may_not_look(
+    queue: Queue, tmp_path: Path, ironclaim_url: str, refused: str, present: int
+) -> None:
+    with raw_client(ironclaim_url) as client:
+        client.execute_command("ACL", "SETUSER", "shop", "reset", "on", ">secret", "~*", "&*", "+@all", refused)
+        workers = Workers(tmp_path, ironclaim_url.replace("redis://", "redis://shop:secret@"))
+        try:
+            found = start(workers, queue, 2, present=present)
+            left_to_its_lease(queue, workers, client)
+            assert any("NOPERM" in workers.output(name) for name in found)
+        finally:
+            workers.stop_all()
+            client.execute_command("ACL", "DELUSER", "shop")
+
+
+def test_all_shards_of_a_process_name_its_one_connection(ironclaim_url: str, workers: Workers) -> None:
+    with Queue("s", url=ironclaim_url, shards=3) as queue, raw_client(ironclaim_url) as client:
+        queue.enqueue("mark", {"folder": str(workers.folder)})
+        workers.start("--shards", "3", queue="s")
+        keys = [Lanes(name).keys.connections for name in queue.look_up().names("s")]
+        wait_until(lambda: all(client.hlen(key) == 1 for key in keys), "each shard knows it")
+        assert len({value for key in keys for value in client.hvals(key)}) == 1
+
+
+def test_presence_must_be_true_or_false(queue: Queue) -> None:
+    handlers = Handlers()
+    handlers("main")(lambda job: None)
+    with pytest.raises(Malformed, match="presence"):
+        Worker(queue, handlers, presence="on")  # type: ignore[arg-type]
+
+
+@pytest.mark.nightly
+def test_rule_39_twenty_kills(queue: Queue, workers: Workers, capsys: pytest.CaptureFixture[str]) -> None:
+    """How long it takes until the job of a killed worker runs elsewhere: measured, and printed."""
+    start(workers, queue, 3)
+    took_s: list[float] = []
+    for number in range(KILLS):
+        pid = hold(workers, queue, f"j{number}")
+        os.kill(pid, signal.SIGKILL)
+        killed_ns = time.monotonic_ns()
+        again = wait_until(lambda n=number, p=pid: [m for m in workers.marks("start", f"j{n}") if m.pid != p], "it runs again")
+        took_s.append((again[0].at_ns - killed_ns) / 1e9)
+        workers.open_gate(again[0].pid)
+        wait_until(lambda n=number: workers.marks("end", f"j{n}"), "it ends")
+        (workers.folder / f"open-{again[0].pid}").unlink()
+        workers.start("--lease-ms", str(LONG_MS), name=f"x{number}")
+        wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "there are three again")
+    with capsys.disabled():
+        print(f"\n{KILLS} kills: recovered after {statistics.median(took_s):.2f} s (median), {max(took_s):.2f} s at most")
+    assert max(took_s) < LONG_MS / 1000
