@@ -38,13 +38,11 @@ FOREIGN_PROFILES = (
         server=QUIET,
         again=0.4,
     ),
-    Profile(
-        "late enqueues", network={"late request": 0.25, "copy": 0.1, "lose reply": 0.05}, process=QUIET, server=QUIET, jobs=24
-    ),
+    Profile("late enqueues", network={"late request": 0.4, "lose request": 0.3, "copy": 0.1}, process=QUIET, server=QUIET, jobs=24),
     Profile(
         "dead letters",
-        network={"late request": 0.15, "copy": 0.15},
-        process={"kill": 0.01},
+        network={"late request": 0.25, "copy": 0.2},
+        process={"kill": 0.02},
         server=QUIET,
         workers=3,
         jobs=24,
