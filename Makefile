@@ -29,6 +29,9 @@ MEMORY ?=
 FILES ?=
 SET ?=
 SLO ?=
+TARGET ?=
+FAULT ?=
+DRILLS ?=
 
 BIN := .venv/bin
 # Compiled modules are kept whatever the environment says: tests and drills start hundreds of interpreters, and pytest would
@@ -38,13 +41,16 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers queues interop mischief upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (3 minutes)'
 	@echo 'make chaos TOPOLOGY=sentinel [SEED=1] [MINUTES=1] [DURABILITY=replica] [MODEL=dsps]   faults of the servers too: embedded, aof,'
 	@echo '                                    replica, sentinel or cluster; then the verdict, with the declared loss (2 to 3 minutes)'
+	@echo 'make chaos TARGET=rq [SEED=1] [FAULT=worker-kill]   another job queue (or all), killed, frozen and cut off: did it keep its promise'
+	@echo '                                    (2 to 15 minutes each; FAULT=none: without faults)'
+	@echo 'make queues RUNS="runs/a runs/b"    the runs of other job queues, compared on the page queues.html'
 	@echo 'make bench MODEL=all [SEED=1]       45 seconds and the costs of each model, and one table of all (up to 30 minutes)'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make bench-guard [BASE=commit] [ONLY=claim]   enqueue, claim, finish and drain beside the commit before, as ratios (2 minutes)'
@@ -91,10 +97,15 @@ test test-all test-nightly: TOOLS += browser node
 interop: TOOLS += node
 check: TOOLS := luacheck
 
-# One drill of a topology; MINUTES of faults, drawn by the seed.
+# One drill of a topology; MINUTES of faults, drawn by the seed. With TARGET one of another job queue, or of all, each judged by its
+# own promise; then MINUTES is how long what is left is waited for, and FAULT names kinds of fault, with commas, or none.
 chaos: setup
+ifneq ($(TARGET),)
+	@$(BESIDE)$(BIN)/python -m chaos bench --target $(TARGET) --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--faults $(FAULT))
+else
 	@$(BESIDE)$(BIN)/python -m chaos bench --seed $(SEED) --minutes $(or $(MINUTES),1) $(if $(TOPOLOGY),--topology $(TOPOLOGY)) \
 		$(if $(DURABILITY),--durability $(DURABILITY)) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(SLO),--slo $(SLO))
+endif
 
 bench: setup
 	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))) $(if $(SLO),--slo $(SLO))
@@ -117,8 +128,12 @@ bench-judge: setup
 	@$(BIN)/python -m reports.bench judge --seed $(SEED) $(if $(ROWS),--rows $(ROWS)) $(if $(SHAPE),--shape $(SHAPE)) \
 		$(if $(filter file,$(origin RUN)),,--run $(RUN)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(MEMORY),--memory $(MEMORY))
 
+# DRILLS: runs of make chaos TARGET=name, whose section of docs/peers.md is written; nothing is measured then.
 peers: setup
-	@$(BIN)/python -m bench.peers $(foreach name,$(ONLY),--only $(name)) $(if $(REPEAT),--repeat $(REPEAT)) $(if $(REDELIVERY_S),--redelivery-s $(REDELIVERY_S)) $(if $(DOCS),--docs)
+	@$(BIN)/python -m bench.peers $(foreach name,$(ONLY),--only $(name)) $(if $(REPEAT),--repeat $(REPEAT)) $(if $(REDELIVERY_S),--redelivery-s $(REDELIVERY_S)) $(if $(DOCS),--docs) $(if $(DRILLS),--drills $(DRILLS))
+
+queues: setup
+	@$(BIN)/python -m reports targets $(RUNS)
 
 interop: setup
 	@$(BIN)/python -m chaos interop --seed $(SEED) $(foreach name,$(ONLY),--scenario $(name))
