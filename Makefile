@@ -33,6 +33,9 @@ MEMORY ?=
 FILES ?=
 SET ?=
 SLO ?=
+TARGET ?=
+FAULT ?=
+DRILLS ?=
 
 BIN := .venv/bin
 # Compiled modules are kept whatever the environment says: tests and drills start hundreds of interpreters, and pytest would
@@ -42,7 +45,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -51,6 +54,9 @@ help:
 	@echo '                                    replica, sentinel or cluster; then the verdict, with the declared loss (2 to 3 minutes)'
 	@echo 'make chaos FAULT=name,name           only these kinds of fault (`.venv/bin/python -m chaos faults` lists all)'
 	@echo 'make chaos REPLAY=runs/id [SHRINK=1] the plan of a run once more; SHRINK: the least of its faults that violates again'
+	@echo 'make chaos TARGET=rq [SEED=1] [FAULT=worker-kill]   another job queue (or all), killed, frozen and cut off: did it keep its promise'
+	@echo '                                    (2 to 15 minutes each; FAULT=none: without faults)'
+	@echo 'make queues RUNS="runs/a runs/b"    the runs of other job queues, compared on the page queues.html'
 	@echo 'make bench MODEL=all [SEED=1]       45 seconds and the costs of each model, and one table of all (up to 30 minutes)'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make bench-guard [BASE=commit] [ONLY=claim]   enqueue, claim, finish and drain beside the commit before, as ratios (2 minutes)'
@@ -101,11 +107,17 @@ interop: TOOLS += node
 check: TOOLS := luacheck
 
 # One drill of a topology; MINUTES of faults, drawn by the seed. A replay takes all from its run, so it refuses what is named beside.
+# With TARGET one of another job queue, or of all, each judged by its own promise; then MINUTES is how long what is left is waited for,
+# and FAULT may be none.
 OF_A_DRILL = $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(DURABILITY),--durability $(DURABILITY)) $(if $(MODEL),--model $(MODEL)) \
 	$(if $(MUTANT),--mutant $(MUTANT)) $(if $(FAULT),--fault $(FAULT)) $(if $(SLO),--slo $(SLO))
 chaos: setup
+ifneq ($(TARGET),)
+	@$(BESIDE)$(BIN)/python -m chaos bench --target $(TARGET) --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--fault $(FAULT))
+else
 	@$(BESIDE)$(BIN)/python -m chaos bench $(if $(REPLAY),--replay $(REPLAY) $(if $(MINUTES),--minutes $(MINUTES)),--seed $(SEED) --minutes $(or $(MINUTES),1)) \
 		$(if $(SHRINK),--shrink) $(OF_A_DRILL)
+endif
 
 bench: setup
 	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))) $(if $(SLO),--slo $(SLO))
@@ -128,8 +140,12 @@ bench-judge: setup
 	@$(BIN)/python -m reports.bench judge --seed $(SEED) $(if $(ROWS),--rows $(ROWS)) $(if $(SHAPE),--shape $(SHAPE)) \
 		$(if $(filter file,$(origin RUN)),,--run $(RUN)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(MEMORY),--memory $(MEMORY))
 
+# DRILLS: runs of make chaos TARGET=name, whose section of docs/peers.md is written; nothing is measured then.
 peers: setup
-	@$(BIN)/python -m bench.peers $(foreach name,$(ONLY),--only $(name)) $(if $(REPEAT),--repeat $(REPEAT)) $(if $(REDELIVERY_S),--redelivery-s $(REDELIVERY_S)) $(if $(DOCS),--docs)
+	@$(BIN)/python -m bench.peers $(foreach name,$(ONLY),--only $(name)) $(if $(REPEAT),--repeat $(REPEAT)) $(if $(REDELIVERY_S),--redelivery-s $(REDELIVERY_S)) $(if $(DOCS),--docs) $(if $(DRILLS),--drills $(DRILLS))
+
+queues: setup
+	@$(BIN)/python -m reports targets $(RUNS)
 
 interop: setup
 	@$(BIN)/python -m chaos interop --seed $(SEED) $(foreach name,$(ONLY),--scenario $(name))

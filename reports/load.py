@@ -51,12 +51,17 @@ def read_history(
     when that fails."""
     converted = convert.convert(run, files, converting)
     size = sum(file.stat().st_size for file in files)
-    spark.conf.set("spark.sql.shuffle.partitions", str(max(PARTITIONS_MIN, -(-size // PARTITION_BYTES))))
-    spark.conf.set("spark.sql.codegen.wholeStage", str(size >= COMPILE_BYTES).lower())
-    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if size >= COMPILE_BYTES else "NO_CODEGEN")
+    fit(spark, size)
     rows = opened(spark, [tables.rows for tables, _ in converted], rows_schema())
     events = opened(spark, [tables.events for tables, _ in converted], events_schema())
     return History(rows, events, tuple(collected for _, collected in converted), size)
+
+
+def fit(spark: SparkSession, size: int) -> None:
+    """Settings for a history of so many bytes."""
+    spark.conf.set("spark.sql.shuffle.partitions", str(max(PARTITIONS_MIN, -(-size // PARTITION_BYTES))))
+    spark.conf.set("spark.sql.codegen.wholeStage", str(size >= COMPILE_BYTES).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if size >= COMPILE_BYTES else "NO_CODEGEN")
 
 
 def opened(spark: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:

@@ -1,8 +1,10 @@
 """`make peers`: measure every library that this machine can run, print the table, and keep it in `runs/peers/`.
 
     python -m bench.peers [--only NAME ...] [--repeat 3] [--redelivery-s 120] [--docs]
+    python -m bench.peers --drills RUN ...
 
-`--docs` writes `docs/peers.md` and its figure, too. Exit codes: 0 measured, 1 some library failed, 2 cannot be measured here.
+`--docs` writes `docs/peers.md` and its figure, too; `--drills` only its section on these drills, and measures nothing. Exit
+codes: 0 measured, 1 some library failed, 2 cannot be measured here.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 
 from bench.micro.card import machine_card, one_line
 from bench.micro.place import ROOT, Unpinnable, check_cores, client, pinned_server, servers
-from bench.peers import table
+from bench.peers import drilled, table
 from bench.peers.environments import NotAvailable, command_of
 from bench.peers.libraries import LIBRARIES, Library
 from bench.peers.measures import Values, measure
@@ -29,12 +31,15 @@ from bench.peers.processes import Bench, PeerFailed
 from bench.peers.redelivery import redelivery_s
 
 RUNS = ROOT / "runs" / "peers"
+PAGE = ROOT / "docs" / "peers.md"
 REPEAT, REDELIVERY_S = 3, 120.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     options = _options(arguments)
+    if options.drills:
+        return _write_drills(options.drills)
     chosen = [library for library in LIBRARIES if not options.only or library.name in options.only]
     try:
         check_cores()
@@ -93,6 +98,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--redelivery-s", type=float, default=REDELIVERY_S, help="wait for redelivery, 0 to 3600; 0 leaves it out"
     )
     parser.add_argument("--docs", action="store_true", help="write docs/peers.md and docs/peers.png")
+    parser.add_argument("--drills", type=Path, nargs="+", metavar="RUN", help="only write what a SIGKILL costs, from these runs")
     options = parser.parse_args(arguments)
     if not 1 <= options.repeat <= 20:
         parser.error(f"--repeat is {options.repeat}: it must be a whole number from 1 to 20")
@@ -114,6 +120,17 @@ def _install(libraries: Sequence[Library]) -> tuple[dict[str, list[str]], dict[s
     return commands, missing
 
 
+def _write_drills(runs: Sequence[Path]) -> int:
+    """Write the section on these runs into docs/peers.md; the exit code."""
+    try:
+        PAGE.write_text(drilled.with_section(PAGE.read_text("utf-8"), drilled.section(runs)))
+    except drilled.NoDrill as error:
+        print(f"peers: {error}", file=sys.stderr)
+        return 2
+    print(f"peers: {len(runs)} drills in {os.path.relpath(PAGE)}")
+    return 0
+
+
 def _add(columns: dict[str, list[float]], values: Values) -> None:
     for column, value in values.items():
         columns.setdefault(column, []).append(value)
@@ -132,8 +149,8 @@ def _write(result: dict[str, Any], *, docs: bool) -> None:
     (RUNS / "peers.md").write_text(page)
     table.draw(result["found"], RUNS / "peers.png")
     if docs:
-        for name in ("peers.md", "peers.png"):
-            shutil.copy(RUNS / name, ROOT / "docs" / name)
+        PAGE.write_text(drilled.with_section(page, drilled.section_of(PAGE.read_text("utf-8"))))
+        shutil.copy(RUNS / "peers.png", PAGE.with_suffix(".png"))
     print(page)
     print(f"peers: {os.path.relpath(RUNS / 'peers.md')}, result.json and peers.png beside it")
     print(table.last_line(result["found"]))

@@ -16,9 +16,9 @@ import redis
 
 MARK = re.compile(rb"job-mark:(\d+):")
 
-#: Compressed data begins with one of these; a text of Base64 is at least this long.
+#: Compressed data begins with one of these; a text of Base64 is at least 24 characters long.
 ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-BASE64 = re.compile(rb"[A-Za-z0-9+/]{40,}={0,2}")
+BASE64 = re.compile(rb"[A-Za-z0-9+/]{24,}={0,2}")
 
 
 def held(url: str) -> set[str]:

@@ -41,6 +41,11 @@ class TargetRun:
         """Whether the plan has faults."""
         return bool(self.spec["plan"])
 
+    def windows(self, *names: str) -> list[tuple[int, int]]:
+        """From when to when each fault of these kinds was in force."""
+        begun = {one.fault: one.t_ns for one in self.stages if one.stage == "inject" and one.name in names}
+        return [(begun[one.fault], one.t_ns) for one in self.stages if one.stage == "heal" and one.fault in begun]
+
     @property
     def waited_ms(self) -> int:
         """For how long what is left was waited for."""

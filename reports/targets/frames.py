@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from reports.caching import kept
+from reports.load import fit
 from reports.targets.facts import Row, TargetRun
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class TargetFrames:
 
 
 def build(spark: SparkSession, run: TargetRun) -> TargetFrames:
-    """The frames of a run."""
+    """The frames of a run, which has few jobs."""
+    fit(spark, 0)
     sent = spark.createDataFrame(list(operations(run.rows, "enqueue")), SENT)
     runs = spark.createDataFrame([(job, op, proc, *times) for job, op, *times, proc in with_proc(run.rows)], RUNS)
     held = spark.createDataFrame([(item["job"],) for item in finals(run.rows)], HELD)

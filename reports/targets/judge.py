@@ -33,8 +33,9 @@ def evaluate(spark: SparkSession, run: Path, spec: Mapping[str, Any], say: Calla
 def decide(frames: TargetFrames) -> dict[str, Any]:
     """The verdict on the frames of a run."""
     run = frames.run
-    results = [*examined(frames), *doubtful(run, frames)]
-    decided = verdict.decide(results, measures(frames, results), {**run.spec, "findings": []})
+    totals = totals_of(frames)
+    results = [*examined(frames), *doubtful(run, totals)]
+    decided = verdict.decide(results, measures(frames, totals, results), {**run.spec, "findings": []})
     return {**decided, "spec": dict(run.spec), "findings": findings(run, results), "cannot_be_known": cannot_be_known()}
 
 
@@ -54,12 +55,21 @@ def examined(frames: TargetFrames) -> list[CheckResult]:
     return list(results.values())
 
 
-def doubtful(run: TargetRun, frames: TargetFrames) -> list[CheckResult]:
+def totals_of(frames: TargetFrames) -> dict[str, int]:
+    """How many jobs were acknowledged, sent without an answer, run to their end, and acknowledged after the last fault."""
+    counted = frames.jobs.agg(
+        F.count("acknowledged_ns").alias("enqueued"),
+        F.count_if(F.col("sent_ns").isNotNull() & F.col("acknowledged_ns").isNull()).alias("unanswered"),
+        F.count_if(F.col("ends") > 0).alias("finished"),
+        F.count_if(F.col("acknowledged_ns") > frames.run.healed_ns).alias("after"),
+    )
+    return {name: count for row in counted.collect() for name, count in row.asDict().items()}
+
+
+def doubtful(run: TargetRun, totals: Mapping[str, int]) -> list[CheckResult]:
     """Why the run may prove nothing: a history with holes, faults that were not seen, no load."""
-    ran = frames.jobs.where(F.col("ends") > 0).count()
-    after = frames.jobs.where(F.col("acknowledged_ns") > run.healed_ns).count()
-    little = [] if ran else ["no job ran to its end"]
-    little += [] if after else ["no job was acknowledged after the last fault"]
+    little = [] if totals["finished"] else ["no job ran to its end"]
+    little += [] if totals["after"] else ["no job was acknowledged after the last fault"]
     return [
         CheckResult(Check("H0", "the history is whole", lambda _: []), list(run.holes)),
         CheckResult(Check("H1", "every fault took effect and healed", lambda _: []), list(run.unseen)),
@@ -67,19 +77,14 @@ def doubtful(run: TargetRun, frames: TargetFrames) -> list[CheckResult]:
     ]
 
 
-def measures(frames: TargetFrames, results: Sequence[CheckResult]) -> dict[str, Any]:
+def measures(frames: TargetFrames, totals: Mapping[str, int], results: Sequence[CheckResult]) -> dict[str, Any]:
     """The numbers of a run. What is lost, doubled, late and stranded is counted whether or not the promise allows it."""
     run = frames.run
-    counted = frames.jobs.agg(
-        F.count("acknowledged_ns").alias("enqueued"),
-        F.count_if(F.col("sent_ns").isNotNull() & F.col("acknowledged_ns").isNull()).alias("unanswered"),
-        F.count_if(F.col("ends") > 0).alias("finished"),
-    ).first()
     cuts = [row.asDict() for row in frames.cuts.orderBy("cut_ns", F.col("job").cast("bigint")).collect()]
     exits = [one for one in run.stages if one.name == "unplanned-exit"]
     return {
         **verdict.NO_MEASURES,
-        **(counted.asDict() if counted else {}),
+        **{name: totals[name] for name in ("enqueued", "unanswered", "finished")},
         **{kind: sum(n for one in results for (_, of), n in one.counts.items() if of == kind) for kind in KINDS},
         "exits": len(exits),
         "waited_ms": run.waited_ms,
