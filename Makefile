@@ -34,7 +34,6 @@ FILES ?=
 SET ?=
 SLO ?=
 TARGET ?=
-FAULT ?=
 DRILLS ?=
 
 BIN := .venv/bin
