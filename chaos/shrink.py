@@ -54,8 +54,10 @@ def shrink(recorded: Repeatable, arguments: argparse.Namespace, interrupts: Inte
             progress.say(f"shrink: drill {len(tried) + 1}, with {listed(names)}")
             code, run = carry_out(recorded.order(without_others(faults, left), interrupts), arguments, interrupts, calibration)
             stop_if_interrupted(run)
-            again = sorted(wanted & violated_checks(run))
-            came = f"violated by {', '.join(again)} again" if again else f"{WORDS[code]}, so it is taken for not enough"
+            seen = violated_checks(run)
+            again = sorted(wanted & seen)
+            others = f" by {', '.join(sorted(seen))} alone" if seen else ""
+            came = f"violated by {', '.join(again)} again" if again else f"{WORDS[code]}{others}, so it is taken for not enough"
             progress.say(f"shrink: {listed(names)}: {came} ({run.name})")
             tried[names] = bool(again)
         return tried[names]

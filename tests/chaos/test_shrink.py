@@ -115,6 +115,21 @@ def test_a_drill_that_proves_nothing_is_taken_for_not_enough_and_said(
     assert out.splitlines()[-1].endswith("drills: 4-worker-kill")
 
 
+def test_a_drill_that_violates_another_check_is_taken_for_not_enough_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("4-worker-kill",))
+
+    def another(order: Any, *_: object) -> tuple[int, Path]:
+        run = decided(tmp_path / "-".join(("other", *order)), "violated")
+        (run / "verdict.json").write_text(json.dumps({"checks": [{"id": "J13", "verdict": "violated"}]}))
+        return 1, run
+
+    monkeypatch.setattr(Recorded, "carry_out", lambda self, *rest: another(*rest))
+    assert shrunk(recorded, monkeypatch) == 2
+    assert "3-worker-freeze, 4-worker-kill: violated by J13 alone, so it is taken for not enough" in capsys.readouterr().out
+
+
 def test_a_violation_that_does_not_come_again_is_not_said_to_need_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
