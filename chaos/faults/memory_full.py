@@ -55,7 +55,9 @@ class MemoryFull(ServerFault):
         return False
 
     def _press(self) -> None:
-        used_bytes = number_of(self.port, "memory", "used_memory")
+        # The buffers of replicas and of the file are no reason to refuse anything.
+        used_bytes, apart_bytes = (number_of(self.port, "memory", name) for name in ("used_memory", "mem_not_counted_for_evict"))
+        used_bytes -= apart_bytes
         if not self._given_bytes or used_bytes <= self._given_bytes:
             self._given_bytes = used_bytes - BELOW_BYTES
             self.harm("CONFIG", "SET", "maxmemory", self._given_bytes)

@@ -51,9 +51,7 @@ class ScriptBusy(ServerFault):
         return busy and silent, f"the server is {'busy' if busy else 'not busy'}; {words}"
 
     def mend(self) -> str:
-        with suppress(OSError):
-            ask(self._address, "SCRIPT KILL")
-        if not self.scene.wait(self._is_free, timeout_s=BUSY_TIMEOUT_S):
+        if not self.scene.wait(self._is_freed, timeout_s=BUSY_TIMEOUT_S):
             raise HarnessError("the server is still busy after SCRIPT KILL")
         tell(self.port, "CONFIG", "SET", "busy-reply-threshold", self._before)
         return "the script was killed"
@@ -71,7 +69,10 @@ class ScriptBusy(ServerFault):
         self._ours += busy
         return busy
 
-    def _is_free(self) -> bool:
+    def _is_freed(self) -> bool:
+        """Kill the script; true once the server answers as ever."""
+        with suppress(OSError):
+            ask(self._address, "SCRIPT KILL", PROBE_PATIENCE_S)
         reply = self._ping()
         self._ours += reply.startswith("-BUSY")
         return reply == "+PONG"
