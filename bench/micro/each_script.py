@@ -30,6 +30,7 @@ from engine.wire.operations import (
     Bury,
     Clean,
     CloseWindows,
+    Connected,
     Count,
     Drop,
     EnableSchedule,
@@ -56,6 +57,7 @@ from engine.wire.operations import (
     Pause,
     PutSchedule,
     ReadWorkerUpdates,
+    ReapLost,
     Release,
     ReleaseLock,
     RemoveSchedule,
@@ -74,6 +76,7 @@ from engine.wire.operations import (
     Timing,
 )
 from engine.wire.scripts import load_folder, scripts_folder
+from engine.worker.machine.presence import REAP_PAGE
 
 BULK = 100
 _DELAY_MS = 1
@@ -234,6 +237,9 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "progress": lambda desk: desk.queue.model.call(NoteProgress(desk.leased(1)[0], 1, b'"percent":5}')),
     "read_worker_updates": lambda desk: desk.queue.model.call(ReadWorkerUpdates(0, "worker")),
     "beat": lambda desk: desk.queue.model.call(Beat(_INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, 1000, "{}")),
+    "reap_lost of nobody": lambda desk: desk.queue.model.call(
+        ReapLost(_INCARNATION, desk.counter(), REAP_PAGE, desk.void_ms(), (Connected(_INCARNATION, 1),), "none")
+    ),
     "orphans of nobody": lambda desk: _sweep(desk, orphans=True),
     "workers": lambda desk: desk.queue.model.call(ListWorkers(0, 100)),
     f"report_run_times {BATCH}": lambda desk: desk.queue.model.call(_report(desk)),

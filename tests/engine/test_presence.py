@@ -212,11 +212,13 @@ class Looker(Machine):
 
     def __init__(self) -> None:
         super().__init__(beat_ms=10_000)
+        assert self.until(Beat).connection == ""
+        self.answer("sweep", Beaten(self.srv_us, "ok", True, False))
         self.on(Subscribed(OWN))
 
     def until(self, kind: type[Operation]) -> Any:
         """The next operation of this kind on the sweep slot; what comes before it is answered."""
-        for _ in range(20):
+        for _ in range(100):
             operation = self.out["sweep"].operation if "sweep" in self.out else None
             match operation:
                 case None:
@@ -367,7 +369,7 @@ def registrations(client: redis.Redis, queue: Queue) -> dict[int, int]:
     """Client ids of the control connections, by the pid of their workers."""
     named = client.hgetall(queue.model.keys.connections)
     pids = {info.incarnation: info.pid for info in queue.workers.list()}
-    return {pids[name.decode()]: int(value.split()[0]) for name, value in named.items() if pids.get(name.decode())}
+    return {pids[name]: int(value.split()[0]) for name, value in named.items() if pids.get(name)}
 
 
 def test_rule_39_the_jobs_of_a_killed_worker_run_elsewhere_long_before_their_leases_end(queue: Queue, workers: Workers) -> None:
@@ -416,7 +418,7 @@ def test_rule_39_a_worker_that_stands_still_keeps_its_connection_and_its_leases(
     try:
         with raw_client(workers.url) as client:
             watch(client, queue, 4)
-            assert client.zrange(queue.model.keys.active, 0, -1) == [b"j1"]
+            assert client.zrange(queue.model.keys.active, 0, -1) == ["j1"]
     finally:
         os.kill(pid, signal.SIGCONT)
     workers.open_gate()
@@ -432,7 +434,7 @@ def left_to_its_lease(queue: Queue, workers: Workers, client: redis.Redis) -> No
         # Sweeps are at most a second apart.
         before = client.hget(queue.model.keys.sweep, "last_sweep_ms")
         wait_until(lambda before=before: client.hget(queue.model.keys.sweep, "last_sweep_ms") != before, "somebody sweeps")
-    assert client.zrange(queue.model.keys.active, 0, -1) == [b"j1"]
+    assert client.zrange(queue.model.keys.active, 0, -1) == ["j1"]
     assert len(workers.marks("start", "j1")) == 1
 
 
