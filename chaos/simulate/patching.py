@@ -15,7 +15,6 @@ from typing import Any
 from unittest.mock import patch
 
 from chaos.planting import ENGINE, Edit, planted
-from engine.models.lanes import Lanes
 from engine.wire.scripts import scripts_folder
 
 
@@ -31,8 +30,9 @@ class Removal:
 
 
 @contextmanager
-def removed(removal: Removal, queue: str) -> Generator[Lanes]:
-    """A model without the rule, while the engine's decisions are without it. Raises HarnessError for an unknown anchor."""
+def removed(removal: Removal) -> Generator[Path]:
+    """A folder of scripts without the rule, while the engine's decisions are without it. Raises HarnessError for an unknown
+    anchor."""
     with tempfile.TemporaryDirectory(prefix="ironclaim-removal-") as folder, ExitStack() as patches:
         lua = Path(folder) / "lua"
         shutil.copytree(scripts_folder(), lua)
@@ -42,7 +42,7 @@ def removed(removal: Removal, queue: str) -> Generator[Lanes]:
             else:
                 for changed in changed_methods(path, text):
                     patches.enter_context(changed)
-        yield Lanes(queue, lua=lua)
+        yield lua
 
 
 def changed_methods(path: Path, text: str) -> Iterator[Any]:

@@ -26,7 +26,7 @@ now_ms = math.floor(srv_us / 1000)
 local format = wire(root, prefix, queue, layout, settings, now_ms)
 format.check()
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
-local record = redis.call('GET', new)
+local record = redis.call('GET', new) -- anchor: foreign-enqueue-is-recognized-when-repeated
 local done, known = false, {}
 for word in string.gmatch(record or '', '%S+') do
   if word == 'd' then done = true elseif word ~= 'w' then known[#known + 1] = word end
@@ -51,7 +51,7 @@ for at = 1, count do
     item.id = given
     if given ~= '' and (format.read(given) or foreign_over(prefix, given, now_ms)) then
       item.letter, item.holder = 'd', given
-    elseif now_ms > not_after_ms then
+    elseif now_ms > not_after_ms then -- anchor: late-foreign-enqueue-is-void
       item.letter = 'x'
     else
       item.letter, item.missing, fresh = 'c', true, true

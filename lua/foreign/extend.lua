@@ -36,7 +36,7 @@ for at = 1, #KEYS - 2 do
     deadline_ms = 0
   elseif tonumber(redis.call('HGET', run_key, 'renewal') or 0) >= renewal then
     reply[#reply + 1] = 'repeated'
-  elseif now_ms > not_after_ms then
+  elseif now_ms > not_after_ms then -- anchor: late-foreign-renewal-is-void
     reply[#reply + 1] = 'void'
   else
     reply[#reply + 1] = 'ok'

@@ -51,9 +51,11 @@ if repeated then return reply(sleep_for(prefix, now_ms, most_ms, model), repeate
 local latest = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
 local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep_state(sweep), latest, now_ms, most_ms)
 local latest_ms = now_ms + lease_ms
+-- anchor: foreign-leases-too-far-ahead-are-cut
 local ahead = redis.call('ZRANGE', active, '(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
+-- anchor: expired-foreign-leases-are-taken
 local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, math.ceil(limit / 2))
-if now_ms < no_reap_before_ms then expired = {} end
+if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-foreign-lease-is-taken-after-a-stall
 -- If the hash with the lease length was lost, no lease is cut: the next claim writes the length again.
 if lease_ms == 0 then ahead = {} end
 local noted = redis.call('HGET', stats, 'events')

@@ -38,6 +38,17 @@ FOREIGN_PROFILES = (
         server=QUIET,
         again=0.4,
     ),
+    Profile("late enqueues", network={"late request": 0.25, "copy": 0.1, "lose reply": 0.05}, process=QUIET, server=QUIET, jobs=24),
+    Profile(
+        "dead letters",
+        network={"late request": 0.15, "copy": 0.15},
+        process={"kill": 0.01},
+        server=QUIET,
+        workers=3,
+        jobs=24,
+        poison=0.0,
+        handler_ms=(500, 9000),
+    ),
     Profile("late claims", network={"copy": 0.4}, process=QUIET, server=QUIET, workers=2, jobs=20),
     Profile("failures", network={"copy": 0.05, "lose reply": 0.03}, process=QUIET, server=QUIET, failing=0.9, poison=0.0),
     Profile(

@@ -13,9 +13,10 @@ local function foreign_token(prefix, format, id, fence, nonce)
   end
   local run = { limits = words[5] or '', ending = words[6] or '', value = words[7], took_ms = words[8], error = words[9] }
   local token, deadline_ms = fence .. ':' .. nonce, tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
+  -- anchor: foreign-token-is-checked, 2 lines
   local listed = words[1] == fence and words[2] == nonce and deadline_ms
   if listed and format.mine(id, token) then return 'held', '', run, deadline_ms end
-  if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end
+  if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end -- anchor: foreign-end-is-recognized-when-repeated
   return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms, listed and true
 end
 
@@ -133,7 +134,7 @@ local function foreign_scan(prefix, format, ask, now_ms)
     local room = rooms[job.name]
     room.room = room.room - 1
     picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room, known = run[1] and true or false,
-      fence = math.max(tonumber(run[1] or 0) + 1, now_ms), claims = tonumber(run[3] or 0) + 1, crashes = crashes }
+      fence = math.max(tonumber(run[1] or 0) + 1, now_ms), claims = tonumber(run[3] or 0) + 1, crashes = crashes } -- anchor: foreign-fences-only-grow
     if #picked >= ask.limit then full = true end
   end
   local function window(first, size)
@@ -165,9 +166,9 @@ end
 -- ask: the fields of foreign_scan, and incarnation, counter, lease_ms, not_after_ms, owner
 local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   local nonce, corrupt = ask.incarnation .. ':' .. ask.counter, {}
-  local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt)
+  local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt) -- anchor: foreign-claim-is-recognized-when-repeated
   if known then return known, jobs, corrupt end
-  if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end
+  if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end -- anchor: late-foreign-claim-is-void
 
   local picked, broken, scan = foreign_scan(prefix, format, ask, now_ms)
   local until_ms, leases, counted = now_ms + ask.lease_ms, { ask.counter }, {}

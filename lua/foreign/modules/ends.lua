@@ -59,7 +59,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
     if taken_over then taken[#taken + 1] = { id = id, run = KEYS[keys_at + at - 1], limits = run.limits } end
     if known[id] then
       state, outcome = 'repeated', known[id]
-    elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then
+    elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then -- anchor: only-the-holder-ends-a-foreign-job
       local fields, job = unpack_fields(packed), format.read(id)
       if not job or job.kind ~= 'J' then job = { kind = 'gone', name = '', failures = 0, attempts = 1, priority = 5, body = job and job.body or '' } end
       local lease = { id = id, run = KEYS[keys_at + at - 1], job = job, fence = fence, limits = run.limits, deadline_ms = deadline_ms,
@@ -154,7 +154,7 @@ local function reap_foreign(prefix, id, now_ms, model, events)
     return { 'ended', fence, '-', crashes }
   end
   -- The first crash is counted without a condition; after it only a lease that was marked as started counts another one.
-  if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end
+  if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end -- anchor: foreign-crash-is-charged-when-marked
   local text = 'the worker ' .. (state[6] or '') .. ' was lost'
   local note = error_note(run, now_ms, fence, 'lost', text, '')
   local name = job and job.name or ''
