@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from chaos.simulate.campaign import EXPECTED
+from chaos.simulate.channel.episode import ChannelStage
+from chaos.simulate.channel.profiles import CHANNEL_EXPECTED, CHANNEL_PROFILES
+from chaos.simulate.channel.removals import CHANNEL_REMOVALS
+from chaos.simulate.channel.state import CHANNEL
 from chaos.simulate.episode import QUEUE, Stage
 from chaos.simulate.foreign.bananas import BananasFormat
 from chaos.simulate.foreign.bridge import BridgeFormat
@@ -25,6 +29,7 @@ from chaos.simulate.wire import Wire
 from engine.models.bananas import BananasModel
 from engine.models.bridge import BridgeModel
 from engine.models.bull import BullModel
+from engine.models.dsps import DspsModel
 from engine.models.lanes import Lanes
 from engine.models.mosquito import MosquitoModel
 
@@ -79,5 +84,6 @@ GAMES = {
         _foreign("bananas", _bananas),
         _foreign("bridge", _bridge),
         _foreign("mosquito", _mosquito),
+        Game("dsps", lambda wire, lua: ChannelStage(wire, DspsModel(CHANNEL, lua)), CHANNEL_PROFILES, CHANNEL_EXPECTED, CHANNEL_REMOVALS, {}),
     )
 }

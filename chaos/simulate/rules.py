@@ -66,7 +66,8 @@ def take_away(game: Game, seed: int, rules: Sequence[int] = ()) -> bool:
             else:
                 how = f"NOT FOUND in {verdict.seconds:.0f} s, {verdict.episodes} episodes"
                 lost.append(removal)
-            print(f"{game.name}, rule {removal.rule}, without it {removal.what}: {how}", flush=True)
+            rule = f"rule {removal.rule}, without it" if removal.rule else "the format, where"
+            print(f"{game.name}, {rule} {removal.what}: {how}", flush=True)
             for line in verdict.lines:
                 print(f"    {line}", flush=True)
     reasons = ", ".join(f"{rule}: {reason}" for rule, reason in game.not_removable.items()) or "none"

@@ -38,7 +38,7 @@ if proof_ms and not beyond and clock_after(receipt, own) then
   beyond = unproven and ends_ms ~= -2
 end
 local last = string.format('%d', at)
-if beyond or unproven or not clock_after(receipt, own) then
+if beyond or unproven or not clock_after(receipt, own) then -- anchor: cursors-only-go-forward
   return { srv_us, 'stale', last, string.format('%d', own), era, 0, beyond and 1 or 0 }
 end
 local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000

@@ -32,7 +32,7 @@ for item = 2, count + 1 do
 end
 local srv_us = server_us()
 local now_ms = math.floor(srv_us / 1000)
-local words, refused, late = {}, 0, now_ms > not_after_ms
+local words, refused, late = {}, 0, now_ms > not_after_ms -- anchor: late-publish-is-void
 for item = 1, count do
   local at = mids[KEYS[3 + item]]
   words[item] = at and 'd' .. at or 'r'
@@ -60,7 +60,7 @@ local whole = upto == position
 if longest_ms ~= tonumber(known[4] or 0) then note_longest(meta, longest_ms, false) end
 for item = 1, late and 0 or count do
   local mid = KEYS[3 + item]
-  if not mids[mid] then
+  if not mids[mid] then -- anchor: known-ids-are-not-published-again
     position = clock_ahead(position, 1)
     local text = string.format('%d', position) -- anchor: clocks-keep-every-digit
     redis.call('SET', bodies .. text, ARGV[5 + item], 'PXAT', ends_ms)

@@ -14,6 +14,7 @@ end
 -- 2^53 - 1. One clock is later than another if less than half of the circle leads to it. Nothing here leaves the range in which
 -- doubles are exact. The same in Python: engine/channel/clock.py.
 local function clock_after(clock, other)
+  -- anchor: clocks-are-compared-on-the-circle, 2 lines
   if clock > other then return other >= 0 or clock <= 0 or clock <= 9007199254740991 + other end
   return clock < other and clock < 0 and other > 0 and other > 9007199254740991 + clock
 end
