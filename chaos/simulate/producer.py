@@ -176,6 +176,7 @@ class Producer(Process):
 
     def _many(self, drafts: list[Draft], nonce: bytes, line: Line) -> None:
         steps = producing.enqueue_many(drafts, nonce, self._not_after_ms, self._server.model.call)
+
         def go_on(outcomes: list[Outcome] | None) -> None:
             results: list[Enqueued | EngineError]
             try:
@@ -196,7 +197,11 @@ class Producer(Process):
 
     def _gathered(self, enqueues: list[tuple[Draft, bytes]], line: Line, *, first: bool) -> None:
         """What enqueues of several callers do that leave together, each with a nonce of its own."""
-        model, results, late = self._server.model, list[tuple[Draft, bytes, Enqueued | EngineError]](), list[tuple[Draft, bytes]]()
+        model, results, late = (
+            self._server.model,
+            list[tuple[Draft, bytes, Enqueued | EngineError]](),
+            list[tuple[Draft, bytes]](),
+        )
         maker = CallMaker(model.call, model.merges_enqueues)
         gathered = [GatheredEnqueue(partial(draft.operation, nonce), 0, None) for draft, nonce in enqueues]
         to_send = merged(gathered, self._not_after_ms(), maker)

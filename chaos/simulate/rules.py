@@ -29,9 +29,7 @@ class Verdict:
     lines: tuple[str, ...]
 
 
-def look(
-    game: Game, removal: Removal, port: int, seed: int, seconds: float = SEARCH_S, shrink_s: float = _SHRINK_S
-) -> Verdict:
+def look(game: Game, removal: Removal, port: int, seed: int, seconds: float = SEARCH_S, shrink_s: float = _SHRINK_S) -> Verdict:
     """Take one rule away on the server at a port, and look for what that breaks."""
     wire = Wire(port)
     try:

@@ -117,9 +117,7 @@ class ServerObserver(Protocol):
 class SimulatedServer(Generic[S]):
     """Takes messages in, in the order of their arrival. `observer` must be set before the first one."""
 
-    def __init__(
-        self, world: World, wire: Wire, model: Any, scripts: Scripts, reading: Reading[S], counts: Counter[str]
-    ) -> None:
+    def __init__(self, world: World, wire: Wire, model: Any, scripts: Scripts, reading: Reading[S], counts: Counter[str]) -> None:
         self.world = world
         self.model = model
         self.state = reading.empty

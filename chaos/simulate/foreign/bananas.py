@@ -25,7 +25,9 @@ class BananasFormat:
         if not name.startswith(self._root + "job:"):
             return None
         fields = json.loads(key.value)
-        return name.removeprefix(self._root + "job:"), WireJob(fields["payload"]["of"], fields["attempts"], fields["status"], fields)
+        return name.removeprefix(self._root + "job:"), WireJob(
+            fields["payload"]["of"], fields["attempts"], fields["status"], fields
+        )
 
     def place(self, name: str) -> str:
         """By the names of its structures; all other queues are lists of jobs that wait."""

@@ -10,7 +10,14 @@ from chaos.simulate.read_all import Key
 from chaos.simulate.world import Found
 
 _FIELDS = {"data", "opts", "progress", "delay", "timestamp", "attempts", "attemptsMade", "stacktrace", "returnvalue"}
-_PLACES = {"wait": "waiting", "paused": "waiting", "active": "active", "delayed": "delayed", "failed": "dead", "completed": "done"}
+_PLACES = {
+    "wait": "waiting",
+    "paused": "waiting",
+    "active": "active",
+    "delayed": "delayed",
+    "failed": "dead",
+    "completed": "done",
+}
 #: A score is the time times this, plus the low bits of the id.
 _STEPS = 4096
 
@@ -49,7 +56,9 @@ class BullFormat:
             # A job that has crashed too often is buried with the reason, which is no failed run.
             more = len(json.loads(job.fields["stacktrace"])) - job.failures
             if more and (more != 1 or "dead" not in state.places.get(id, ())):
-                raise Found("format", f"{id} has failed {job.failures} times, and its stacktrace is {job.fields['stacktrace']}", (id,))
+                raise Found(
+                    "format", f"{id} has failed {job.failures} times, and its stacktrace is {job.fields['stacktrace']}", (id,)
+                )
         for id, score in state.value(self._root + "delayed", {}).items():
             low = int(id) % _STEPS if id.isdigit() else 0
             # Beyond 2^53 a double has no room for all of those bits.

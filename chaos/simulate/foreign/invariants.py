@@ -92,7 +92,9 @@ def check_births(delivery: ForeignDelivery, book: ForeignBook) -> None:
         if birth not in sent:
             raise Found("undead", f"{job.text} is made as {id} by a call that does not name it", (id,))
         if birth in book.nothing:
-            raise Found("told nothing", f"the producer of {job.text} was told that nothing was applied, and now it is {id}", (id,))
+            raise Found(
+                "told nothing", f"the producer of {job.text} was told that nothing was applied, and now it is {id}", (id,)
+            )
         late_ms = delivery.now_ms - sent[birth].not_after_ms
         if late_ms > 0:
             raise Found("late enqueue", f"{id} is made {late_ms} ms after its call was void", (id,))
@@ -109,7 +111,9 @@ def _enqueued(delivery: ForeignDelivery, jobs: Sequence[Enqueue], items: Sequenc
         made, own = birth in book.created, book.ids.get(birth)
         wanted = ("created", "repeated") if made else ("duplicate", "refused")
         if item.result not in wanted or (made and item.job != own):
-            raise Found("enqueue reply", f"{birth[0]} is {own or 'not there'}, and its call is told {item.result} {item.job}", (item.job,))
+            raise Found(
+                "enqueue reply", f"{birth[0]} is {own or 'not there'}, and its call is told {item.result} {item.job}", (item.job,)
+            )
         if item.result == "refused" and delivery.now_ms <= job.not_after_ms:
             raise Found("enqueue reply", f"{birth[0]} is refused before its call is void", (item.job,))
 
@@ -160,7 +164,9 @@ def _claimed(delivery: ForeignDelivery, reply: Claimed, book: ForeignBook, *, ex
         id, run = job.lease.job, delivery.after.run(job.lease.job)
         birth = book.job(id)
         if run.token != token_of(job.lease) or id not in delivery.after.zset("active"):
-            raise Found("claim reply", f"{id} is brought under {token_of(job.lease)}, and {run.token or 'nobody'} holds it", (id,))
+            raise Found(
+                "claim reply", f"{id} is brought under {token_of(job.lease)}, and {run.token or 'nobody'} holds it", (id,)
+            )
         if text_of(job.payload) != birth[0]:
             raise Found("payload", f"{id} is {birth[0]}, and is brought as {text_of(job.payload)}", (id,))
         if exact and job.failures != book.failures.get(birth, 0):
@@ -191,7 +197,9 @@ def _ended(delivery: ForeignDelivery, leases: Sequence[Lease], reply: Ended, boo
             raise Found("repeat", f"{id} is finished, and is told {outcome}", (id,))
 
 
-def _outcome(delivery: ForeignDelivery, birth: tuple[str, bytes], at: int, outcome: str, book: ForeignBook, *, exact: bool) -> None:
+def _outcome(
+    delivery: ForeignDelivery, birth: tuple[str, bytes], at: int, outcome: str, book: ForeignBook, *, exact: bool
+) -> None:
     operation, id = delivery.operation, book.ids[birth]
     if birth in book.ends:
         raise Found("one finish", f"{id} was {book.ends[birth]}, and is {outcome} now", (id,))
@@ -217,7 +225,9 @@ def _extended(delivery: ForeignDelivery, operation: Extend, reply: Extended) -> 
         if (result in ("ok", "repeated", "void")) != held:
             raise Found("stale renewal", f"{token_of(lease)} renews {id}, which {run.token or 'nobody'} holds: {result}", (id,))
         was_ms = delivery.before.zset("active").get(id, 0)
-        if result == "ok" and (delivery.now_ms > operation.not_after_ms or deadline_ms > max(was_ms, delivery.now_ms + operation.lease_ms)):
+        if result == "ok" and (
+            delivery.now_ms > operation.not_after_ms or deadline_ms > max(was_ms, delivery.now_ms + operation.lease_ms)
+        ):
             raise Found("late renewal", f"the lease of {id} is renewed until {deadline_ms:.0f}", (id,))
         if result in ("void", "repeated") and deadline_ms != was_ms:
             raise Found("late renewal", f"the lease of {id} moves to {deadline_ms:.0f}, and its renewal is {result}", (id,))
@@ -264,7 +274,9 @@ def _placed(delivery: ForeignDelivery, book: ForeignBook, form: Format) -> None:
         if len(places) != 1 or places[0] not in ("waiting", "active", "delayed"):
             raise Found("one place", f"{id} has not ended, and stands in {', '.join(places) or 'no place'}", (id,))
         if state.jobs[id].failures != book.failures.get(birth, 0):
-            raise Found("attempts", f"{id} has failed {book.failures.get(birth, 0)} times, its job says {state.jobs[id].failures}", (id,))
+            raise Found(
+                "attempts", f"{id} has failed {book.failures.get(birth, 0)} times, its job says {state.jobs[id].failures}", (id,)
+            )
         if (places[0] == "active") != (id in leases) or (id in leases) != bool(state.run(id).token):
             raise Found("lease", f"{id} is {places[0]}, and {state.run(id).token or 'nobody'} holds it", (id,))
         due_ms = form.due_ms(book.due_ms[birth])

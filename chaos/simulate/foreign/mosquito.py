@@ -20,7 +20,9 @@ class MosquitoFormat:
         """`job_run:<id>`."""
         if not name.startswith(self._jobs):
             return None
-        return name.removeprefix(self._jobs), WireJob(key.value.get("of", ""), int(key.value.get("retry_count", 0)), "", key.value)
+        return name.removeprefix(self._jobs), WireJob(
+            key.value.get("of", ""), int(key.value.get("retry_count", 0)), "", key.value
+        )
 
     def place(self, name: str) -> str:
         """By the names of its structures."""
@@ -47,7 +49,9 @@ class MosquitoFormat:
             if place == "active" and len(nonce) == 3 and overseer != nonce[1]:
                 raise Found("format", f"{id} is held by {nonce[1]}, and its overseer is {overseer}", (id,))
             if (place in ("done", "dead")) != (state.raw[self._keys.run(id)].expires_ms > 0):
-                raise Found("format", f"{id} is {place}, and its hash expires at {state.raw[self._keys.run(id)].expires_ms}", (id,))
+                raise Found(
+                    "format", f"{id} is {place}, and its hash expires at {state.raw[self._keys.run(id)].expires_ms}", (id,)
+                )
         if (state.at("waiting") or state.at("delayed")) and self._keys.queue not in state.value(self._keys.queues, {}):
             raise Found("format", f"the queue has jobs, and it is not listed: {state.value(self._keys.queues)}")
 

@@ -38,7 +38,9 @@ FOREIGN_PROFILES = (
         server=QUIET,
         again=0.4,
     ),
-    Profile("late enqueues", network={"late request": 0.4, "lose request": 0.3, "copy": 0.1}, process=QUIET, server=QUIET, jobs=24),
+    Profile(
+        "late enqueues", network={"late request": 0.4, "lose request": 0.3, "copy": 0.1}, process=QUIET, server=QUIET, jobs=24
+    ),
     Profile(
         "dead letters",
         network={"late request": 0.25, "copy": 0.2},
