@@ -14,7 +14,7 @@ local function wire_ends(w, shared)
     if ttl_s then redis.call('SET', keys.job(id), body, 'EX', ttl_s) else redis.call('SET', keys.job(id), body) end
   end
 
-  local function leave(id) redis.call('LREM', keys.processing, 1, id) end
+  local function leave(id) redis.call('LREM', keys.processing, 0, id) end
 
   -- A new hash, so that no field of an earlier result stays.
   local function result(id, ttl_s, fields)

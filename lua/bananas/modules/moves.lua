@@ -187,7 +187,7 @@ local function wire_moves(w, shared)
   function w.back(id, job, front)
     if job.kind ~= 'J' then return w.set_aside(id, keys.processing, job.why) end
     redis.call(front and 'RPUSH' or 'LPUSH', shared.home(id, job), id)
-    redis.call('LREM', keys.processing, 1, id)
+    redis.call('LREM', keys.processing, 0, id)
   end
 
   -- Due ids; those with equal seconds in the order in which their jobs were made, as far as one call reads.
