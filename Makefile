@@ -76,7 +76,7 @@ help:
 	@echo 'make test-times                     where the time of the last test run went: by file, by fixture, longest tests'
 	@echo 'make mutate [SEED=1] [COUNT=60] [FILES=lua/lanes]   plant one-line defects: does a test see each of them (30 minutes)'
 	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
-	@echo 'make simulate [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed'
+	@echo 'make simulate [MODEL=lanes] [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed; MODEL: also bull, bananas, bridge, mosquito, dsps, all'
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
 	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
@@ -198,10 +198,10 @@ features: setup
 	@$(BIN)/python -m tests.features $(if $(MODEL),--model $(MODEL))
 
 simulate: setup
-	@$(BIN)/python -m chaos.simulate run --seed $(SEED) --minutes $(or $(MINUTES),1)
+	@$(BIN)/python -m chaos.simulate run --model $(or $(MODEL),lanes) --seed $(SEED) --minutes $(or $(MINUTES),1)
 
 simulate-rules: setup
-	@$(BIN)/python -m chaos.simulate rules --seed $(SEED)
+	@$(BIN)/python -m chaos.simulate rules --model $(or $(MODEL),lanes) --seed $(SEED)
 
 soak: setup
 	@$(BIN)/python -m chaos soak --minutes $(or $(MINUTES),5) --seed $(SEED)

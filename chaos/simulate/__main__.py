@@ -33,7 +33,8 @@ def main(words: list[str]) -> int:
     chosen = parser.parse_args(words)
     games = list(GAMES.values()) if chosen.model == _ALL else [GAMES[chosen.model]]
     if chosen.command == "rules":
-        return 0 if all([take_away(game, chosen.seed, chosen.rule) for game in games]) else 1
+        found = [take_away(game, chosen.seed, chosen.rule) for game in games]
+        return 0 if all(found) else 1
     for name in chosen.profile:
         for game in games:
             known = [profile.name for profile in game.profiles]
@@ -53,9 +54,8 @@ def _repeat(game: Game, profile: Mishaps, seed: int) -> int:
         result = stage.play(plan)
         for line in shrunk(stage, plan, result) if result.found is not None else ():
             print(line)
-    print(
-        f"simulate: {game.name}, one episode of '{profile.name}', seed {seed}, {result.steps} steps, {result.found or 'nothing found'}"
-    )
+    what = f"one episode of '{profile.name}', seed {seed}, {result.steps} steps"
+    print(f"simulate: {game.name}, {what}, {result.found or 'nothing found'}")
     return int(result.found is not None)
 
 

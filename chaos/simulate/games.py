@@ -84,6 +84,13 @@ GAMES = {
         _foreign("bananas", _bananas),
         _foreign("bridge", _bridge),
         _foreign("mosquito", _mosquito),
-        Game("dsps", lambda wire, lua: ChannelStage(wire, DspsModel(CHANNEL, lua)), CHANNEL_PROFILES, CHANNEL_EXPECTED, CHANNEL_REMOVALS, {}),
+        Game(
+            "dsps",
+            lambda wire, lua: ChannelStage(wire, DspsModel(CHANNEL, lua)),
+            CHANNEL_PROFILES,
+            CHANNEL_EXPECTED,
+            CHANNEL_REMOVALS,
+            {},
+        ),
     )
 }

@@ -20,8 +20,8 @@ from engine.wire.scripts import scripts_folder
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """One rule taken away (0: what a format asks for, beyond the rules): how, the invariants that may find it, and the profiles in
-    which it is looked for."""
+    """One rule taken away (0: what a format asks for, beyond the rules): how, the invariants that may find it, and the profiles
+    in which it is looked for."""
 
     rule: int
     what: str

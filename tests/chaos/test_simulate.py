@@ -17,6 +17,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.campaign import Tally
 from chaos.simulate.chance import Chance
 from chaos.simulate.episode import QUEUE, Stage, plan_of
+from chaos.simulate.games import GAMES
 from chaos.simulate.patching import Removal, removed
 from chaos.simulate.profiles import BY_NAME, PROFILES
 from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
@@ -204,7 +205,7 @@ FOUND = (
 @pytest.mark.parametrize("what", [*QUICKLY_FOUND, *(pytest.param(what, marks=pytest.mark.slow) for what in FOUND)])
 def test_a_rule_that_is_taken_away_is_found(ironclaim_server: EmbeddedServer, what: str) -> None:
     (removal,) = [removal for removal in REMOVALS if removal.what == what]
-    verdict = look(removal, ironclaim_server.port, seed=1, seconds=30, shrink_s=0.7)
+    verdict = look(GAMES["lanes"], removal, ironclaim_server.port, seed=1, seconds=30, shrink_s=0.7)
     assert verdict.invariant in removal.finds
     assert 2 <= len(verdict.lines) <= LINES_MAX
     assert verdict.lines[-1].startswith(f"broken: {verdict.invariant}: ")
@@ -219,7 +220,7 @@ def test_each_rule_is_taken_away_or_said_not_to_be() -> None:
 
 def test_a_removal_at_an_anchor_that_is_gone_is_an_error() -> None:
     unknown = Removal(1, "nothing", (Edit("no-such-anchor", ""),), ("one place",), ("calm",))
-    with pytest.raises(HarnessError, match="anchor 'no-such-anchor' occurs 0 times"), removed(unknown, QUEUE):
+    with pytest.raises(HarnessError, match="anchor 'no-such-anchor' occurs 0 times"), removed(unknown):
         pass
 
 

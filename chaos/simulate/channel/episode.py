@@ -86,7 +86,10 @@ class _Episode:
 
         world.run(world.now_ns + _DRAIN_MS * MS, over)
         if not over():
-            raise Found("liveness", f"{', '.join(self._open()) or 'a publisher'} has not come to the end {_DRAIN_MS} ms after the last fault")
+            raise Found(
+                "liveness",
+                f"{', '.join(self._open()) or 'a publisher'} has not come to the end {_DRAIN_MS} ms after the last fault",
+            )
         self._judge.over()
 
     def _open(self) -> list[str]:

@@ -130,7 +130,9 @@ class ChannelJudge:
             elif not _later(now, was):
                 raise Found("final", f"the cursor of {subscriber} goes back from {was} to {now}")
             elif now != operation.clock or after.clock is None or _later(now, after.clock):
-                raise Found("cursor", f"{subscriber} acknowledges {operation.clock}, its cursor is {now}, the clock {after.clock}")
+                raise Found(
+                    "cursor", f"{subscriber} acknowledges {operation.clock}, its cursor is {now}, the clock {after.clock}"
+                )
 
     def _published(self, delivery: Delivery[ChannelState], operation: Publish, reply: PublishReply) -> None:
         new = delivery.after.new_messages()
@@ -139,7 +141,9 @@ class ChannelJudge:
             known = self.messages.get(message.id)
             wanted = "created" if message.id in new else "duplicate" if known is not None else "refused"
             if item.result != wanted or item.clock != (known[0] if known is not None else None):
-                raise Found("publish reply", f"{message.id} is {known}, and its call is told {item.result} {item.clock}", (message.id,))
+                raise Found(
+                    "publish reply", f"{message.id} is {known}, and its call is told {item.result} {item.clock}", (message.id,)
+                )
             if item.result == "refused" and delivery.now_ms <= operation.not_after_ms:
                 raise Found("publish reply", f"{message.id} is refused before its call is void", (message.id,))
 
@@ -147,15 +151,16 @@ class ChannelJudge:
         """What comes after the cursor, in the order of the circle, without a gap."""
         own, clock = delivery.after.cursor(operation.subscriber), delivery.after.clock
         assert own is not None and clock is not None
-        wanted = [
-            message for message in self.messages.values() if _later(message[0], own) and not _later(message[0], clock)
-        ]
+        wanted = [message for message in self.messages.values() if _later(message[0], own) and not _later(message[0], clock)]
         wanted.sort(key=lambda message: (message[0] - own) % CLOCKS)
         self._counts["fetch messages" if reply.items else "fetch nothing"] += 1
         least = min(len(wanted), operation.most)
         if list(reply.items) != wanted[: len(reply.items)] or (len(reply.items) < least and not reply.searching):
             clocks = [at for at, _ in reply.items]
-            raise Found("delivery", f"{operation.subscriber} is at {own} of {clock}, and is given {clocks}, not {[at for at, _ in wanted]}")
+            raise Found(
+                "delivery",
+                f"{operation.subscriber} is at {own} of {clock}, and is given {clocks}, not {[at for at, _ in wanted]}",
+            )
 
     def _acknowledged(self, delivery: Delivery[ChannelState], operation: Acknowledge, reply: AcknowledgeReply) -> None:
         """A receipt that is ahead of the cursor holds, any other is stale: across the wrap, too."""
@@ -164,7 +169,9 @@ class ChannelJudge:
         self._counts[f"acknowledge {reply.result}"] += 1
         holds = _later(operation.clock, was) and not _later(operation.clock, clock)
         if (reply.result == "OK") != holds:
-            raise Found("receipt", f"{operation.subscriber} is at {was} of {clock}; its receipt of {operation.clock} is {reply.result}")
+            raise Found(
+                "receipt", f"{operation.subscriber} is at {was} of {clock}; its receipt of {operation.clock} is {reply.result}"
+            )
 
     # -- what callers are told
 
@@ -182,7 +189,9 @@ class ChannelJudge:
         before = final
         for message in fetched.messages:
             if final is not None and not _later(message.clock, final):
-                raise Found("final", f"{subscriber} has acknowledged {final}, and is given {message.id}@{message.clock}", (message.id,))
+                raise Found(
+                    "final", f"{subscriber} has acknowledged {final}, and is given {message.id}@{message.clock}", (message.id,)
+                )
             if before is not None and not _later(message.clock, before):
                 raise Found("delivery", f"{subscriber} is given {message.id}@{message.clock} after {before}", (message.id,))
             before = message.clock

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from chaos.simulate.chance import spread_ms
 from chaos.simulate.channel.profiles import PlannedPublish
 from chaos.simulate.channel.state import CHANNEL, ChannelState
-from chaos.simulate.chance import spread_ms
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World

@@ -67,7 +67,9 @@ CHANNEL_PROFILES = (
     ChannelProfile("everything"),
     ChannelProfile("wrap", to_wrap=12),
     ChannelProfile("network", process=QUIET, server=QUIET, calls=40, subscribers=3),
-    ChannelProfile("late copies", network={"copy": 0.15, "late request": 0.08, "lose reply": 0.03}, process=QUIET, server=QUIET, again=0.4),
+    ChannelProfile(
+        "late copies", network={"copy": 0.15, "late request": 0.08, "lose reply": 0.03}, process=QUIET, server=QUIET, again=0.4
+    ),
     ChannelProfile("late publishes", network={"late request": 0.4, "lose request": 0.3}, process=QUIET, server=QUIET, again=0.0),
     ChannelProfile("wrap and late copies", to_wrap=6, network={"copy": 0.15, "late request": 0.08}, process=QUIET, server=QUIET),
     ChannelProfile("crashes", network={"copy": 0.05}, process={"kill": 0.02, "freeze": 0.01, "cut off": 0.005}, to_wrap=20),

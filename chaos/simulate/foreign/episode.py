@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from chaos.simulate.episode import Episode, JobsPlan, Scene
 from chaos.simulate.foreign.judge import ForeignJudge
-from chaos.simulate.foreign.state import Format, ForeignState, reading_of
+from chaos.simulate.foreign.state import ForeignState, Format, reading_of
 from chaos.simulate.plan import Plan, Result
 from chaos.simulate.planned_actions import PlannedAction, plan_actions
 from chaos.simulate.producer import Producer

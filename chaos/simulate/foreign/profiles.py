@@ -14,7 +14,7 @@ FOREIGN_PROFILES = (
         workers=3,
         network=QUIET,
         process=QUIET,
-        server={"stall": 0.004},
+        server={"stall": 0.008},
         poison=0.0,
         handler_ms=(2000, 12_000),
         chaos_ms=40_000,
@@ -23,12 +23,22 @@ FOREIGN_PROFILES = (
     Profile(
         "clock and kills",
         network=QUIET,
-        process={"kill": 0.008},
-        server={"clock back": 0.004, "clock forward": 0.004, "stall": 0.001},
+        process={"kill": 0.012},
+        server={"clock back": 0.008, "clock forward": 0.006, "stall": 0.001},
         handler_ms=(500, 9000),
         poison=0.0,
     ),
     Profile("frozen", workers=3, process={"freeze": 0.006, "kill": 0.001}, handler_ms=(200, 9000)),
+    Profile(
+        "often frozen",
+        workers=3,
+        lease_ms=2000,
+        sweep_ms=400,
+        process={"freeze": 0.03},
+        network=QUIET,
+        jobs=30,
+        handler_ms=(1, 1500),
+    ),
     Profile("short lease", lease_ms=1500, sweep_ms=300, workers=3, handler_ms=(1, 2500)),
     Profile("memory", network={"copy": 0.01}, process=QUIET, server={"memory": 0.006}, handler_ms=(500, 9000), poison=0.0),
     Profile(
@@ -38,7 +48,9 @@ FOREIGN_PROFILES = (
         server=QUIET,
         again=0.4,
     ),
-    Profile("late enqueues", network={"late request": 0.4, "lose request": 0.3, "copy": 0.1}, process=QUIET, server=QUIET, jobs=24),
+    Profile(
+        "late enqueues", network={"late request": 0.4, "lose request": 0.3, "copy": 0.1}, process=QUIET, server=QUIET, jobs=24
+    ),
     Profile(
         "dead letters",
         network={"late request": 0.25, "copy": 0.2},

@@ -66,7 +66,7 @@ FOREIGN_REMOVALS = (
             ),
         ),
         ("stale end", "stale renewal"),
-        ("frozen", "short lease"),
+        ("often frozen",),
     ),
     Removal(
         6,
@@ -78,7 +78,7 @@ FOREIGN_REMOVALS = (
             ),
         ),
         ("stale end", "one finish"),
-        ("frozen", "short lease"),
+        ("often frozen",),
     ),
     Removal(
         6,

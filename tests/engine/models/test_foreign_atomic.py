@@ -232,6 +232,25 @@ def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: ForeignDesk)
     raise AssertionError("the script never ran to its end")
 
 
+def test_rule_01_a_job_whose_retry_was_cut_off_runs_before_a_sweep_and_is_nowhere_afterwards(desk: ForeignDesk) -> None:
+    """The half of a retry that put the job among the delayed ones is all there is, and its time comes before the lease ends."""
+    for writes in range(1, 40):
+        desk.begin()
+        desk.enqueue("j1", attempts=2)
+        operation = Retry((Failure(desk.claim()[0].lease, "boom", 200),))
+        was_cut = desk.cut_off(operation, writes)
+        desk.tick(1_500)
+        if jobs := desk.claim("b"):
+            assert desk.finish(jobs[0].lease)[0][0] == "ok", writes
+            desk.sweep_past(LEASE_MS + 1)
+            counts = desk.run(Count())
+            assert (counts.waiting, counts.delayed, counts.active, counts.dead) == (0, 0, 0, 0), (writes, counts)
+        if not was_cut:
+            assert jobs
+            return
+    raise AssertionError("the script never ran to its end")
+
+
 def test_rule_01_a_key_of_ours_with_another_type_stops_every_script_before_its_first_write(desk: ForeignDesk) -> None:
     lease = leased(desk)[0]
     desk.redis.delete(desk.keys.active)

@@ -1,0 +1,137 @@
+"""The simulator of foreign models and channels: the clean engine is clean, a seed replays to the byte, a rule that is taken away
+is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.planting import planted
+from chaos.simulate.__main__ import main
+from chaos.simulate.campaign import Tally
+from chaos.simulate.games import GAMES, Game
+from chaos.simulate.plan import Player
+from chaos.simulate.rules import look
+from chaos.simulate.trace import LINES_MAX, digest
+from chaos.simulate.wire import Wire
+from engine.testing import EmbeddedServer
+
+#: Two seeds of a model play it in two layouts, where it has several.
+EPISODES = (("everything", 3), ("late copies", 4), ("crashes", 5), ("clock", 6), ("cut scripts", 7))
+OTHERS = [game for game in GAMES.values() if game.name != "lanes"]
+FOREIGN = [game for game in OTHERS if game.name != "dsps"]
+#: What a few episodes have met.
+JOBS_MET = (
+    "enqueue created",
+    "enqueue repeated",
+    "claim leased",
+    "finish ok",
+    "retry ok",
+    "extend ok",
+    "reaped",
+    "promoted",
+    "cut off",
+)
+MESSAGES_MET = (
+    "publish created",
+    "publish duplicate",
+    "fetch messages",
+    "acknowledge OK",
+    "acknowledge stale",
+    "wrapped",
+    "cut off",
+)
+
+
+@pytest.fixture
+def wire(ironclaim_server: EmbeddedServer) -> Iterator[Wire]:
+    wire = Wire(ironclaim_server.port)
+    yield wire
+    wire.do("CONFIG", "SET", "maxmemory", "0")
+    wire.close()
+
+
+def stage_of(game: Game, wire: Wire) -> Player:
+    return game.stage(wire, None)
+
+
+@pytest.mark.parametrize("game", OTHERS, ids=lambda game: game.name)
+def test_the_clean_engine_breaks_no_invariant(game: Game, wire: Wire) -> None:
+    stage, tally = stage_of(game, wire), Tally()
+    names = [profile.name for profile in game.profiles]
+    for name, seed in (*EPISODES, *([("wrap", 8)] if "wrap" in names else [])):
+        result = stage.play(stage.plan(seed, game.profile(name)))
+        assert result.found is None, (name, seed, result.found)
+        tally.add(result)
+    for kind in MESSAGES_MET if game.name == "dsps" else JOBS_MET:
+        assert tally.counts[kind], kind
+
+
+@pytest.mark.parametrize("game", OTHERS, ids=lambda game: game.name)
+def test_a_seed_replays_to_the_byte(game: Game, wire: Wire) -> None:
+    stage, profile = stage_of(game, wire), game.profile("everything")
+    first = stage.play(stage.plan(11, profile))
+    assert len(first.rows) > 100
+    assert digest(stage.play(stage.plan(11, profile))) == digest(first)
+    assert digest(stage.play(stage.plan(13, profile))) != digest(first)
+
+
+#: Found within a second or two on an idle machine. The others: make simulate-rules MODEL=...
+QUICKLY_FOUND = [
+    *((game, what) for game in FOREIGN for what in ("a repeated enqueue is not known", "the last ended token is forgotten")),
+    (GAMES["dsps"], "a message is published again under an id that is known"),
+    (GAMES["dsps"], "receipts are compared as numbers"),
+]
+FOUND = [
+    *(
+        (game, what)
+        for game in FOREIGN
+        for what in (
+            "a claim is not recorded",
+            "a repeated end ends the job again",
+            "the token of a call is not looked at",
+            "leases that have ended are not taken",
+        )
+    ),
+    (GAMES["dsps"], "an old receipt moves the cursor back"),
+    (GAMES["dsps"], "what comes after the wrap is not delivered"),
+]
+
+
+@pytest.mark.parametrize(
+    ("game", "what"),
+    [
+        *(pytest.param(game, what, id=f"{game.name}: {what}") for game, what in QUICKLY_FOUND),
+        *(pytest.param(game, what, id=f"{game.name}: {what}", marks=pytest.mark.slow) for game, what in FOUND),
+    ],
+)
+def test_a_rule_that_is_taken_away_is_found(ironclaim_server: EmbeddedServer, game: Game, what: str) -> None:
+    (removal,) = [removal for removal in game.removals if removal.what == what]
+    verdict = look(game, removal, ironclaim_server.port, seed=1, seconds=60, shrink_s=0.7)
+    assert verdict.invariant in removal.finds
+    assert 2 <= len(verdict.lines) <= LINES_MAX
+    assert verdict.lines[-1].startswith(f"broken: {verdict.invariant}: ")
+
+
+@pytest.mark.parametrize("game", OTHERS, ids=lambda game: game.name)
+def test_each_removal_has_its_anchor_and_its_profiles(game: Game) -> None:
+    names = [profile.name for profile in game.profiles]
+    assert len(set(names)) == len(names)
+    for removal in game.removals:
+        assert set(removal.profiles) <= set(names), removal.what
+        assert planted(removal.edits)
+
+
+def test_all_models_take_turns_and_the_last_line_is_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--model", "all", "--seed", "2", "--minutes", "0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines[:-1]] == [f"simulate: {name}" for name in GAMES]
+    assert lines[-1].startswith("simulate: seed 2, ") and lines[-1].endswith(f"{len(GAMES)} episodes, nothing found")
+
+
+def test_a_kind_of_episode_that_a_model_does_not_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["run", "--model", "dsps", "--profile", "poison"])
+    assert refused.value.code == 2
+    assert "argument --profile: 'poison' is no kind of episode of dsps, which has everything, wrap," in capsys.readouterr().err
