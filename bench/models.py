@@ -94,9 +94,10 @@ class Carried:
         """True when the model supports this option of jobs."""
         return self.options is None or name in self.options
 
-    def options_of(self, job: PlannedJob, hopeless: Collection[str]) -> dict[str, Any]:
-        """The options of a planned job that the model supports. `hopeless`: jobs that end dead by plan. Where a job fails with
-        its parents, these are not used as parents, because the check is about the order only."""
+    def options_of(self, job: PlannedJob, unfit: Collection[str]) -> dict[str, Any]:
+        """The options of a planned job that the model supports. `unfit`: jobs that end dead by plan, or that may not be there.
+        Where a job fails with its parents, these are not used as parents, because the check is about the order only; and where it
+        does, an unknown parent keeps it waiting for ever."""
         alone = self.option("on_parent_failure")
         wanted: dict[str, Any] = {
             "delay_ms": job.delay_ms,
@@ -105,7 +106,7 @@ class Carried:
             "backoff_ms": job.backoff_ms,
             "key": job.key,
             "unique": job.unique,
-            "needs": job.needs if alone else tuple(parent for parent in job.needs if parent not in hopeless),
+            "needs": job.needs if alone else tuple(parent for parent in job.needs if parent not in unfit),
             "target": engine.Target(capabilities=[CAPABILITY]) if job.routed else None,
             "on_parent_failure": "ignore",
         }

@@ -89,6 +89,8 @@ class Production:
         self._kept: dict[str, Any] = {"result_ttl_ms": kept_ms, "error_ttl_ms": kept_ms} if kept_ms else {}
         self._carried = carried(destination.model)
         self._hopeless: set[str] = set()
+        #: Jobs whose creation was answered.
+        self._created: set[str] = set()
         self._loop = OpenLoop(jobs, send=self._send, drop=self._drop)
 
     def warm_up(self) -> None:
@@ -129,6 +131,8 @@ class Production:
                 intended_ns=intended_ns,
                 **self._options(job),
             )
+            if reply.created:
+                self._created.add(job.id)
             # A job that is refused because another job holds its unique key is expected, not a failure.
             if not reply.created and not (job.unique and reply.holder != job.id):
                 failure = NotEnqueued(f"the server answered {reply.result}")
@@ -146,7 +150,8 @@ class Production:
         if job.fail_first >= job.attempts:
             self._hopeless.add(job.id)
         kept = {name: value for name, value in self._kept.items() if self._carried.option(name)}
-        return {**self._carried.options_of(job, self._hopeless), **kept}
+        unfit = self._hopeless.union(parent for parent in job.needs if parent not in self._created)
+        return {**self._carried.options_of(job, unfit), **kept}
 
     def _drop(self, job: PlannedJob, intended_ns: int, why: str) -> None:
         if self._history is not None:
