@@ -141,7 +141,7 @@ KINDS: dict[str, FaultKind] = {
             "worker-clock-jump", PROCESS, "no decision is made by a worker's clock", 5, loads=(JOBS,), usual=False, preload=True
         ),
         FaultKind(
-            "clock-wrap", SERVERS, "numbers that come to their end are in order, or refused", 20, loads=(JOBS,), usual=False
+            "clock-wrap", SERVERS, "numbers that come to their end are in order, or refused", 20, SINGLE, (JOBS,), usual=False
         ),
         FaultKind("disk-slow", SERVERS, "a server that waits for its disk is only slow", 8, (AOF,), usual=False, preload=True),
         FaultKind(
