@@ -181,7 +181,9 @@ KINDS: dict[str, FaultKind] = {
         FaultKind(
             "worker-clock-jump", PROCESS, "no decision is made by a worker's clock", 5, loads=(JOBS,), usual=(), preload=True
         ),
-        FaultKind("clock-wrap", SERVERS, "numbers that come to their end are in order, or refused", 20, loads=(JOBS,), usual=()),
+        FaultKind(
+            "clock-wrap", SERVERS, "numbers that come to their end are in order, or refused", 20, SINGLE, (JOBS,), usual=()
+        ),
         FaultKind("disk-slow", SERVERS, "a server that waits for its disk is only slow", 8, (AOF,), usual=(), preload=True),
         FaultKind(
             "dns-change", NETWORK, "a client resolves its server's name again", 6, PROXIED, (JOBS,), usual=(), preload=True

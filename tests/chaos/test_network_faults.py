@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from chaos.catalogue import KINDS
 from chaos.errors import HarnessError
 from chaos.faults import FAULTS, network_base
 from chaos.faults.base import Scene, Seen, carry_out
@@ -20,6 +21,9 @@ from tests.chaos.network_stage import LEASE_MS, TARGETS, Stage, planned
 from tests.chaos.network_stage import stage as stage
 
 pytestmark = pytest.mark.slow
+
+#: Those that act on proxies alone; the others are in test_inside_faults.py.
+NAMES = tuple(name for name in NETWORK_FAULT_NAMES if not KINDS[name].preload)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,7 @@ def pretending(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage.network, "_pretend", True)
 
 
-@pytest.mark.parametrize("name", NETWORK_FAULT_NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_fault_is_witnessed_and_healed(name: str, stage: Stage, tmp_path: Path) -> None:
     harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
     phases: list[str] = []
@@ -50,7 +54,7 @@ def test_a_fault_is_witnessed_and_healed(name: str, stage: Stage, tmp_path: Path
         assert (shown["enabled"], shown["toxics"]) == (True, [])
 
 
-@pytest.mark.parametrize("name", NETWORK_FAULT_NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_fault_that_did_nothing_has_no_witness(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     pretending(stage, monkeypatch)
     monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
@@ -63,7 +67,7 @@ def test_a_fault_that_did_nothing_has_no_witness(name: str, stage: Stage, monkey
     fault.heal()
 
 
-@pytest.mark.parametrize(("name", "spared"), [*zip(NETWORK_FAULT_NAMES, 2 * TARGETS.split(","), strict=True)])
+@pytest.mark.parametrize(("name", "spared"), [*zip(NAMES, 2 * TARGETS.split(","), strict=True)])
 def test_a_fault_that_spared_a_target_has_no_witness(
     name: str, spared: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +116,7 @@ def test_the_wrong_direction_has_no_witness(name: str, other: str, stage: Stage,
     fault.heal()
 
 
-@pytest.mark.parametrize("name", NETWORK_FAULT_NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_fault_that_stays_is_not_healed(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.0)
     fault = stage.make(name)

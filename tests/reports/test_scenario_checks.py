@@ -254,7 +254,7 @@ def test_leases_that_a_fault_has_ended_may_be_reaped_and_no_others(story: Story,
     for stage, at in (("inject", 40.5), ("witness", 41.5), ("heal", 41.6), ("healed", 41.7)):
         story.fault("3-lease-expired", "worker-1", stage, at, held=leases[:1] if stage == "witness" else ())
     verdict, why = checked(story.write(), "J1")["J1"]
-    assert verdict == "violated" and why.startswith("unnamed: lease ") and "before its end" in why
+    assert verdict == "violated" and why.startswith("unnamed lease ") and "before its end" in why
 
 
 @pytest.mark.slow
