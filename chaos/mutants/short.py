@@ -5,6 +5,7 @@ A drill has only the faults that give its mutant something to do wrong, a lead-i
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -58,7 +59,7 @@ class Shape:
     def words(self) -> str:
         """The shape in a few words."""
         faults = ", ".join(self.faults) or "no fault"
-        more = ", ".join(self.scenario)
+        more = ", ".join(f"{name} {json.dumps(value)}" for name, value in self.scenario.items())
         return " ".join(filter(None, [self.model or self.load, f"on {self.topology}:", faults, f"with {more}" if more else ""]))
 
 
