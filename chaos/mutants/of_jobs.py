@@ -232,8 +232,8 @@ _MUTANTS = (
             ),
         ),
         provoked_by=("worker-freeze",),
-        # Whoever has the same fence and another nonce is told apart all the same.
-        also=frozenset({"J3", "J9", "H2"}),
+        # A lease that is newer and has no greater fence looks older, to the witness of the freeze as well.
+        also=frozenset({"J3", "J9", "H1", "H2"}),
     ),
     Mutant(
         name="writes-to-a-replaced-primary",
