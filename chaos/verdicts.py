@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: Checks that a slow machine alone fails: the load was sent late (H3), or delayed jobs were started late (J19).
-TIMELY = ("H3", "J19")
+#: How reasons begin for which a slow machine alone is enough: the load was sent late, delayed jobs were started late, or the queue
+#: was looked at late.
+LATE = ("H3 ", "J19 ", "H0 unknown: the snapshot at the deadline was taken ")
 
 #: What the drill itself says when it has seen that it is too slow.
 GIVEN_UP = "the harness could not carry out the drill: this machine was too slow"
@@ -31,12 +32,12 @@ class Verdict:
     @property
     def late(self) -> frozenset[str]:
         """The checks that complain of late work alone."""
-        return frozenset(name for name in TIMELY if any(reason.startswith(f"{name} ") for reason in self.reasons))
+        return frozenset(reason.split()[0] for reason in self.reasons if reason.startswith(LATE))
 
     @property
     def too_slow(self) -> bool:
         """Whether all that it complains of is late work, or the drill was given up for it."""
-        late = bool(self.reasons) and all(reason.startswith(tuple(f"{name} " for name in TIMELY)) for reason in self.reasons)
+        late = bool(self.reasons) and all(reason.startswith(LATE) for reason in self.reasons)
         return late or (self.verdict != "violated" and any(GIVEN_UP in reason for reason in self.reasons))
 
 

@@ -52,6 +52,11 @@ def test_a_check_that_complains_of_late_work_says_something_about_the_machine_al
     late = with_checks(CAUGHT, ("H3 unknown: sends were late",), H3="unknown")
     assert missed(MUTANT, late) == "" and not late.too_slow
     assert Verdict("unknown", {"H3": "unknown"}, ("H3 unknown: sends were late",)).too_slow
+    looked = with_checks(
+        CAUGHT, ("H0 unknown: the snapshot at the deadline was taken 9000 ms after the last heal",), H0="unknown"
+    )
+    assert missed(MUTANT, looked) == ""
+    assert missed(MUTANT, with_checks(CAUGHT, ("H0 unknown: a file is missing",), H0="unknown")).startswith("H0 tripped as well")
     assert Verdict("unknown", reasons=("the harness could not carry out the drill: this machine was too slow: x",)).too_slow
 
 

@@ -144,6 +144,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
   for at, limit in ipairs(limits) do
     local held = prefix .. 'held:' .. limit
     for _, id in ipairs(redis.call('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, 100)) do
+      -- anchor: slots-without-a-lease-are-swept
       if not redis.call('ZSCORE', prefix .. 'active', id) then redis.call('ZREM', held, id) end
     end
     if at <= keys and most > 0 then
