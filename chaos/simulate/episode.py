@@ -101,7 +101,7 @@ class Episode:
         wire, self._model, scripts, reading = scene
         self._server = SimulatedServer(self._world, wire, self._model, scripts, reading, self._counts)
         self._judge = self._new_judge()
-        self._server.observer = self._judge
+        self._server.observer = self._server.eras = self._judge
         self._alive: list[SimulatedWorker] = []
         self._born = 0
         self._stopping = False

@@ -18,7 +18,7 @@ from chaos.simulate.planned_actions import PlannedAction
 from chaos.simulate.presence_invariants import check_presence
 from chaos.simulate.profile import PIECE_WORDS
 from chaos.simulate.server import Delivery, SimulatedServer
-from chaos.simulate.state import EXPIRED, State
+from chaos.simulate.state import EXPIRED, QueueKeys, State
 from chaos.simulate.telling import jobs_of, results_of, tell
 from chaos.simulate.timely import AFTERMATH_MS, Timely
 from chaos.simulate.watching import SimulatedWatch
@@ -201,7 +201,7 @@ class Judge:
                     "live lease", f"the lease of {lease.job} is taken from {worker.name}, which lives and renews it", (lease.job,)
                 )
 
-    def _dead_leases(self, state: State) -> None:
+    def _dead_leases(self, state: QueueKeys) -> None:
         """Rules 4 and 9: what a dead worker sent before its death, however late it arrives, does not keep a job for long."""
         lease_ms = self._profile.lease_ms
         for job, deadline_ms in state.zset("active").items():

@@ -106,6 +106,10 @@ class ServerObserver(Protocol):
         """One request was carried out."""
         ...
 
+
+class EraObserver(Protocol):
+    """Goes back with a server that has lost its last writes."""
+
     def will_lose(self) -> None:
         """What is written from now on will be lost."""
         ...
@@ -116,13 +120,15 @@ class ServerObserver(Protocol):
 
 
 class SimulatedServer(Generic[S]):
-    """Takes messages in, in the order of their arrival. `observer` must be set before the first one."""
+    """Takes messages in, in the order of their arrival. `observer` must be set before the first one, and `eras` where there are
+    failovers."""
 
     def __init__(self, world: World, wire: Wire, model: Any, scripts: Scripts, reading: Reading[S], counts: Counter[str]) -> None:
         self.world = world
         self.model = model
         self.state = reading.empty
         self.observer: ServerObserver
+        self.eras: EraObserver
         self.era = 0
         self.era_ns = 0
         self.offset_ms = 0
@@ -395,7 +401,7 @@ class SimulatedServer(Generic[S]):
         if names:
             self.set_raw(*(("COPY", name, _SAVED + name, "REPLACE") for name in names))
         self._restore_at = self._deliveries + deliveries
-        self.observer.will_lose()
+        self.eras.will_lose()
         return f"what the next {deliveries} deliveries write will be lost"
 
     def _lose_tail(self) -> None:
@@ -419,7 +425,7 @@ class SimulatedServer(Generic[S]):
             ahead_ms = least_ms + int((most_ms - least_ms) * self.world.chance.draw("takeover clock", self.era))
             self._set_clock(self.offset_ms + ahead_ms)
             self.world.note("server", "its clock", f"is {ahead_ms} ms ahead of the one before")
-        self.observer.new_era(self.state)
+        self.eras.new_era(self.state)
         # Nobody takes over within the same millisecond.
         length_ms = spread_ms(self.world.chance.draw("takeover", self.era), 20, 8_000)
         self._stalled_until_ns = self.world.now_ns + int(length_ms * MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from engine.models import run_fields
 
@@ -65,6 +65,22 @@ NO_RUN = Run(0, "", "", "", 0, 0, 0, "", 0, ())
 
 
 _TABLES = frozenset({"sweep", "stats", "classes", "limits", "paused", "routed", "settings", "retention", "connections"})
+
+
+class QueueKeys(Protocol):
+    """The engine's own keys of a queue, whichever the model."""
+
+    def zset(self, name: str) -> dict[str, float]:
+        """Members with their scores, in order."""
+        ...
+
+    def table(self, name: str) -> dict[str, str]:
+        """Fields of a hash."""
+        ...
+
+    def run(self, job: str) -> Any:
+        """The mutable fields of a job; among them `token` and `renewal`."""
+        ...
 
 
 @dataclass(slots=True)

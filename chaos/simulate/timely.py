@@ -10,7 +10,7 @@ from chaos.simulate.member_invariants import orphaned
 from chaos.simulate.places import places_of
 from chaos.simulate.presence_invariants import unnoticed
 from chaos.simulate.server import SimulatedServer
-from chaos.simulate.state import State
+from chaos.simulate.state import QueueKeys, State
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.wire.operations import Lease
@@ -91,7 +91,7 @@ class Timely:
             if waited_ms > _DUE_MS + _SLACK_MS + self._follow_ms:
                 raise Found("due", f"{job} is over its time, {worker.name} is idle, and {waited_ms} ms pass", (job,))
 
-    def swept(self, state: State) -> None:
+    def swept(self, state: QueueKeys) -> None:
         """After a delivery: somebody sweeps, and where the leader has died another one does (rule 13)."""
         profile, world, server = self._world.profile, self._world, self._server
         if not profile.clock_runs:
@@ -200,5 +200,5 @@ class Timely:
                     best = (worker, since_ns)
         return best
 
-    def _may_reap(self, state: State, now_ms: int) -> bool:
+    def _may_reap(self, state: QueueKeys, now_ms: int) -> bool:
         return now_ms >= int(float(state.table("sweep").get("no_reap_before_ms", 0)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from chaos.channels import mutants as channel_mutants
 from chaos.mischief import command as mischief
 from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, planted
+from chaos.simulate.games import GAMES
 from chaos.simulate.patching import changed_methods
-from chaos.simulate.removals import REMOVALS
 from engine.wire.scripts import linked_functions, load_script, scripts_folder
 from engine.worker.machine.sweeping import Sweeping
 
-DEFECTS = (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *mischief.MUTANTS.values(), *REMOVALS)
+_REMOVALS = [removal for game in GAMES.values() for removal in game.removals]
+DEFECTS = (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *mischief.MUTANTS.values(), *_REMOVALS)
 
 
 @pytest.mark.parametrize(
@@ -50,16 +52,18 @@ def test_scripts_with_a_planted_defect_load(tmp_path: Path) -> None:
             if path.suffix == ".lua":
                 clean = path.read_text()
                 path.write_text(text)
-                load = load_script if path.parent.name != "modules" else load_modules
-                load(path)
+                # What all foreign models share needs the wire of one of them.
+                folders = [lua / name for name in ("bull", "foreign", "lanes")] if "foreign" in path.parts else []
+                if path.parent.name == "modules":
+                    load_modules(path, folders or [path.parent.parent, lua / "lanes"])
+                else:
+                    load_script(path, folders)
                 path.write_text(clean)
 
 
-def load_modules(path: Path) -> None:
-    """All functions of a changed module, with those of Lanes and of the formats."""
-    linked_functions(
-        re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE), [path.parent.parent, path.parents[2] / "lanes"]
-    )
+def load_modules(path: Path, folders: Sequence[Path]) -> None:
+    """All functions of a changed module, with those of other folders that it uses."""
+    linked_functions(re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE), folders)
 
 
 def test_the_server_gets_no_anchor() -> None:

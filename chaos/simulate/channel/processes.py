@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from itertools import count
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 from chaos.simulate.chance import spread_ms
@@ -25,15 +25,28 @@ from engine.server_clock import ServerClock
 from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.operations.channels import NewMessage
 
-if TYPE_CHECKING:
-    from chaos.simulate.channel.judge import ChannelJudge
-
 STORAGE = "default"
 #: Keys live longer than any episode.
 TTL_S = rules.ttl_s(rules.ChannelRule().expire_ms)
 #: Whoever has failed tries again after this.
 _AGAIN_MS = 400
 _WAIT_MS = 2_000
+
+
+class CallersObserver(Protocol):
+    """Checks what callers are told."""
+
+    def told(self, message: NewMessage, published: Published) -> None:
+        """A publisher hears what came of a message."""
+        ...
+
+    def received(self, process: Subscriber, fetched: Fetched) -> None:
+        """A subscriber is given messages."""
+        ...
+
+    def acknowledged(self, process: Subscriber, receipt: str, came: Acknowledged) -> None:
+        """A subscriber hears what came of a receipt."""
+        ...
 
 
 class ChannelProcess(Process):
@@ -102,7 +115,7 @@ class ChannelProcess(Process):
 class Publisher(ChannelProcess):
     """Publishes what is planned, each call again until it is known what came of it, as its documentation tells callers to."""
 
-    def __init__(self, world: World[Any], server: SimulatedServer[ChannelState], judge: ChannelJudge, name: str) -> None:
+    def __init__(self, world: World[Any], server: SimulatedServer[ChannelState], judge: CallersObserver, name: str) -> None:
         super().__init__(world, server, name)
         self._judge = judge
         self.open = 0
@@ -135,7 +148,7 @@ class Subscriber(ChannelProcess):
         self,
         world: World[Any],
         server: SimulatedServer[ChannelState],
-        judge: ChannelJudge,
+        judge: CallersObserver,
         subscriber: str,
         number: int,
         gone: Callable[[Subscriber], None],

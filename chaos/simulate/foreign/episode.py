@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chaos.simulate.episode import Episode, JobsPlan, Scene
 from chaos.simulate.foreign.judge import ForeignJudge
@@ -61,7 +61,7 @@ def _fitting(action: PlannedAction, model: Foreign, names: Sequence[str | None],
     jobs: list[NewJob] = []
     for job in action.jobs:
         given = model.new_id() == "" and names.count(job.id) == 1 and chooser.random() >= _OWN_IDS
-        options = {name: value for name, value in job.options.items() if name in model.OPTIONS}
+        options: Any = {name: value for name, value in job.options.items() if name in model.OPTIONS}
         jobs.append(NewJob(job.name, job.payload, id=None if given else job.id, **options))
     return replace(action, jobs=tuple(jobs))
 
