@@ -23,8 +23,8 @@ after the bound. The verdict is on the library's own promise, so one that promis
 """
 
 _HEADS = (
-    *("", "it promises", "in hand", "ran again", "lost", "stranded", "again after, median (longest), s"),
-    *("all jobs", "lost", "doubled", "late", "stranded", "verdict", "run"),
+    *("", "it promises", "in hand", "of these: ran again", "lost", "stranded", "again after, median (longest), s"),
+    *("all jobs", "of these: lost", "doubled", "late", "stranded", "verdict", "run"),
 )
 
 

@@ -89,7 +89,7 @@ PROMISES: dict[str, Promise] = {
     "taskiq-stream": Promise(
         AT_LEAST_ONCE,
         600_000,
-        "idle_timeout=600000: by then others claim what was not acknowledged",
+        "idle_timeout=600000: by then others claim what was not acknowledged, when they get a new message",
         "pypi.org/project/taskiq-redis (brokers), taskiq_redis/redis_broker.py: RedisStreamBroker",
     ),
     "streaq": Promise(

@@ -93,7 +93,9 @@ LEAD = (
 
 def matrix(found: Sequence[Entry]) -> str:
     """One row per run."""
-    heads = ("queue", "promise", "in hand at SIGKILL", "ran again", "lost", "stranded", "again after, median", *KINDS, "verdict")
+    of_these = ("of these: ran again", "of these: lost", "of these: stranded", "again after, median")
+    of_all = (f"of all: {kind}" for kind in KINDS)
+    heads = ("queue", "promise", "in hand at SIGKILL", *of_these, *of_all, "verdict")
     return marked_up("Jobs, by what became of them", heads, [row(one) for one in found], words=(1, len(heads) - 1))
 
 

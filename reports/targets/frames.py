@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from reports.caching import kept
@@ -15,10 +16,11 @@ from reports.targets.facts import Row, TargetRun
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SENT = "job string, op string, sent_ns bigint, acknowledged_ns bigint"
-RUNS = "job string, op string, proc string, start_ns bigint, end_ns bigint"
-HELD = "job string"
-CUTS = "job string, op string, fault string, cut_ns bigint"
+NS, TEXT = pa.int64(), pa.string()
+SENT = pa.schema({"job": TEXT, "op": TEXT, "sent_ns": NS, "acknowledged_ns": NS, "proc": TEXT})
+RUNS = pa.schema({"job": TEXT, "op": TEXT, "start_ns": NS, "end_ns": NS, "proc": TEXT})
+HELD = pa.schema({"job": TEXT})
+CUTS = pa.schema({"job": TEXT, "op": TEXT, "fault": TEXT, "cut_ns": NS})
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,19 @@ class TargetFrames:
 def build(spark: SparkSession, run: TargetRun) -> TargetFrames:
     """The frames of a run, which has few jobs."""
     fit(spark, 0)
-    sent = spark.createDataFrame(list(operations(run.rows, "enqueue")), SENT)
-    runs = spark.createDataFrame([(job, op, proc, *times) for job, op, *times, proc in with_proc(run.rows)], RUNS)
-    held = spark.createDataFrame([(item["job"],) for item in finals(run.rows)], HELD)
-    cuts = spark.createDataFrame(list(cut_off(run)), CUTS)
+    sent = frame(spark, operations(run.rows, "enqueue"), SENT)
+    runs = frame(spark, operations(run.rows, "handle"), RUNS)
+    held = frame(spark, ((item["job"],) for item in finals(run.rows)), HELD)
+    cuts = frame(spark, cut_off(run), CUTS)
     jobs = kept(of_jobs(sent, runs, held, cuts))
     return TargetFrames(run, jobs, kept(of_cuts(cuts, runs, jobs)))
+
+
+def frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: pa.Schema) -> DataFrame:
+    """Rows as a frame that Spark needs no job to read."""
+    found = list(rows)
+    columns = [pa.array([row[place] for row in found], kind) for place, kind in enumerate(schema.types)]
+    return spark.createDataFrame(pa.table(columns, schema=schema))
 
 
 def of_jobs(sent: DataFrame, runs: DataFrame, held: DataFrame, cuts: DataFrame) -> DataFrame:
@@ -68,20 +77,15 @@ def of_cuts(cuts: DataFrame, runs: DataFrame, jobs: DataFrame) -> DataFrame:
     return found.join(jobs.select("job", "ends", "held", "acknowledged_ns"), "job", "left")
 
 
-def operations(rows: Iterable[Row], f: str) -> Iterable[tuple[str, str, int, int | None]]:
-    """(job, operation, sent, done) of each operation; done is null for one that did not end well."""
-    return ((job, op, *times) for job, op, *times, _ in with_proc(rows, f))
-
-
-def with_proc(rows: Iterable[Row], f: str = "handle") -> list[Any]:
-    """[job, operation, sent, done, process] of each operation."""
+def operations(rows: Iterable[Row], f: str) -> Iterable[Sequence[Any]]:
+    """Job, operation, sent, done, and process of each operation; done is null for one that did not end well."""
     found: dict[str, list[Any]] = {}
     for row in rows:
         if row["kind"] == "operation" and row["f"] == f:
             for item in row["items"] or ():
                 one = found.setdefault(row["op"], [item["job"], row["op"], row["first_send_ns"], None, row["proc"]])
                 one[3] = row["done_ns"] if row["type"] == "ok" else one[3]
-    return list(found.values())
+    return found.values()
 
 
 def finals(rows: Iterable[Row]) -> Iterable[dict[str, Any]]:

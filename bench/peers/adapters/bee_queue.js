@@ -7,6 +7,8 @@ const isWorker = order.role === "work";
 const queue = new Queue(order.queue, {
   redis: { host: order.host, port: order.port }, isWorker, getEvents: false, removeOnSuccess: true,
 });
+// Without a listener an error of the connection ends the process.
+queue.on("error", () => {});
 if (isWorker) {
   queue.process(settings.concurrency ?? 1, async (job) => handle(job.data.number));
   queue.checkStalledJobs(5000, () => {});
