@@ -82,7 +82,8 @@ class Collector:
         self._of_claims(operations.filter(equal(operations["f"], "claim")))
         self._of_sends(operations.filter(one_of(operations["f"], ("enqueue", "publish"))))
         self._answers(operations.filter(equal(operations["type"], "ok")), block.events)
-        self._refused(operations.filter(more_than_none(operations["errors"])))
+        completed = pc.invert(equal(operations["type"], "invoke"))
+        self._refused(operations.filter(pc.and_(completed, more_than_none(operations["errors"]))))
         for name in ("boot_id", "replid"):
             self._sets[name].update(pc.drop_null(rows[name]).unique().to_pylist())
         self._rows_apart(rows)

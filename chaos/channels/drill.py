@@ -81,7 +81,7 @@ class ChannelDrill(Frame[ChannelSpec]):
         self._keyspace = Keyspace(url, spec.channels)
         stack.callback(self._keyspace.close)
         self._keyspace.preset()
-        self._subscribe(stack, url, manifest)
+        self._subscribe(url, manifest)
         self._watch = ChannelWatch(folder.history)
         stack.callback(self._watch.close)
         self._crew = ChannelCrew(spec, connect, folder.history, folder.logs, manifest, self._watch, self.lua)
@@ -106,15 +106,16 @@ class ChannelDrill(Frame[ChannelSpec]):
             "the subscribers did not fetch",
         )
 
-    def _subscribe(self, stack: ExitStack, url: str, manifest: HistoryFile) -> None:
-        """Make all subscribers, before anybody publishes."""
+    def _subscribe(self, url: str, manifest: HistoryFile) -> None:
+        """Make all subscribers, before anybody publishes. Their process ends with it: no later fault hits it."""
         manifest.append([rows.process(SUBSCRIBER, SETUP, f"{SETUP}.jsonl")])
-        file = self._open_history(stack, SETUP, SUBSCRIBER)
-        for planned in CHANNELS:
-            channel, _ = Place(url, self.lua).open(planned, file)
-            with channel:
-                for name in planned.names:
-                    channel.subscribe(name)
+        with ExitStack() as stack:
+            file = self._open_history(stack, SETUP, SUBSCRIBER)
+            for planned in CHANNELS:
+                channel, _ = Place(url, self.lua).open(planned, file)
+                with channel:
+                    for name in planned.names:
+                        channel.subscribe(name)
 
     def _begin_load(self) -> None:
         load_ns = time.monotonic_ns()
