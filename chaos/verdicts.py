@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: How reasons begin for which a slow machine alone is enough: the load was sent late, delayed jobs were started late, or the queue
-#: was looked at late.
+#: How reasons begin for which a slow machine alone is enough: the load was sent late, delayed jobs were started late, or the
+#: queue was looked at late.
 LATE = ("H3 ", "J19 ", "H0 unknown: the snapshot at the deadline was taken ")
 
 #: What the drill itself says when it has seen that it is too slow.
