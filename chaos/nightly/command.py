@@ -21,7 +21,7 @@ from chaos.channels.plan import draw as draw_channels
 from chaos.channels.plan import publisher_names
 from chaos.channels.spec import ChannelSpec
 from chaos.command import Order, measure, utc
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.judge import show
 from chaos.nightly.cells import NightDrill, night
@@ -53,13 +53,17 @@ NO_TIME = "no time was left for it"
 def nightly(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Drill the cells of a date, or the one that was named. Returns 1 when one is violated, and 2 when none is valid.
 
-    Raises HarnessError and ServerMissing when it cannot begin, and TooSlow.
+    On a machine that is too slow every cell is unknown. Raises HarnessError and ServerMissing when it cannot begin.
     """
     began_s = time.monotonic()
     day: date = arguments.date
     wanted = chosen(night(day), arguments.only)
     progress = Progress(sys.stdout)
-    calibration = measure(progress, arguments, interrupts)
+    calibration, left_out = None, NO_TIME
+    try:
+        calibration = measure(progress, arguments, interrupts)
+    except TooSlow as error:
+        left_out = str(error)
     everything = arguments.runs.absolute()
     # One cell alone is a run like any other, and no night.
     place = everything if arguments.only else make_place(everything / FOLDER, day)
@@ -67,10 +71,10 @@ def nightly(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     for first in range(0, len(wanted), TOGETHER):
         batch = wanted[first : first + TOGETHER]
         spent_s = time.monotonic() - began_s
-        if enough(spent_s, first, len(batch), 60 * arguments.minutes):
+        if calibration and enough(spent_s, first, len(batch), 60 * arguments.minutes):
             done = drilled(batch, place, calibration, arguments, interrupts)
         else:
-            done = [CellResult(drill, "", verdicts.unknown(NO_TIME)) for drill in batch]
+            done = [CellResult(drill, "", verdicts.unknown(left_out)) for drill in batch]
         for result in done:
             results.append(result)
             progress.say(f"nightly: {result.drill.cell.name} {result.verdict.verdict} ({len(results)} of {len(wanted)})")

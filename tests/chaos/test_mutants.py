@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from chaos import mutants, planting
 from chaos.errors import HarnessError
@@ -44,11 +45,15 @@ def test_a_mutant_differs_from_the_clean_scripts_at_its_anchors_only(mutant: Mut
 
 
 @pytest.mark.parametrize("mutant", SCRIPTED, ids=lambda mutant: mutant.name)
-def test_the_loader_accepts_the_mutated_scripts(mutant: Mutant, tmp_path: Path) -> None:
+def test_loader_and_server_accept_the_mutated_scripts(mutant: Mutant, ironclaim_url: str, tmp_path: Path) -> None:
     planted = mutants.plant(mutant, scripts_folder(), tmp_path / "lua")
     assert planted is not None
-    for folder in {file.parts[0] for file in changed(planted)}:
-        assert load_folder(planted / folder).keys() == load_folder(scripts_folder() / folder).keys()
+    with redis.Redis.from_url(ironclaim_url) as client:
+        for folder in {file.parts[0] for file in changed(planted)}:
+            loaded = load_folder(planted / folder)
+            assert loaded.keys() == load_folder(scripts_folder() / folder).keys()
+            for script in loaded.values():
+                client.script_load(script.text)
 
 
 @pytest.mark.parametrize("mutant", [mutant for mutant in CHANGED if mutant not in SCRIPTED], ids=lambda mutant: mutant.name)

@@ -12,7 +12,7 @@ import pytest
 from bench.models import DSPS, NAMES
 from chaos import catalogue
 from chaos.cli import parse
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.nightly import cells as schedule
 from chaos.nightly import command
@@ -135,7 +135,7 @@ def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
         assert place == tmp_path / "nightly" / "2026-11-27"
         return [CellResult(drill, "", Verdict("valid")) for drill in drills]
 
-    monkeypatch.setattr(command, "measure", lambda *_: None)
+    monkeypatch.setattr(command, "measure", lambda *_: "a calibration")
     monkeypatch.setattr(command, "drilled", drilled)
     monkeypatch.setattr(command, "enough", lambda spent_s, done, wanted, budget_s: done < 2 * command.TOGETHER)
     with Interrupts() as interrupts:
@@ -147,6 +147,20 @@ def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
     written = json.loads((tmp_path / "nightly" / "2026-11-27" / command.FILE).read_text())
     assert written["line"] == told[-1] and len(written["cells"]) == all_cells
     assert (tmp_path / "nightly" / "index.html").exists()
+
+
+def test_a_machine_that_is_too_slow_leaves_every_cell_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(*_: object) -> None:
+        raise TooSlow("this machine is too slow")
+
+    monkeypatch.setattr(command, "measure", measure)
+    with Interrupts() as interrupts:
+        code = command.nightly(argparse.Namespace(runs=tmp_path, date=DAY, only="", minutes=90), interrupts)
+    told = capsys.readouterr().out.splitlines()
+    assert (code, told[-1]) == (2, f"nightly: cells {len(cells())}, valid 0, unknown {len(cells())}, violated 0")
+    assert sum("is unknown: this machine is too slow; repeat it: " in line for line in told) == len(cells())
 
 
 def write_night(folder: Path, day: date, verdicts: dict[int, str]) -> Path:
