@@ -64,12 +64,11 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         topology=arguments.topology or (mutant.topology if mutant else topologies.EMBEDDED),
         durability=arguments.durability or "",
     )
-    usual = spec.model == LANES and spec.lease_ms == LEASE_MS
-    # They allow no job to be lost, whatever was declared.
-    default = DEFAULT_OBJECTIVES if usual and not catalogue.declared_loss(spec.topology, spec.durability) else None
     if arguments.slo:
         validate_objectives(arguments.slo, channels=False)
-    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, arguments.faults, objectives=arguments.slo or default)[0]
+    usual = spec.model == LANES and spec.lease_ms == LEASE_MS
+    objectives = arguments.slo or (DEFAULT_OBJECTIVES if usual else None)
+    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, arguments.faults, objectives=objectives)[0]
 
 
 def drill_and_judge(
@@ -91,7 +90,16 @@ def drill_and_judge(
     minutes = getattr(arguments, "minutes", None)
     plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds, topology=spec.topology, minutes=minutes)
     made = of_plan(spec, plan, interrupts, mutant)
+    if objectives == DEFAULT_OBJECTIVES and may_lose(spec, plan):
+        # They allow no job to be lost, whatever was declared.
+        objectives = None
     return carry_out(replace(made, rated=rated, objectives=objectives), arguments, interrupts, calibration)
+
+
+def may_lose(spec: RunSpec, plan: Plan) -> bool:
+    """True when a fault of the plan, or a failover that nobody planned, may lose acknowledged writes."""
+    lossy = {entry["fault"] for entry in catalogue.declared_loss(spec.topology, spec.durability)}
+    return catalogue.UNPLANNED_FAILOVER in lossy or any(planned.name in lossy for planned in plan.faults)
 
 
 def of_plan(spec: RunSpec, plan: Plan, interrupts: Interrupts, mutant: Mutant | None = None) -> Order[RunSpec]:
