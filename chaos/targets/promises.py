@@ -25,8 +25,6 @@ class Promise:
     recovery_bound_ms: int | None
     defaults: str
     source: str
-    #: The client library sends a command again whose reply it did not get, so that one enqueue may make two jobs.
-    resends: bool = True
 
     def for_spec(self) -> dict[str, Any]:
         """As it is written to spec.json."""
@@ -42,7 +40,6 @@ PROMISES: dict[str, Promise] = {
         11_000,
         "lease_ms=9000; two more seconds until somebody has swept",
         "docs/guarantees.md of this repository, rule 37 of docs/protocol.md",
-        resends=False,
     ),
     "rq": Promise(
         AT_MOST_ONCE,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -89,19 +88,10 @@ def stranded(run: TargetRun) -> Flag:
     return Flag("stranded", unfinished() & F.col("held"), detail, True, level)
 
 
-def sent_twice(run: TargetRun) -> Column:
-    """Whether the enqueue of a job was under way when replies were lost, where the client sends such a command again."""
-    if not run.promise.resends:
-        return F.lit(False)
-    windows = run.windows("net-reply-lost", "net-down")
-    during = ((F.col("sent_ns") <= end_ns) & (F.col("acknowledged_ns") >= start_ns) for start_ns, end_ns in windows)
-    return F.coalesce(reduce(or_, during, F.lit(False)), F.lit(False))
-
-
 def doubled(run: TargetRun) -> Flag:
-    """Ran to its end more than once. Without a fault there is no excuse for that."""
-    broken = F.lit(run.promise.once or not run.faulty) & ~sent_twice(run)
-    level = F.when(broken, "violated").otherwise(DECLARED)
+    """Ran to its end more than once. Without a fault there is no excuse for that; nor has a queue one that promises at most once,
+    also where its client sent a command again whose reply was lost."""
+    level = "violated" if run.promise.once or not run.faulty else DECLARED
     procs = F.concat_ws(", ", F.transform("ran", lambda one: one["proc"]))
     detail = sentence("ran to its end ", F.col("ends"), " times, by ", procs)
     return Flag("doubled", F.col("ends") > 1, detail, False, level)

@@ -20,8 +20,6 @@ class Promise:
     delivery: str
     bound_ms: int | None
     slack_ms: int
-    #: A send whose reply is lost may make two jobs.
-    resends: bool = True
 
     @property
     def once(self) -> bool:
@@ -48,7 +46,7 @@ def of_target(spec: Mapping[str, Any]) -> bool:
 def promise_of(spec: Mapping[str, Any]) -> Promise:
     """The promise in a spec without faults."""
     told = spec["promise"]
-    return Promise(told["delivery"], told["recovery_bound_ms"], spec["slack_ms"], told.get("resends", True))
+    return Promise(told["delivery"], told["recovery_bound_ms"], spec["slack_ms"])
 
 
 def promise_faults(spec: Mapping[str, Any]) -> list[str]:
