@@ -76,7 +76,8 @@ def reap(desk: Desk, *lost: tuple[str, int], run_id: str = RUN, late_ms: int = 0
     return ReapLost("s" * 16, counter, limit, desk.now_ms + 500 - late_ms, workers, run_id, **more)
 
 
-def registered(desk: Desk) -> dict[bytes, bytes]:
+def registered(desk: Desk) -> Any:
+    """The control connections that workers have named."""
     return desk.redis.hgetall(desk.keys.connections)
 
 
@@ -204,6 +205,8 @@ def test_an_obliterated_queue_without_workers_has_no_connections_left(desk: Desk
 # -- the step machine
 
 OWN = ClientConnection(1, "127.0.0.1:1111", RUN)
+#: The reply to what needs none.
+NOTHING: Any = None
 WATCHED = (Connected(A, 1), Connected(B, 2), Connected(C, 3))
 
 
@@ -230,7 +233,7 @@ class Looker(Machine):
                 case Sweep():
                     self.swept()
                 case NoteQueue():
-                    self.answer("sweep", None)
+                    self.answer("sweep", NOTHING)
                 case _:
                     raise AssertionError(f"{operation} and not {kind.__name__}")
         raise AssertionError(f"no {kind.__name__}")
@@ -367,7 +370,7 @@ def watch(client: redis.Redis, queue: Queue, looks: int) -> None:
 
 def registrations(client: redis.Redis, queue: Queue) -> dict[int, int]:
     """Client ids of the control connections, by the pid of their workers."""
-    named = client.hgetall(queue.model.keys.connections)
+    named: Any = client.hgetall(queue.model.keys.connections)
     pids = {info.incarnation: info.pid for info in queue.workers.list()}
     return {pids[name]: int(value.split()[0]) for name, value in named.items() if pids.get(name)}
 
@@ -474,7 +477,8 @@ def test_presence_is_off_where_the_user_may_not_look(
 
 
 def test_all_shards_of_a_process_name_its_one_connection(ironclaim_url: str, workers: Workers) -> None:
-    with Queue("s", url=ironclaim_url, shards=3) as queue, raw_client(ironclaim_url) as client:
+    whole: Any = Queue("s", url=ironclaim_url, shards=3)
+    with whole as queue, raw_client(ironclaim_url) as client:
         queue.enqueue("mark", {"folder": str(workers.folder)})
         workers.start("--shards", "3", queue="s")
         keys = [Lanes(name).keys.connections for name in queue.look_up().names("s")]
