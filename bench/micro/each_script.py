@@ -94,8 +94,8 @@ def _finish_and_claim(desk: Desk) -> Call[Any]:
     return desk.claims.call(BATCH, leases)
 
 
-def _sweep(desk: Desk, **more: bool) -> Call[Any]:
-    return desk.queue.model.call(Sweep(_INCARNATION, desk.counter(), 1000, 1000, 1000, **more))
+def _sweep(desk: Desk, *, orphans: bool = False) -> Call[Any]:
+    return desk.queue.model.call(Sweep(_INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=orphans))
 
 
 def _promote(desk: Desk) -> Call[Any]:

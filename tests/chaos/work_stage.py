@@ -142,7 +142,7 @@ def stage(
                     return False
                 time.sleep(poll_s)
 
-        scene = Scene(crew, watch, wait, send, LEASE_MS, LEASE_MS + 2_000, network, servers, None, preload)
+        scene = Scene(crew, watch, wait, send, LEASE_MS, LEASE_MS + 2_000, network, servers, preload=preload)
         for name in (TARGET, "worker-2"):
             crew.start_worker(name)
         watch.follow(PRODUCER)

@@ -455,7 +455,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     (job,) = desk.claim()
     desk.run(Release((job.lease,)))
     # As after so many claims.
-    run = desk.redis.get(desk.keys.run("j1"))
+    run: Any = desk.redis.get(desk.keys.run("j1"))
     desk.redis.set(desk.keys.run("j1"), run.replace(b"%d" % job.lease.fence, b"%d" % (last - 2), 1))
     fences: list[int] = []
     for _ in range(2):
@@ -467,7 +467,8 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     reply = desk.run(desk.claim_operation())
     assert ([job.lease.job for job in reply.jobs], reply.corrupt) == (["j2"], ("j1",))
     assert desk.places("j1") == {"dead"}
-    assert b"fences exhausted at 2^53" in desk.redis.get(desk.keys.run("j1"))
+    buried: Any = desk.redis.get(desk.keys.run("j1"))
+    assert b"fences exhausted at 2^53" in buried
 
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:

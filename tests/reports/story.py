@@ -208,7 +208,7 @@ class Story:
 
     def reap(self, worker: str, token: Token, at: float, *, crashes: int = 1, result: str = "reaped", lost: bool = False) -> None:
         """A sweep has taken the lease; `lost`: because the connection of its worker was gone."""
-        more = {"incarnation": incarnation(token.worker)} if lost else {}
+        more: dict[str, Any] = {"incarnation": incarnation(token.worker)} if lost else {}
         self.operation(worker, "reap", at, [token.item(result=result, crashes=crashes)], **more)
 
     def run(self, worker: str, job: str, at: float, **more: Any) -> Token:

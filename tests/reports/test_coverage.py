@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reports import load
-from reports.checks.h2_coverage import RECONNECTING, doubts
+from reports.checks.h2_coverage import CUT, doubts
 from reports.facts import Process, Run, Stage
 from reports.file_facts import CALL_SLOT_NS, FileFacts, ObservedCall
 from reports.folder import history_files
@@ -113,7 +113,7 @@ def test_a_lost_reply_must_have_been_repeated_to_each_kind_of_call() -> None:
 def test_a_cut_off_process_must_connect_again_and_be_answered(connected_s: float, slots: set[int], came_back: bool) -> None:
     """Parts of time are 250 ms long: 80 is the one of the heal, 120 the one of the next fault."""
     facts = {"connected_ns": (5 * S, round(connected_s * S)), "answered_slots": frozenset(slots)}
-    for name in RECONNECTING:
+    for name in CUT:
         words = f"1-{name}: no process that was cut off connected again and was answered"
         assert doubts(run_with(name, worker(**facts))) == ([] if came_back else [words])
 
