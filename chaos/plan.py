@@ -191,16 +191,25 @@ def sequence(
     randomness.shuffle(names)
     if minutes is None:
         return names + ending, [False] * len(names + ending)
+    crowds = not randomness.randrange(CROWDED_EVERY)
     if kinds is None:
         if not randomness.randrange(CONTROL_EVERY):
             return [], []
         ending = [name for name in ending if randomness.randrange(2)]
         most = min(FAULTS_A_MINUTE * minutes - len(ending), len(names))
+        pairs = [(outer, name) for name in names for outer in catalogue.KINDS[name].during if outer in names]
         names = shortened(names, randomness.randint(-(-most // 2), most))
+        if crowds and pairs:
+            # So few of many kinds would hardly ever be two that may share their time.
+            pair = randomness.choice(pairs)
+            rest = sorted(
+                (name for name in names if name not in pair), key=lambda name: catalogue.KINDS[name].hits != catalogue.SERVERS
+            )
+            names = [*pair, *rest][:most]
     again = [name for name in names if catalogue.KINDS[name].hits != catalogue.SERVERS]
     while again and (left := FAULTS_A_MINUTE * minutes - len(names) - len(ending)) > 0:
         names += randomness.sample(again, min(left, len(again)))
-    if randomness.randrange(CROWDED_EVERY):
+    if not crowds:
         return names + ending, [False] * len(names + ending)
     names, around = crowded(names)
     return names + ending, around + [False] * len(ending)

@@ -35,7 +35,7 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
     [
         (
             ("bench", "--mutant", "nonsense"),
-            "mutant 'nonsense' does not exist; choose from enqueue-not-idempotent, era-ignored, ",
+            "mutant 'nonsense' does not exist; choose from claim-not-atomic, crash-forgotten, ",
         ),
         (("bench", "--model", "resque"), "model 'resque' does not exist; choose from lanes, bridge, bananas, bull, mosquito"),
         (("bench", "--model", "resque"), "bull, mosquito, dsps"),

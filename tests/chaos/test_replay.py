@@ -22,7 +22,7 @@ from chaos.plan import Pace, Plan, draw, worker_names
 from chaos.spec import RunSpec, SpecFile
 
 #: The plan of this seed has a fault in the force of another one.
-CROWDED = 9
+CROWDED = 4
 
 SLOW = Calibration(60, (Trial(60, 1, 1.0, 0.0, 1.0),))
 

@@ -31,7 +31,6 @@ JOBS_MET = (
     "extend ok",
     "reaped",
     "promoted",
-    "cut off",
 )
 MESSAGES_MET = (
     "publish created",

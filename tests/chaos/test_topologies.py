@@ -43,8 +43,10 @@ def test_a_short_plan_has_a_drawn_few_of_them_and_most_are_of_servers(topology: 
     few = [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(120)]
     assert few == [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(120)]
     assert {len(plan.faults) for plan in few} <= {0, 2, FAULTS_A_MINUTE}
-    wanted = min(2, len(fitting(topology, hits=(catalogue.SERVERS,))))
-    assert all(sum(planned.target == SERVERS for planned in plan.faults) == wanted for plan in few if plan.faults)
+    for plan in few:
+        # Two that share their time leave place for one.
+        wanted = 0 if not plan.faults else 1 if any(planned.during for planned in plan.faults) else 2
+        assert sum(planned.target == SERVERS for planned in plan.faults) == wanted
     # Whatever belongs to it comes in some plan.
     assert {planned.name for plan in few for planned in plan.faults} == set(fitting(topology))
 

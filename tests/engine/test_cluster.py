@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -20,6 +21,7 @@ from engine.wire.operations import (
     Bury,
     Clean,
     CloseWindows,
+    Connected,
     Count,
     Drop,
     DropTaken,
@@ -52,6 +54,7 @@ from engine.wire.operations import (
     PutJobs,
     PutSchedule,
     ReadWorkerUpdates,
+    ReapLost,
     Release,
     ReleaseLock,
     RemoveSchedule,
@@ -398,6 +401,14 @@ def beat(desk: ClusterDesk) -> Operation:
     return desk.beat_operation("a")
 
 
+def reap_lost(desk: ClusterDesk) -> Operation:
+    """The leases of `a`, whose control connection is gone."""
+    busy(desk)
+    desk.run(replace(desk.beat_operation("a"), connection="7 run"))
+    counter = desk.sweep_operation().counter
+    return ReapLost("s" * 16, counter, 100, desk.now_ms + 500, (Connected("a" * 16, 7),), "run")
+
+
 def orphans(desk: ClusterDesk) -> Operation:
     """The leases of `a`, which has stopped beating."""
     desk.beat("a", ttl_ms=3_000)
@@ -659,6 +670,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "mark": [mark],
     "read_worker_updates": [news],
     "orphans": [orphans],
+    "reap_lost": [reap_lost],
     "note_era": [note_era],
     "obstacles": [obstacles],
     "page": [page],

@@ -33,7 +33,7 @@ local function watched_connections(connections, workers, run_id, from)
     local client_id, run = string.match(flat[2 * at], '^(%d+) (%S+)$')
     if not listed[at] then
       stale[#stale + 1] = incarnation
-    elseif run == run_id then -- anchor: only-connections-of-this-server-are-watched
+    elseif run == run_id then
       watched[#watched + 1], watched[#watched + 2] = incarnation, client_id
     end
   end
