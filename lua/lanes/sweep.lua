@@ -58,7 +58,7 @@ if some or wrong then
 end
 local srv_us = server_us(now_ms, sweep)
 now_ms, version, leads = math.floor(srv_us / 1000), tonumber(version or 0), leads == incarnation
-local watched, next_look, stale = {}, '0', {}
+local watched, stale = {}, {}
 local function reply(sleep_ms, words)
   local promoted = tonumber(table.remove(words, 1) or 0)
   return { srv_us, sleep_ms, promoted, words, some and due_schedules(prefix, now_ms, 16) or {}, version, leads and 1 or 0, watched }
@@ -80,6 +80,7 @@ if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 
 if look_is_due(kept, run_id, latest, no_reap_before_ms, now_ms) then
+  local next_look
   watched, next_look, stale = watched_connections(connections, workers, run_id, kept[13] or '0')
   for _, word in ipairs({ 'looked_ms', now_ms, 'look_from', next_look }) do keep[#keep + 1] = word end
 end
