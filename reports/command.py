@@ -23,7 +23,6 @@ from reports.listing.command import add_arguments as list_arguments
 from reports.listing.command import list_runs
 from reports.models_table import side_by_side
 from reports.nights import last_nights
-from reports.planted import caught_by
 from reports.session import spark_session
 from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
 from reports.table import render
@@ -38,12 +37,21 @@ if TYPE_CHECKING:
 
 UNKNOWN = EXIT_CODES["unknown"]
 
+
+def mutants(options: argparse.Namespace) -> tuple[str, int]:
+    """The matrix of planted defects and checks."""
+    # What draws takes half a second to load, which other commands need not wait for.
+    from reports.planted import caught_by
+
+    return caught_by(options.folder), 0
+
+
 #: Commands that need no Spark: each returns the text to print and the exit code.
 OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
     "compare": compare,
     "list": list_runs,
     "models": lambda options: (side_by_side(options.run), 0),
-    "mutants": lambda options: (caught_by(options.folder), 0),
+    "mutants": mutants,
     "targets": compare_targets,
     "nights": lambda options: (last_nights(options.folder), 0),
     "slo": lambda options: (slo.listed(slo_file.read(options.file, channels=options.channels)), 0),

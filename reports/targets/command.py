@@ -7,13 +7,15 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reports.errors import JudgeError
 from reports.table import grid, number
-from reports.targets.compared import Entry, document
 from reports.targets.promise import of_target
 from reports.verdict import FILE, place
+
+if TYPE_CHECKING:
+    from reports.targets.compared import Entry
 
 PAGE_FILE = "queues.html"
 
@@ -26,6 +28,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def compare_targets(options: argparse.Namespace) -> tuple[str, int]:
     """The table and exit code 0. Raises JudgeError when a folder is not that of a judged run of a target."""
+    # What draws takes half a second to load, which other commands need not wait for.
+    from reports.targets.compared import document
+
     page: Path = options.page or options.runs[0].resolve().parent / PAGE_FILE
     found = sorted((entry(run, page.parent) for run in options.runs), key=lambda one: (one.target, one.name))
     place(page, document(found))
@@ -34,6 +39,8 @@ def compare_targets(options: argparse.Namespace) -> tuple[str, int]:
 
 def entry(run: Path, beside: Path) -> Entry:
     """One run. Raises JudgeError."""
+    from reports.targets.compared import Entry
+
     try:
         decided: Mapping[str, Any] = json.loads((run / FILE).read_text("utf-8"))
     except (OSError, ValueError) as error:
