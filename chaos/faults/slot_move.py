@@ -21,7 +21,8 @@ HALF_WAY_S = 1.0
 
 class SlotMoving:
     """inject: the slot is marked as on its way, and half of its keys are moved. witness: the new node has keys of it
-    (those at the old one may expire), and the old one has sent clients to the new one (ASK). heal: the rest is moved, and the new
+    (those at the old one may expire), and the old one has sent clients to the new one (ASK), or told those to try again whose
+    keys are at both (TRYAGAIN). heal: the rest is moved, and the new
     owner told to all. healed: all nodes agree, the old one has sent clients away for good (MOVED), and everybody is answered."""
 
     def __init__(self, scene: Scene, planned: PlannedFault) -> None:
@@ -55,8 +56,13 @@ class SlotMoving:
         move, ports = self._move, self._servers.ports
         self._scene.wait(lambda: False, timeout_s=HALF_WAY_S)
         both = [tell(ports[node], "CLUSTER", "COUNTKEYSINSLOT", move.slot) for node in (move.source, move.target)]
-        asked = sent_away(ports[move.source])["ASK"] - self._before["ASK"]
-        return Seen(time.monotonic_ns(), both[1] > 0 and asked > 0, f"{both[0]} and {both[1]} keys; {asked} calls sent on by ASK")
+        now = sent_away(ports[move.source])
+        asked, again = (now[answer] - self._before[answer] for answer in ("ASK", "TRYAGAIN"))
+        return Seen(
+            time.monotonic_ns(),
+            both[1] > 0 and asked + again > 0,
+            f"{both[0]} and {both[1]} keys; {asked} calls sent on by ASK, {again} told to try again",
+        )
 
     def heal(self) -> Seen:
         if self._move is not None:
@@ -87,5 +93,5 @@ class SlotMoving:
 
 
 def sent_away(port: int) -> dict[str, int]:
-    """How many calls a node has answered with ASK and with MOVED."""
-    return {name: refusals(port, name) for name in ("ASK", "MOVED")}
+    """How many calls a node has not carried out because their slot is on its way, or gone, by its answer."""
+    return {name: refusals(port, name) for name in ("ASK", "TRYAGAIN", "MOVED")}

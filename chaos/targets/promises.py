@@ -81,13 +81,13 @@ PROMISES: dict[str, Promise] = {
         AT_MOST_ONCE,
         None,
         "a task leaves Redis by BRPOP before it runs: this broker has no acknowledgements",
-        "pypi.org/project/taskiq-redis (brokers), taskiq_redis/redis_broker.py: ListQueueBroker",
+        "the description of the package taskiq-redis (brokers), taskiq_redis/redis_broker.py: ListQueueBroker",
     ),
     "taskiq-stream": Promise(
         AT_LEAST_ONCE,
         600_000,
         "idle_timeout=600000: by then others claim what was not acknowledged, when they get a new message",
-        "pypi.org/project/taskiq-redis (brokers), taskiq_redis/redis_broker.py: RedisStreamBroker",
+        "the description of the package taskiq-redis (brokers), taskiq_redis/redis_broker.py: RedisStreamBroker",
     ),
     "streaq": Promise(
         AT_LEAST_ONCE,
@@ -105,7 +105,7 @@ PROMISES: dict[str, Promise] = {
         AT_LEAST_ONCE,
         60_000,
         "idle timeout of 60 s",
-        "pypi.org/project/ardiq",
+        "the description of the package ardiq",
     ),
     "bullmq": Promise(
         AT_LEAST_ONCE,
