@@ -132,10 +132,12 @@ class Durable:
         """What its log says since it was so long."""
         return self._log.read_bytes()[bytes_before:].decode(errors="replace")
 
-    def is_written(self) -> bool:
-        """True when all that it has answered stands in its file, be it on the disk or not. Raises OSError."""
+    def file_bytes(self) -> tuple[int, int]:
+        """How many bytes it has written to its file, be they on the disk or not, and how many are to follow of what it has
+        answered. Raises OSError."""
         lines = wire.ask(self._port, "INFO persistence").splitlines()
-        return "aof_buffer_length:0" in lines
+        found = dict(line.strip().partition(":")[::2] for line in lines)
+        return int(found["aof_current_size"]), int(found["aof_buffer_length"])
 
     def end(self, number: int, send: Callable[[int, int], None]) -> None:
         """Send it a signal that ends it: SIGTERM for an orderly end, SIGKILL for none."""
