@@ -136,7 +136,7 @@ class Durable:
         """How many bytes it has written to its file, be they on the disk or not, and how many are to follow of what it has
         answered. Raises OSError."""
         lines = wire.ask(self._port, "INFO persistence").splitlines()
-        found = dict(line.strip().partition(":")[::2] for line in lines)
+        found = {name: value for name, _, value in (line.strip().partition(":") for line in lines)}
         return int(found["aof_current_size"]), int(found["aof_buffer_length"])
 
     def end(self, number: int, send: Callable[[int, int], None]) -> None:
