@@ -78,7 +78,7 @@ def note_ends(delivery: ForeignDelivery, book: ForeignBook) -> None:
             book.ends.setdefault(book.job(id), "finished" if after.run(id).outcome == "finished" else "dead")
 
 
-#: What a call has made is known for so long after it is void, where the server gave the ids (engine/models/foreign_keys.py).
+#: What a call has made is on record for so long after the call is void (engine/models/foreign_keys.py).
 _RECORDED_MS = 20_000
 
 
@@ -113,8 +113,8 @@ def _enqueued(delivery: ForeignDelivery, jobs: Sequence[Enqueue], items: Sequenc
     for job, item in zip(jobs, items, strict=True):
         birth = birth_of(text_of(job.payload))
         made, own = birth in book.created, book.ids.get(birth)
-        if made and item.result == "refused" and delivery.now_ms > job.not_after_ms + _RECORDED_MS:
-            # Nobody knows any more what an id that the server gave was given for; the caller has given up long ago.
+        if made and item.result in ("refused", "duplicate") and delivery.now_ms > job.not_after_ms + _RECORDED_MS:
+            # Nobody knows any more that this very call has made it; its caller has given up long ago.
             continue
         wanted = ("created", "repeated") if made else ("duplicate", "refused")
         if item.result not in wanted or (made and item.job != own):
