@@ -280,6 +280,9 @@ class _Channels:
                     member.say(parsed)
 
             def changed() -> None:
+                with self._lock:
+                    if self._subscription is not made:
+                        return
                 for member in members:
                     member.say(Subscribed(made.identity if member.presence else None) if made.live else ControlLost())
 
@@ -297,4 +300,7 @@ class _Channels:
                 identify=identify,
             )
             self._replace(made)
+            for member in members:
+                # The one before is closed: nobody may go on naming it should the new one not come.
+                member.say(ControlLost())
             made.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import statistics
 import time
 from dataclasses import replace
@@ -16,6 +17,8 @@ import redis
 
 from engine import Handlers, Malformed, Queue, Worker
 from engine.models.lanes import Lanes
+from engine.server_clock import ServerClock
+from engine.wire.drivers.own_connection import KEEP_ALIVE_S, identify
 from engine.wire.operations import (
     Beat,
     Beaten,
@@ -31,8 +34,8 @@ from engine.wire.operations import (
     Sweep,
     Swept,
 )
-from engine.worker.machine.events import ControlLost, Subscribed
-from engine.worker.machine.presence import AGAIN_MS, PROMPT_MS
+from engine.worker.machine.events import MS, ControlLost, Subscribed
+from engine.worker.machine.presence import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.machine import SERVER_MS, Machine
 from tests.engine.helpers.processes import Workers
@@ -340,6 +343,39 @@ def test_rule_39_a_server_that_refuses_a_look_is_not_asked_again() -> None:
     machine.swept()
     machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
     assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that allows it"
+
+
+def test_rule_39_looks_that_fail_again_and_again_are_left_to_others() -> None:
+    machine = Looker()
+    for _ in range(FAILED_LOOKS_MAX):
+        machine.asked()
+        machine.fail("sweep")
+    assert machine.until(Sweep).run_id == ""
+    machine.swept()
+    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that answers"
+
+
+def test_rule_39_who_lives_and_lost_a_lease_does_not_name_that_connection_for_a_while() -> None:
+    """The server may have lost the connection that the worker still holds: it would be taken for lost again and again."""
+    presence = Presence(ServerClock())
+    presence.connected(ClientConnection(7, "127.0.0.1:7", RUN))
+    presence.doubted(1_000 * MS)
+    assert presence.connection((1_000 + DOUBT_MS - 1) * MS) == ""
+    assert presence.connection((1_000 + DOUBT_MS) * MS) == f"7 {RUN}"
+    presence.doubted(30_000 * MS)
+    presence.connected(ClientConnection(8, "127.0.0.1:8", RUN))
+    assert presence.connection(30_000 * MS) == f"8 {RUN}", "a new one is there for certain"
+
+
+def test_rule_39_the_kernel_asks_a_silent_control_connection_for_a_sign_of_life(ironclaim_url: str) -> None:
+    with redis.Redis.from_url(ironclaim_url) as client:
+        connection = client.connection_pool.get_connection()
+        sock: Any = connection._sock
+        assert identify(connection) is not None
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_S["TCP_KEEPIDLE"]
+        client.connection_pool.release(connection)
 
 
 # -- real processes

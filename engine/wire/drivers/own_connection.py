@@ -15,6 +15,10 @@ from engine.wire.operations.connections import read_client
 
 log = logging.getLogger("ironclaim")
 
+#: The kernel asks a silent connection for a sign of life after so many s, again each so many s, and gives it up after so many
+#: times. A server that has lost it answers with a reset. Nothing else would tell who only listens, and no call is made for it.
+KEEP_ALIVE_S = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2}
+
 
 def identify(connection: Connection) -> ClientConnection | None:
     """What the server says of this connection, which has nothing outstanding. None where others could learn nothing from it: the
@@ -24,12 +28,27 @@ def identify(connection: Connection) -> ClientConnection | None:
         if isinstance(reply, Exception):
             _tell_off(message_of(reply))
             return None
-    client_id, address = read_client(client.decode(errors="replace"))
+    try:
+        client_id, address = read_client(client.decode(errors="replace"))
+    except (KeyError, ValueError) as error:
+        _tell_off(f"CLIENT INFO cannot be read: {error!r}")
+        return None
     own = own_address(connection._sock)
+    keep_alive(connection._sock)
     if address != own:
         _tell_off(f"the server sees {address.rpartition(':')[0]}, not {own.rpartition(':')[0]}: a proxy is in between")
         return None
     return ClientConnection(client_id, address, parse_info(server).get("run_id", ""))
+
+
+def keep_alive(sock: Any) -> None:
+    """Let the kernel find out within five seconds that a silent connection is gone, where it can."""
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE_S.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def own_address(sock: Any) -> str:

@@ -115,7 +115,7 @@ class Planning(State):
         if self._heartbeat.due(now_ns, informed=self._informed):
             kept_back = self._allowance.kept_back(now_ns)
             operation = self._heartbeat.next_beat(
-                incarnation, self._lease_table.leases(), now_ns, kept_back, self._presence.connection
+                incarnation, self._lease_table.leases(), now_ns, kept_back, self._presence.connection(now_ns)
             )
         idle = not (self.owned or self._unacknowledged)
         if operation is None and self._stopping.on and idle and self._heartbeat.leaves(now_ns):

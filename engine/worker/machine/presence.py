@@ -21,6 +21,11 @@ AGAIN_MS = 600
 PROMPT_MS = 250
 #: A reap that arrives later than this after what it follows from is void.
 VOID_MS = 500
+#: So many looks in a row that were not answered, or refused, are the last ones until the next connection.
+FAILED_LOOKS_MAX = 3
+#: A worker whose lease was taken names no connection for so long: the server may have lost the one that this worker still holds,
+#: and its socket finds that out in half of this time (KEEP_ALIVE_S of engine/wire/drivers/own_connection.py).
+DOUBT_MS = 10_000
 #: Leases that one call looks at.
 REAP_PAGE = 250
 
@@ -33,6 +38,8 @@ class Presence:
         self._own: ClientConnection | None = None
         # A server that refuses a look is not asked again before the next connection.
         self._may_look = True
+        self._failed_looks = 0
+        self._doubtful_until_ns = 0
         self._watched: tuple[Connected, ...] = ()
         # Those that the first look has missed.
         self._missed: frozenset[Connected] = frozenset()
@@ -41,10 +48,11 @@ class Presence:
         self._goes_on = ("", "")
         self._void_ms = 0
 
-    @property
-    def connection(self) -> str:
+    def connection(self, now_ns: int) -> str:
         """What heartbeats say of the control connection."""
-        return "" if self._own is None else f"{self._own.client_id} {self._own.run_id}"
+        if self._own is None or now_ns < self._doubtful_until_ns:
+            return ""
+        return f"{self._own.client_id} {self._own.run_id}"
 
     @property
     def run_id(self) -> str:
@@ -55,8 +63,14 @@ class Presence:
         """There is a new control connection, or none by which others could see this worker. Returns whether others must hear."""
         before, self._own = self._own, own
         self._may_look = True
+        self._failed_looks = self._doubtful_until_ns = 0
         self._drop()
         return own != before
+
+    def doubted(self, now_ns: int) -> None:
+        """A lease of this worker was taken while it lives: a connection that the server has lost must not be named again, or
+        the next lease would be taken, too."""
+        self._doubtful_until_ns = now_ns + DOUBT_MS * MS
 
     def next_ns(self) -> int | None:
         """When there is something to do."""
@@ -80,6 +94,7 @@ class Presence:
 
     def looked(self, reply: ListedConnections, first_send_ns: int, done_ns: int) -> None:
         """Take what a look has found."""
+        self._failed_looks = 0
         missing = frozenset(worker for worker in self._watched if worker.client_id not in reply.addresses)
         most = 2 * len(missing) > len(self._watched)  # anchor: most-connections-do-not-die-at-once
         if not missing or most or not self._says_something(reply, first_send_ns, done_ns):
@@ -106,7 +121,8 @@ class Presence:
 
     def failed(self, *, fault: bool = False) -> None:
         """A look or a reap was not answered, or with `fault` refused."""
-        self._may_look = self._may_look and not fault
+        self._failed_looks += 1
+        self._may_look = self._may_look and not fault and self._failed_looks < FAILED_LOOKS_MAX
         self._drop()
 
     def _drop(self) -> None:

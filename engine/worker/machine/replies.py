@@ -169,6 +169,8 @@ class ReplyHandling(State):
             if result == "void":
                 self._renewing.at_once(event.done_ns)
             elif result in ("stale", "cancelled"):
+                if result == "stale":
+                    self._presence.doubted(event.done_ns)
                 # The handler is told; when it ends, its finish is sent all the same (rule 37).
                 actions += self._lease_table.lose(lease, self._starved_ms, cancelled=result == "cancelled")
 
