@@ -23,7 +23,7 @@ from reports.channels import frames as channel_frames
 from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
 from reports.facts import Run
-from reports.loss import era_of_cluster, of_cluster
+from reports.loss import era_of_cluster, of_cluster, one_era
 from reports.plain_frames import JOB_COLUMNS, TOKEN_COLUMNS, plain_jobs, plain_tokens
 from reports.recovery import in_hand
 
@@ -126,7 +126,7 @@ def of_jobs(found: DataFrame, run: Run, tables: Path) -> Frames:
     all_events = events(found, run)
     parts = stored(apart(all_events), run, tables / "jobs.parquet")
     rest = parts.where(~F.col("plain")).select(all_events.columns)
-    leases = kept(tokens(rest, eras=len(run.replids) > 1))
+    leases = kept(tokens(rest, eras=not one_era(run)))
     named = kept(jobs(rest, run))
     plain = parts.where("plain")
     return Frames(

@@ -94,8 +94,9 @@ def window_of(window: Window, entry: Mapping[str, Any]) -> LossWindow:
 
 
 def one_era(run: Run) -> bool:
-    """True when the servers lost nothing, so that all of the run is about one history of them."""
-    return not loss_windows(run) if of_cluster(run) else len(run.replids) <= 1
+    """True when the servers lost nothing, so that all of the run is about one history of them. A server that was started again
+    has another replication id, whether it lost anything or not: where the spec says what may be lost, that decides."""
+    return not loss_windows(run) if of_cluster(run) or "loss" in run.spec else len(run.replids) <= 1
 
 
 def in_loss(run: Run, instant: Column) -> Column:

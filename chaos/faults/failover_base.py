@@ -12,7 +12,7 @@ from typing import Any
 from chaos.catalogue import HEARD_MS
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene, Seen
-from chaos.faults.commands import tell
+from chaos.faults.commands import PATIENCE_S, tell
 from chaos.faults.noticed import record
 from chaos.plan import PlannedFault
 from chaos.topology.base import Replicated
@@ -131,9 +131,9 @@ class Failover:
 
 
 def scripts_run(port: int) -> int:
-    """How many scripts a server has run since it started; 0 when it does not answer."""
+    """How many scripts a server has run since it started; 0 when it does not answer its operator."""
     try:
-        lines = wire.ask(port, "INFO commandstats", wire.PROBE_TIMEOUT_S).splitlines()
+        lines = wire.ask(port, "INFO commandstats", PATIENCE_S).splitlines()
     except OSError:
         return 0
     told = [line for line in lines if line.startswith(tuple(f"cmdstat_{name}:" for name in SCRIPTS))]

@@ -48,7 +48,7 @@ class LeaseExpired:
     such a job under a later fence while the handler of the first still ran. heal: no lease is ended any more. healed: the server
     has refused the end that the first one sent of such a job, and the worker has claimed again.
 
-    The stage `witness` names every lease that was ended: those alone may be taken away before their time (J1).
+    The stages `witness` and `heal` name every lease that was ended: those alone may be taken away before their time (J1).
     """
 
     def __init__(self, scene: Scene, planned: PlannedFault) -> None:
@@ -83,7 +83,7 @@ class LeaseExpired:
     def heal(self) -> Seen:
         self._claims = self._claimed()
         self._client.close()
-        return Seen(time.monotonic_ns(), True, "no lease is ended any more")
+        return Seen(time.monotonic_ns(), True, "no lease is ended any more", tuple(self._struck.values()))
 
     def witness_healed(self) -> Seen:
         self._scene.wait(lambda: bool(self._refused()) and self._claimed() > self._claims, timeout_s=ANSWER_TIMEOUT_S)

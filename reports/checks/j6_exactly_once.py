@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import Run
+from reports.loss import one_era
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -39,7 +40,7 @@ def sinks(run: Run) -> list[str]:
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs that were finished or created twice in an era, or run again; accepted leases without an effect, or with two."""
     leases, calls, effects = F.col("finishes"), F.col("finish_calls"), F.col("effects")
-    by_leases, by_calls = F.size(leases) > eras(leases), F.size(calls) > eras(calls)
+    by_leases, by_calls = F.size(leases) > eras(leases, run), F.size(calls) > eras(calls, run)
     tokens = F.when(by_leases, texts(leases)).otherwise(texts(calls))
     twice = sentence("was finished ", F.size(tokens), " times: by ", F.array_join(F.sort_array(tokens), " and by "))
     creations, first, last = F.col("creations"), F.col("first_finish"), F.col("last_claim")
@@ -56,9 +57,9 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
             Flag("doubled", doubled, twice, absence=False),
             Flag("run again", again & ~doubled, sentence("was claimed again ", since_ms, " ms after its finish"), absence=False),
             Flag("finished and dropped", both, sentence("was finished, and dropped as well"), absence=False),
-            Flag("dropped twice", F.size(drops) > eras(drops), twice_dropped, absence=False),
+            Flag("dropped twice", F.size(drops) > eras(drops, run), twice_dropped, absence=False),
             Flag("run again", revived, sentence("was claimed again ", since_drop_ms, " ms after it was dropped"), absence=False),
-            Flag("created twice", F.size(creations) > eras(creations), created, absence=False),
+            Flag("created twice", F.size(creations) > eras(creations, run), created, absence=False),
         ]
     }
     if names := sinks(run):
@@ -71,8 +72,10 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     return found
 
 
-def eras(calls: Column) -> Column:
-    """Number of eras of the server in which the calls were answered."""
+def eras(calls: Column, run: Run) -> Column:
+    """Number of eras of the server in which the calls were answered, 1 where it lost nothing."""
+    if one_era(run):
+        return F.lit(1)
     return F.size(F.array_distinct(F.transform(calls, lambda call: call["era"])))
 
 

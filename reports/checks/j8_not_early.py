@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run, whole
+from reports.windows import clock_jumps, within
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
@@ -27,16 +28,18 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     # A retry that was accepted after this claim does not delay it; that it was accepted is left to J3.
     retried = (F.col("older_again.srv_ms") <= srv_ms) & (srv_ms + early_ms < again_ms)
     soon = srv_ms + early_ms < due_ms
+    # By a clock that has stepped back, what was due already is claimed before its time, and rightly so.
+    steady = ~within(F.col("claim_done_ns"), clock_jumps(run))
     unknown = F.col("claim_done_ns").isNotNull() & srv_ms.isNull()
     return {
         "tokens": [
             Flag(
                 "early",
-                soon,
+                soon & steady,
                 sentence(*claimed, due_ms - srv_ms, " ms before the job was due"),
                 absence=False,
             ),
-            Flag("early", retried, sentence(*claimed, again_ms - srv_ms, " ms before its retry was due"), absence=False),
+            Flag("early", retried & steady, sentence(*claimed, again_ms - srv_ms, " ms before its retry was due"), absence=False),
             Flag("no server time", unknown, sentence(*claimed, "without a server time"), absence=False, level="unknown"),
         ],
         "jobs": [

@@ -106,6 +106,28 @@ def test_a_job_that_only_the_old_server_knew_is_lost_by_its_first_answer(
     assert {check: found for check, (found, _) in checked(story.rest(), "J4", "J5").items()} == {"J4": verdict, "J5": verdict}
 
 
+@pytest.mark.parametrize("late", [4.95, 8.0])
+def test_a_server_that_was_started_again_and_lost_nothing_excuses_no_late_finish(
+    late: float, tmp_path: Path, checked: Checked
+) -> None:
+    """Its replication id is another one, its jobs are the same: a finish of a lease that is over violates before and after."""
+    story = Failover(tmp_path / "run", [])
+    story.spec["topology"] = "aof"
+    story.enqueue("twice", 0.5)
+    lease = story.claim("worker-3", "twice", 1.0, told={"claims": 1})
+    story.start(lease, 1.01, took=late - 1.1)
+    story.reap("worker-1", lease, 3.0)
+    story.run("worker-1", "twice", 4.0, told={"claims": 2, "crashes": 1})
+    if late > 7:
+        story.replaced()
+    story.effect(lease, late - 0.05)
+    story.end("finish", lease, at=late)
+    if late < 7:
+        story.replaced()
+    found = checked(story.rest(), "J3", "J6")
+    assert {check: verdict for check, (verdict, _) in found.items()} == {"J3": "violated", "J6": "violated"}
+
+
 def test_a_write_at_the_server_that_was_replaced_is_a_violation(tmp_path: Path, checked: Checked) -> None:
     story = Failover(tmp_path / "run", [LOSS])
     story.replaced(strays=3)
