@@ -216,7 +216,7 @@ def test_the_client_sends_nothing_by_itself(relay: Relay, queue: Queue, ironclai
 
 def test_flushed_scripts_are_loaded_again(direct: Queue, ironclaim_url: str) -> None:
     # So patient that a busy machine makes no call an unanswered one.
-    patient = hurry(Queue("q", url=ironclaim_url), timeout_ms=60_000, deadline_ms=120_000)
+    patient = hurry(Queue("q", url=ironclaim_url), timeout_ms=14_000, deadline_ms=15_000)
     with patient as queue, raw_client(ironclaim_url) as client:
         for number in range(3):
             client.script_flush()
