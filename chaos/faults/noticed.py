@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.models import LANES
 from chaos import rows
+from chaos.catalogue import declared_loss
 from chaos.faults.base import Scene
 from chaos.faults.commands import tell
 from chaos.plan import PlannedFault
@@ -22,8 +23,12 @@ def counted_losses(scene: Scene, port: int) -> int:
 
 
 def record_noticed(scene: Scene, planned: PlannedFault, port: int, before: int) -> None:
-    """Record whether a process has noticed that acknowledged writes are gone, for the judge: `before` had been counted then."""
-    if scene.crew.spec.model != LANES:
+    """Record whether a process has noticed that acknowledged writes are gone, for the judge: `before` had been counted then.
+    Where the fault may lose none, as writes are acknowledged by a replica too, there is nothing to notice."""
+    spec = scene.crew.spec
+    if spec.model != LANES:
+        return
+    if planned.name not in {entry["fault"] for entry in declared_loss(spec.topology, spec.durability)}:
         return
     scene.wait(lambda: counted_losses(scene, port) > before, timeout_s=NOTICE_TIMEOUT_S, poll_s=0.1)
     count = counted_losses(scene, port) - before
