@@ -250,7 +250,8 @@ def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.R
         wait_until(blocked_again, "they block again", 30)
         took_s = time.monotonic() - begun_s
         assert took_s > 5, used["cmdstat_blpop"]
-        assert used["cmdstat_evalsha"]["calls"] / took_s < 16, used
+        # About 14 a second, a few more where leaders change on a busy machine; were each worker to sweep each shard, it were 48.
+        assert used["cmdstat_evalsha"]["calls"] / took_s < 24, used
 
 
 def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, ironclaim_url: str) -> None:
