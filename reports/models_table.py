@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reports.errors import JudgeError
 from reports.page.colours import style_sheet
 from reports.page.document import PAGE, POLICY
 from reports.page.tables import NO_VALUE, safe
 from reports.table import grid
-from reports.verdict import place
+from reports.verdict import content, place
 
 FILE = "models.json"
 PAGE_FILE = "models.html"
@@ -43,23 +41,10 @@ class Line(NamedTuple):
 def side_by_side(folder: Path) -> str:
     """Write the page of a comparison and return its table as plain text. Raises JudgeError when models.json cannot be
     read."""
-    found = read(folder)
+    found = content(folder, FILE, SCHEMA)
     page = PAGE.format(title=safe(f"{TITLE}: {found['id']}"), policy=POLICY, style=style_sheet(), body=body(found))
     place(folder / PAGE_FILE, page)
     return render(found)
-
-
-def read(folder: Path) -> dict[str, Any]:
-    """The content of models.json. Raises JudgeError when it is missing, not JSON or of another schema."""
-    try:
-        found = json.loads((folder / FILE).read_text("utf-8"))
-    except OSError as error:
-        raise JudgeError(f"{FILE} of {folder.name}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise JudgeError(f"{FILE} of {folder.name} is not JSON: {error}") from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise JudgeError(f"{FILE} of {folder.name} is not of schema {SCHEMA}")
-    return found
 
 
 def lines(models: Sequence[Mapping[str, Any]]) -> list[Line]:

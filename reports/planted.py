@@ -5,7 +5,6 @@ Everything was decided by `python -m chaos mutants`; this shows it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from reports.page.colours import style_sheet
 from reports.page.document import PAGE, POLICY
 from reports.page.tables import marked_up, safe
 from reports.table import cut, grid
-from reports.verdict import place
+from reports.verdict import content, place
 
 FILE = "mutants.json"
 PAGE_FILE = "mutants.html"
@@ -51,7 +50,7 @@ ROW_IN, LEFT_IN, TOP_IN = 0.2, 2.3, 0.75
 
 def caught_by(folder: Path) -> str:
     """Write page, picture and text of the matrix, and return the text. Raises JudgeError when mutants.json cannot be read."""
-    found = read(folder)
+    found = content(folder, FILE, SCHEMA)
     drills, checks = found["drills"], columns(found["drills"])
     text = "\n".join(["", *table(drills, checks), "", *reasons(drills)]).rstrip()
     with ink.drawing():
@@ -65,19 +64,6 @@ def caught_by(folder: Path) -> str:
     title = safe(f"{TITLE}: {found['id']}")
     place(folder / PAGE_FILE, PAGE.format(title=title, policy=POLICY, style=style_sheet(), body=body(found, svg)))
     return text
-
-
-def read(folder: Path) -> dict[str, Any]:
-    """The content of mutants.json. Raises JudgeError when it is missing, not JSON or of another schema."""
-    try:
-        found = json.loads((folder / FILE).read_text("utf-8"))
-    except OSError as error:
-        raise JudgeError(f"{FILE} of {folder.name}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise JudgeError(f"{FILE} of {folder.name} is not JSON: {error}") from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise JudgeError(f"{FILE} of {folder.name} is not of schema {SCHEMA}")
-    return found
 
 
 def columns(drills: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -137,6 +137,19 @@ def write(run: Path, verdict: Mapping[str, Any]) -> None:
     place(run / FILE, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
 
 
+def content(folder: Path, file: str, schema: int) -> dict[str, Any]:
+    """The JSON object in a file of this folder. Raises JudgeError when it is missing, not JSON or of another schema."""
+    try:
+        found = json.loads((folder / file).read_text("utf-8"))
+    except OSError as error:
+        raise JudgeError(f"{file} of {folder.name}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise JudgeError(f"{file} of {folder.name} is not JSON: {error}") from error
+    if not isinstance(found, dict) or found.get("schema") != schema:
+        raise JudgeError(f"{file} of {folder.name} is not of schema {schema}")
+    return found
+
+
 def place(path: Path, words: str) -> None:
     """Write a text file atomically. Raises JudgeError when it cannot be written."""
     fresh = path.with_name(f"{path.name}.new")
