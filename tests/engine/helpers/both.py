@@ -11,7 +11,7 @@ from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.async_gathering import AsyncGathering
 from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
 from engine.wire.drivers.merging import CallMaker
-from tests.engine.helpers.producing import hurry
+from tests.engine.helpers.producing import PATIENCE_MS, hurry
 
 
 class Blocking:
@@ -35,12 +35,12 @@ class Blocking:
 
 
 def hurried(kind: str, runner: asyncio.Runner, name: str, url: str, *, deadline_ms: int = 10_000, **options: Any) -> Any:
-    """A queue of that kind ("sync" or "async") whose driver loses patience after 300 ms."""
+    """A queue of that kind ("sync" or "async") whose driver loses patience after `PATIENCE_MS`."""
     if kind == "sync":
         return hurry(Queue(name, url=url, **options), deadline_ms=deadline_ms)
     queue = AsyncQueue(name, url=url, **options)
     scripts = queue.model.scripts.values()
-    patience = ConnectOptions(timeout_ms=300, deadline_ms=deadline_ms)
+    patience = ConnectOptions(timeout_ms=PATIENCE_MS, deadline_ms=deadline_ms)
     queue.driver = AsyncDriver(Endpoint(url, options=patience, asynchronous=True), scripts, observer=queue.observer)
     queue.gathering = AsyncGathering(queue.driver, CallMaker(queue.model.call, queue.model.merges_enqueues))
     return Blocking(queue, runner)
