@@ -22,7 +22,7 @@ from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEFAULT_DEADLINE_S, wait_until
 
-FAST = ConnectOptions(deadline_ms=300, timeout_ms=200, connect_timeout_ms=200)
+FAST = ConnectOptions(deadline_ms=1_000, timeout_ms=700, connect_timeout_ms=700)
 
 
 def port_of(url: str) -> int:
@@ -185,7 +185,7 @@ def test_times_are_kept(ironclaim_server: EmbeddedServer) -> None:
         started_s = time.monotonic()
         with pytest.raises(OutcomeUnknown):
             queue.enqueue("work", {})
-        assert 0.2 < time.monotonic() - started_s < DEFAULT_DEADLINE_S
+        assert 0.7 < time.monotonic() - started_s < DEFAULT_DEADLINE_S
         queue.close()
     closed = Queue("q", url=f"redis://127.0.0.1:{free_port()}", connect=FAST)
     started_s = time.monotonic()

@@ -19,7 +19,7 @@ from engine.testing.sentinel import SERVICE, EmbeddedSentinel
 from tests.engine.helpers.at_work import Book, at_work
 from tests.engine.helpers.waiting import wait_until
 
-HURRIED = ConnectOptions(deadline_ms=700, timeout_ms=300, connect_timeout_ms=300)
+HURRIED = ConnectOptions(deadline_ms=2_500, timeout_ms=1_000, connect_timeout_ms=1_000)
 #: Failovers take seconds.
 LONG_S = 30.0
 #: Commands that change keys or run scripts.
@@ -189,7 +189,8 @@ def test_a_minority_of_sentinels_names_nobody() -> None:
             sentinel.kill()
         # What is connected stays: nobody has named another one.
         assert queue.enqueue("work", {}).created
-        other = ConnectOptions(deadline_ms=600, timeout_ms=300, connect_timeout_ms=300)
+        # Other options, so it does not share what the first queue has found.
+        other = ConnectOptions(deadline_ms=2_400, timeout_ms=1_000, connect_timeout_ms=1_000)
         with Queue("q5", url=servers.url, connect=other) as late, pytest.raises(ServerUnavailable, match="no majority of 3"):
             late.enqueue("work", {})
         queue.close()

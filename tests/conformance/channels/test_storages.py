@@ -28,7 +28,7 @@ from tests.conformance.channels.places import FIVE_MINUTES, Place, acknowledge, 
 from tests.engine.helpers.waiting import DEADLINE_S
 
 #: Calls to a server that is away end soon.
-IMPATIENT = ConnectOptions(connect_timeout_ms=200, timeout_ms=300, deadline_ms=1_000)
+IMPATIENT = ConnectOptions(connect_timeout_ms=500, timeout_ms=1_000, deadline_ms=3_000)
 
 
 @pytest.fixture
