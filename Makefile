@@ -101,7 +101,7 @@ $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
 test test-all test-nightly mutate: TOOLS += postgres
 test test-all test-nightly: TOOLS += browser node
-chaos test test-all test-nightly: TOOLS += compiler
+chaos mutants nightly test test-all test-nightly: TOOLS += compiler
 interop: TOOLS += node
 check: TOOLS := luacheck
 
