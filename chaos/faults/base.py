@@ -34,6 +34,10 @@ YOUNG_MS = 100
 #: A call that is this old and unanswered has lost its reply: the server answers within a millisecond or two.
 LOST_MS = 50
 
+#: How long a process may take to ask for something once a fault is in force. An idle worker asks for nothing until its wait of
+#: 1 s is given up, 2 s after the reply was due.
+ASK_TIMEOUT_S = 4.0
+
 #: Young handlers that a fault would like to hit at once: more jobs in hand prove more. Each wish gets its share of the time.
 YOUNG_WANTED = (4, 3, 2)
 

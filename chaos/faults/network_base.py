@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from chaos.errors import HarnessError
-from chaos.faults.base import LOST_MS, Scene, Seen
+from chaos.faults.base import ASK_TIMEOUT_S, LOST_MS, Scene, Seen
 from chaos.network import Network
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import Silence, ask
@@ -27,9 +27,8 @@ HOLD_LEASES = 1 / 3
 #: A probe whose reply does not come within this is unanswered.
 PROBE_PATIENCE_S = 0.5
 
-#: How long a process may take to send something: while replies are lost for a moment, and once the fault has lasted long enough.
+#: How long a process may take to send something while replies are lost for a moment.
 CALL_TIMEOUT_S = 0.5
-ASK_TIMEOUT_S = 2.0
 
 #: By when a request whose reply is lost has arrived.
 ARRIVAL_TIMEOUT_S = 2.0

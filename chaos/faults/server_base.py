@@ -10,15 +10,12 @@ import time
 from typing import Any
 
 from chaos.errors import HarnessError
-from chaos.faults.base import Scene, Seen
+from chaos.faults.base import ASK_TIMEOUT_S, Scene, Seen
 from chaos.faults.commands import tell
 from chaos.plan import PlannedFault
 
 #: Clients that lost a reply or their server try again at least every half second.
 ANSWER_TIMEOUT_S = 15.0
-
-#: How long a process may take to ask for something once a fault has lasted long enough.
-ASK_TIMEOUT_S = 1.0
 
 
 class ServerFault:
