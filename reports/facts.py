@@ -89,6 +89,14 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockLook:
+    """A look at the clocks at t_ns: by how many ns the server's was ahead of the monotonic one; None when it did not answer."""
+
+    t_ns: int
+    ahead_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """Jobs that the load generator dropped because they were overdue; t_ns is when they should have been sent."""
 
@@ -139,6 +147,8 @@ class Run:
     phases: tuple[Phase, ...] = ()
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     drops: tuple[Drop, ...] = ()
+    #: The harness's looks at the clocks, once a second.
+    clocks: tuple[ClockLook, ...] = ()
     boot_ids: frozenset[str] = frozenset()
     replids: frozenset[str] = frozenset()
     #: incarnation -> process that claimed under it.
