@@ -90,6 +90,7 @@ def token_columns(run: Run) -> list[Column]:
         some((f == "handle") & (reply == "fail")).alias("raised"),
         some(f.isin("retry", "bury") & (reply == "ok") & ok).alias("given_up_on"),
         some(end & answered()).alias("end_answered"),
+        some(end & (reply == "ok") & (F.col("result") == "stale")).alias("refused"),
         some(end & unanswered()).alias("end_unanswered"),
         F.max(F.when(end & unanswered(), F.col("delay_ms"))).alias("unanswered_delay_ms"),
         some(accepted).alias("accepted"),

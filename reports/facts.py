@@ -184,10 +184,11 @@ class Run:
         return frozenset(kill.target for kill in self.kills)
 
     @property
-    def ends_ns(self) -> Mapping[str, int]:
-        """When each process ended that has closed its history, and so was not killed."""
-        ends = {process.name: self.files[process.file].closed_ns for process in self.processes if process.file in self.files}
-        return {name: closed_ns for name, closed_ns in ends.items() if closed_ns is not None}
+    def alive_until_ns(self) -> Mapping[str, int]:
+        """Until when each process has certainly lived: until it closed its history, or was about to be killed."""
+        ends = [(one.name, self.files[one.file].closed_ns) for one in self.processes if one.file in self.files]
+        ends += [(kill.target, kill.inject_ns) for kill in self.kills]
+        return dict(sorted((name, at_ns) for name, at_ns in ends if at_ns is not None))
 
     @property
     def kills(self) -> tuple[Kill, ...]:

@@ -143,12 +143,12 @@ def leveled(rows: DataFrame, *, whole: bool, slow: bool) -> DataFrame:
 
 
 def tally(rows: DataFrame) -> list[Row]:
-    """Per check, level, absence, kind and finding: the count `n` and the first examples in order of subject."""
-    group = Window.partitionBy("check", "level", "absence", "kind", "finding")
+    """Per check, level, absence, timed, kind and finding: the count `n` and the first examples in order of subject."""
+    group = Window.partitionBy("check", "level", "absence", "timed", "kind", "finding")
     numbered = rows.withColumn("n", F.count(F.lit(1)).over(group))
     numbered = numbered.withColumn("place", F.row_number().over(group.orderBy("subject", "detail")))
     found = numbered.where(F.col("place") <= EXAMPLES_MAX).collect()
-    return sorted(found, key=itemgetter("check", "level", "kind", "absence", "finding", "place"))
+    return sorted(found, key=itemgetter("check", "level", "kind", "absence", "timed", "finding", "place"))
 
 
 def enter(found: Sequence[CheckResult], rows: Sequence[Row], *, whole: bool, slow: bool) -> None:

@@ -45,7 +45,8 @@ class Window:
     next_ns: int
     #: When it was seen to take effect; None when it was not.
     witness_ns: int | None = None
-    #: When the snapshot was taken that it put back; None when it put none back, or nobody knows which.
+    #: The instant before which all that was answered stood in the file that it put back; None when it put none back, or nobody
+    #: knows which.
     snapshot_ns: int | None = None
 
 

@@ -54,7 +54,9 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         frames.jobs.sparkSession.range(1).select(F.explode(declared).alias("by")), F.col("schedule") == F.col("by.name")
     )
     in_order = Window.partitionBy("schedule").orderBy("tick_ms")
-    gaps = each.withColumn("gap_ms", F.col("tick_ms") - F.lag("tick_ms").over(in_order))
+    gaps = each.withColumns(
+        {"gap_ms": F.col("tick_ms") - F.lag("tick_ms").over(in_order), "before_ns": F.lag("ticked.done_ns").over(in_order)}
+    )
     text = sentence(
         "came ", F.col("gap_ms"), " ms after the tick before it, its schedule ticks every ", F.col("by.every_ms"), " ms"
     )
@@ -65,13 +67,8 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     early = Flag("tick early", ahead_ms > 0, sentence("fired ", ahead_ms, " ms before its time"), absence=False)
     late_ms, faults = lateness_ms(frames.run), fault_spans(frames.run, besides=CLOCK_JUMP)
     behind = (late_ms > bound_ms) & ~within(F.col("ticked.done_ns"), faults)
-    late = Flag(
-        "tick late",
-        behind,
-        sentence("fired ", late_ms, f" ms after its time, more than {bound_ms} ms"),
-        absence=False,
-        timed=True,
-    )
+    words = sentence("fired ", late_ms, f" ms after its time, more than {bound_ms} ms")
+    late = Flag("tick late", behind, words, absence=False, timed=True)
     counted = (
         frames.jobs.sparkSession.range(1)
         .select(F.explode(declared).alias("by"))
@@ -87,7 +84,8 @@ def left_out_ms(run: Run, every_ms: Column) -> Column:
     left_out = F.lit(0)
     for jump in clock_jumps(run):
         most_ms = F.lit(jump.over_ms) - (CAUGHT_UP - 1) * every_ms
-        left_out = F.greatest(left_out, F.when(within(F.col("ticked.done_ns"), [jump.span]), most_ms).otherwise(0))
+        between = (F.col("before_ns") <= F.lit(jump.end_ns)) & (F.col("ticked.done_ns") >= F.lit(jump.begin_ns))
+        left_out = F.greatest(left_out, F.when(between, most_ms).otherwise(0))
     return left_out
 
 

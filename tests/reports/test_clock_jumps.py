@@ -9,7 +9,7 @@ import pytest
 from tests.reports.cases.results import handled
 from tests.reports.conftest import Checked, RowsOf
 from tests.reports.good_run import healthy
-from tests.reports.story import END_S, Story, srv_ms
+from tests.reports.story import END_S, Story, Token, srv_ms
 
 JUMP = "3-server-clock-jump"
 
@@ -70,21 +70,21 @@ def test_a_clock_that_goes_back_keeps_ticks_waiting_only_until_it_is_set_right(s
 def test_a_renewal_keeps_the_end_that_a_lease_had_before_the_clock_went_back(story: Story, rows_of: RowsOf) -> None:
     jump(story, -180_000)
 
-    def lease(job: str, at: float, *, off_ms: int = 0, more_ms: int = 0) -> dict[str, int]:
-        """By its reply, a claim of nine seconds."""
+    def lease(job: str, at: float, *, off_ms: int = 0, more_ms: int = 0) -> int:
+        """Claim a job for nine seconds, or more by the reply; when the lease ends."""
         story.enqueue(job, 39.0)
         now_ms = srv_ms(at) + off_ms
-        told = {"srv_us": now_ms * 1_000, "deadline_ms": now_ms + 9_000 + more_ms}
-        held[job] = story.claim("worker-1", job, at, **told)
-        return told
+        deadline_ms = now_ms + 9_000 + more_ms
+        held[job] = story.claim("worker-1", job, at, deadline_ms=deadline_ms, srv_us=now_ms * 1_000)
+        return deadline_ms
 
     def renewed(job: str, at: float, deadline_ms: int) -> None:
         items = [held[job].item(result="ok", deadline_ms=deadline_ms)]
         story.operation("worker-1", "extend", at, items, lease_ms=9_000, srv_us=(srv_ms(at) - 180_000) * 1_000)
 
-    held = {}
+    held: dict[str, Token] = {}
     for job, more_ms in (("kept", 0), ("longer", 1_000)):
-        renewed(job, 42.0, lease(job, 40.0)["deadline_ms"] + more_ms)
+        renewed(job, 42.0, lease(job, 40.0) + more_ms)
     lease("claimed-for-longer", 42.0, off_ms=-180_000, more_ms=1_000)
     too_long = {("J21", "lease too long", "violated")}
     assert rows_of(story.write(), "J21") == {"longer": too_long, "claimed-for-longer": too_long}

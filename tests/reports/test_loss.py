@@ -12,7 +12,7 @@ from reports.folder import spec_faults
 from reports.loss import findings, loss_windows
 from tests.reports.conftest import Checked, Judge, RowsOf
 from tests.reports.good_run import cast, freeze, kill, traffic
-from tests.reports.story import END_S, PLAN, SPEC, Story, ns
+from tests.reports.story import END_S, PLAN, SPEC, Story, ns, srv_ms
 
 KILL = {"fault": "0-primary-kill", "name": "primary-kill", "target": "servers"}
 
@@ -131,7 +131,7 @@ def test_a_server_that_was_started_again_and_lost_nothing_excuses_no_late_finish
 def zombie(story: Story, job: str, finished: float) -> None:
     """Two workers finish a job: worker-1 at 3.56 s, worker-3, which had lost its lease, at that instant."""
     story.enqueue(job, 0.5)
-    lost = story.claim("worker-3", job, 1.0, lease_ms=2_000, told={"claims": 1})
+    lost = story.claim("worker-3", job, 1.0, deadline_ms=srv_ms(3.0), told={"claims": 1})
     story.start(lost, 1.01, took=finished - 1.1)
     story.reap("worker-1", lost, 3.0)
     story.run("worker-1", job, 3.5, told={"claims": 2, "crashes": 1})
@@ -182,7 +182,7 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     """A claim, a finish, a renewal and a reap that may be gone, and what the next server answered that did not know of them."""
     story = Failover(tmp_path / "run", [LOSS])
     story.enqueue("claim-lost", 0.5)
-    old = story.claim("worker-3", "claim-lost", 1.0, lease_ms=3_200, told={"claims": 1})
+    old = story.claim("worker-3", "claim-lost", 1.0, deadline_ms=srv_ms(4.2), told={"claims": 1})
     story.start(old, 1.01, took=7.0)
     story.reap("worker-1", old, 4.2)
     newer = story.claim("worker-1", "claim-lost", 4.5, told={"claims": 2, "crashes": 1})
