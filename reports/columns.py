@@ -77,7 +77,6 @@ def token_columns(run: Run) -> list[Column]:
         F.max_by(F.when(other, done_ns), F.when(other, first_ns)).alias("other_done_ns"),
         F.max(F.when(extended, first_ns)).alias("extend_sent_ns"),
         F.max_by(F.when(extended, done_ns), F.when(extended, first_ns)).alias("extend_done_ns"),
-        F.max(F.when((F.col("kind") == "operation") & (f != "handle") & (reply == "ok"), done_ns)).alias("last_answer_ns"),
         *ran_columns(),
         F.min(F.when(f == "reap", first_ns)).alias("reap_sent_ns"),
         F.min(F.when(f == "reap", done_ns)).alias("reap_done_ns"),

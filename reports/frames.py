@@ -87,7 +87,7 @@ ITEM_COLUMNS = (
 #: What a lease shows of the one before it, which has the next smaller fence.
 BEFORE = (
     *("claims", "failures", "crashes", "retry_delay_ms", "reap_crashes", "end_unanswered", "claim_era", "claim_done_ns"),
-    "last_answer_ns",
+    *("again", "reap_done_ns"),
 )
 
 

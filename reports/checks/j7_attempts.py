@@ -67,23 +67,30 @@ def counters(run: Run) -> list[Flag]:
     failures, crashes = F.col("failures"), F.col("crashes")
     least, most = (F.coalesce(before["reap_crashes"], before["crashes"] + more) for more in (0, 1))
     lease = ("lease ", token(), " counts ")
-    lost = gone_by(run, before["last_answer_ns"], F.col("claim_done_ns"))
+    retry_lost, reap_lost = (lost_between(run, at_ns) for at_ns in (before["again"]["done_ns"], before["reap_done_ns"]))
     return [
         Flag(
             "failures miscounted",
             follows & (failures != before["failures"] + failed),
             sentence(*lease, failures, " failed runs, the one before it counted ", before["failures"], " and failed ", failed),
             absence=True,
-            loss=lost,
+            loss=retry_lost,
         ),
         Flag(
             "crashes miscounted",
             follows & ~crashes.between(least, most),
             sentence(*lease, crashes, " crashes, the one before it ", before["crashes"], ", its sweep ", before["reap_crashes"]),
             absence=True,
-            loss=lost,
+            loss=reap_lost,
         ),
     ]
+
+
+def lost_between(run: Run, ended_ns: Column) -> Column:
+    """The kind of fault that may have lost the end of the lease before this one when this one was claimed; or this one when that
+    one ended, which a server did that knew of no claim after it. Null for none."""
+    claimed_ns = F.col("claim_done_ns")
+    return F.coalesce(gone_by(run, ended_ns, claimed_ns), gone_by(run, claimed_ns, ended_ns))
 
 
 def shortest_ms(policy: Column, failures: Column) -> Column:
