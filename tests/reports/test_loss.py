@@ -178,6 +178,11 @@ def test_a_lost_write_explains_nothing_but_what_contradicts_it(tmp_path: Path, r
     }
 
 
+def counts(claims: int, failures: int, crashes: int) -> dict[str, int]:
+    """What a claim tells of the past of its job."""
+    return {"claims": claims, "failures": failures, "crashes": crashes}
+
+
 def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: RowsOf) -> None:
     """A claim, a finish, a renewal and a reap that may be gone, and what the next server answered that did not know of them."""
     story = Failover(tmp_path / "run", [LOSS])
@@ -189,6 +194,11 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     story.enqueue("finish-lost", 4.1)
     story.run("worker-1", "finish-lost", 4.6)
     story.enqueue("renewal-lost", 0.6)
+    story.enqueue("retry-lost", 0.7)
+    retried = story.claim("worker-3", "retry-lost", 2.0, told=counts(1, 0, 0))
+    story.start(retried, 2.01, took=2.0, end="fail")
+    story.end("retry", retried, at=4.3, delay_ms=0)
+    story.run("worker-1", "retry-lost", 4.6, told=counts(2, 1, 0))
     renewed = story.claim("worker-3", "renewal-lost", 1.1)
     story.extend(renewed, 4.7)
     story.replaced()
@@ -198,10 +208,14 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     story.end("finish", newer, at=8.6, result="stale")
     story.run("worker-3", "finish-lost", 8.2)
     story.run("worker-1", "renewal-lost", 10.2)
-    found = rows_of(story.rest(), "J1", "J3", "J4", "J6", "J24")
+    story.reap("worker-1", retried, 11.1)
+    story.run("worker-1", "retry-lost", 11.2, told=counts(2, 0, 1))
+    found = rows_of(story.rest(), "J1", "J3", "J4", "J6", "J7", "J24")
+    undone = {("J6", "doubled", "declared"), ("J24", "end undone", "declared")}
     assert found == {
         "claim-lost": {("J3", "stale", "declared")},
-        "finish-lost": {("J6", "doubled", "declared"), ("J24", "end undone", "declared")},
+        "finish-lost": undone,
+        "retry-lost": undone | {("J7", "crashes miscounted", "declared"), ("J24", "claim undone", "declared")},
         "renewal-lost": {("J1", "overlap", "declared")},
     }
 
