@@ -107,7 +107,12 @@ KINDS: dict[str, FaultKind] = {
             (AOF,),
             (JOBS,),
             loss=Loss(
-                ("everysec",), 1_000, "inject", SLACK_MS, "what the server had not brought to the disk: at most the last second"
+                ("everysec",),
+                0,
+                "witness",
+                0,
+                "what the server had not brought to the disk: about the last second, since its file was noted",
+                since="snapshot",
             ),
         ),
         FaultKind("replica-lag", SERVERS, "the primary goes on without its replicas", 8, (REPLICA, *FOLLOWED)),

@@ -12,6 +12,9 @@ from typing import Any
 #: queue was looked at late.
 LATE = ("H3 ", "J19 ", "H0 unknown: the snapshot at the deadline was taken ")
 
+#: How a check begins that would have found late work to be a violation, had the machine not been too slow.
+SLOW = "a slow machine may explain it"
+
 #: What the drill itself says when it has seen that it is too slow.
 GIVEN_UP = "the harness could not carry out the drill: this machine was too slow"
 
@@ -32,13 +35,18 @@ class Verdict:
     @property
     def late(self) -> frozenset[str]:
         """The checks that complain of late work alone."""
-        return frozenset(reason.split()[0] for reason in self.reasons if reason.startswith(LATE))
+        return frozenset(reason.split()[0] for reason in self.reasons if is_late(reason))
 
     @property
     def too_slow(self) -> bool:
         """Whether all that it complains of is late work, or the drill was given up for it."""
-        late = bool(self.reasons) and all(reason.startswith(LATE) for reason in self.reasons)
+        late = bool(self.reasons) and all(map(is_late, self.reasons))
         return late or (self.verdict != "violated" and any(GIVEN_UP in reason for reason in self.reasons))
+
+
+def is_late(reason: str) -> bool:
+    """Whether a reason complains of late work alone."""
+    return reason.startswith(LATE) or f"unknown: {SLOW}" in reason
 
 
 def unknown(reason: str) -> Verdict:

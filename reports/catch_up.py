@@ -33,9 +33,10 @@ LAG_OF_CALIBRATION = 3
 LAG_HIGHEST_MS = 300
 
 
-def fault_spans(run: Run) -> list[Span]:
-    """The time in which each fault makes its victims late: from its inject until shortly after it was seen to have healed."""
-    return [(window.inject_ns, window.healed_ns + CATCH_UP_NS) for window in windows(run)]
+def fault_spans(run: Run, *, besides: str = "") -> list[Span]:
+    """The time in which each fault, besides those of one kind, makes its victims late: from its inject until shortly after it was
+    seen to have healed."""
+    return [(window.inject_ns, window.healed_ns + CATCH_UP_NS) for window in windows(run) if window.name != besides]
 
 
 def lag_max_ms(run: Run) -> int:

@@ -15,6 +15,9 @@ EXAMPLES_MAX = 10
 #: The level of a violation that a declared finding covers. The other levels are those of `reports.checks.base.Flag`.
 DECLARED = "declared"
 
+#: Levels of what may be a violation: because something is not known, rows are missing, or the machine was too slow.
+IN_DOUBT = ("unknown", "unproven", "slow")
+
 
 @dataclass
 class CheckResult:
@@ -43,7 +46,8 @@ class CheckResult:
         """Violated if any violation is proved, else unknown if anything is in doubt, else valid."""
         if self.total("violated"):
             return "violated"
-        return "unknown" if self.doubts or self.hidden or self.total("unknown") or self.total("unproven") else "valid"
+        doubtful = self.doubts or self.hidden or any(map(self.total, IN_DOUBT))
+        return "unknown" if doubtful else "valid"
 
     @property
     def why(self) -> str:
@@ -57,6 +61,8 @@ class CheckResult:
             reasons.append("missing rows may explain it: " + summarize(self.total("unproven"), self.examples["unproven"]))
         elif self.hidden:
             reasons.append("missing rows may hide a violation")
+        if self.total("slow"):
+            reasons.append("a slow machine may explain it: " + summarize(self.total("slow"), self.examples["slow"]))
         return "; ".join(reasons)
 
 

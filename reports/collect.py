@@ -20,7 +20,7 @@ from reports.lines import Block
 from reports.oddities import KINDS, OPERATIONS, tokenless
 
 #: Kinds of row of which a file has few; they are kept as they are, but for the items of snapshots.
-RARE = ("process", "fault", "phase", "final", "drop")
+RARE = ("process", "fault", "phase", "final", "drop", "clock")
 
 #: The time order of the rows of a file is checked between blocks of this many lines.
 ORDER_ROWS = 1_024

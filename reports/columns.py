@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reports.facts import MS, Run
+from reports.loss import in_loss
 from reports.meaning import (
     ENDS,
     ENQUEUE_NS,
@@ -29,9 +30,11 @@ from reports.meaning import (
     prolonged,
     rightly_buried,
     sent_enqueue,
+    shows_job,
     some,
     unanswered,
 )
+from reports.windows import clock_jumps, within
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -53,39 +56,44 @@ def srv_from_ms() -> Column:
     return F.expr("coalesce(srv_from_us, srv_us) div 1000")
 
 
-def token_columns() -> list[Column]:
+def token_columns(run: Run) -> list[Column]:
     """Aggregates over the rows of one lease."""
     f, reply = F.col("f"), F.col("type")
     first_ns, done_ns, ok = F.col("first_send_ns"), F.col("done_ns"), F.coalesce(F.col("result") == "ok", F.lit(False))
     extended = prolonged()
+    kept = extended & ~in_loss(run, done_ns)
     end = f.isin(*ENDS)
     other = f.isin(*OTHER_CALLS) & (reply == "ok") & ok
     accepted = accepted_finish()
     return [
-        *claim_columns(),
+        *claim_columns(run),
         F.max_by(F.when(extended, lease_end()), F.when(extended, first_ns)).alias("extend_end_ns"),
+        F.max_by(F.when(kept, lease_end()), F.when(kept, first_ns)).alias("extend_kept_end_ns"),
+        F.max(F.when(kept, first_ns)).alias("extend_kept_sent_ns"),
         F.min(F.when(end, first_ns)).alias("end_sent_ns"),
         F.min(F.when(may_have_ended(), first_ns)).alias("over_ns"),
         F.max(F.when(other, first_ns)).alias("other_sent_ns"),
         F.max_by(F.when(other, f), F.when(other, first_ns)).alias("other_call"),
+        F.max_by(F.when(other, done_ns), F.when(other, first_ns)).alias("other_done_ns"),
         F.max(F.when(extended, first_ns)).alias("extend_sent_ns"),
-        F.max_by(F.when(accepted | other | extended, F.col("era")), first_ns).alias("accepted_era"),
+        F.max_by(F.when(extended, done_ns), F.when(extended, first_ns)).alias("extend_done_ns"),
         *ran_columns(),
         F.min(F.when(f == "reap", first_ns)).alias("reap_sent_ns"),
         F.min(F.when(f == "reap", done_ns)).alias("reap_done_ns"),
         F.max(F.when(f == "reap", F.col("crashes"))).alias("reap_crashes"),
         # Taken away because the worker's connection was gone (rule 39).
         some((f == "reap") & F.col("incarnation").isNotNull()).alias("reaped_as_lost"),
-        F.min_by(F.when(f == "reap", F.col("era")), F.when(f == "reap", done_ns)).alias("reap_era"),
         F.min(F.when(f == "handle", first_ns)).alias("start_ns"),
         F.min(F.when(f == "handle", done_ns)).alias("handled_ns"),
         F.count_if(f == "handle").alias("handlings"),
         some((f == "handle") & (reply == "fail")).alias("raised"),
         some(f.isin("retry", "bury") & (reply == "ok") & ok).alias("given_up_on"),
         some(end & answered()).alias("end_answered"),
+        some(end & (reply == "ok") & (F.col("result") == "stale")).alias("refused"),
         some(end & unanswered()).alias("end_unanswered"),
         F.max(F.when(end & unanswered(), F.col("delay_ms"))).alias("unanswered_delay_ms"),
         some(accepted).alias("accepted"),
+        F.min(F.when(accepted, done_ns)).alias("accepted_done_ns"),
         some(dropped()).alias("dropped"),
         some((f == "handle") & (reply == "ok")).alias("returned"),
         F.min(F.when(accepted | ((f == "finish") & unanswered()), first_ns)).alias("finish_sent_ns"),
@@ -100,7 +108,7 @@ def ran_columns() -> list[Column]:
     calls."""
     f, accepted = F.col("f"), accepted_call() & F.col("first_send_ns").isNotNull() & F.col("done_ns").isNotNull()
     proc = F.when((f == "handle") | (F.col("kind") == "effect") | accepted_finish(), F.col("proc"))
-    ended, sent = F.struct("done_ns", "era", "f"), F.struct("first_send_ns", "era", "f")
+    ended, sent = F.struct("done_ns", "f"), F.struct("first_send_ns", "done_ns", "f")
     finish = f == "finish"
     return [
         F.max(proc).alias("ran_by"),
@@ -112,11 +120,11 @@ def ran_columns() -> list[Column]:
     ]
 
 
-def claim_columns() -> list[Column]:
+def claim_columns(run: Run) -> list[Column]:
     """The claim of a lease; and, if a retry ended the lease, the server time from which its job may run again."""
     claim, proc = leased(), F.when(leased(), F.col("proc"))
     retried = (F.col("f") == "retry") & (F.col("type") == "ok") & (F.col("result") == "ok") & (F.col("outcome") == "retried")
-    again = F.struct(srv_ms().alias("srv_ms"), (srv_from_ms() + F.col("delay_ms")).alias("due_ms"))
+    again = F.struct(srv_ms().alias("srv_ms"), (srv_from_ms() + F.col("delay_ms")).alias("due_ms"), "done_ns")
     return [
         F.min(F.when(claim, F.col("first_send_ns"))).alias("claim_sent_ns"),
         F.min(F.when(claim, F.col("done_ns"))).alias("claim_done_ns"),
@@ -129,14 +137,29 @@ def claim_columns() -> list[Column]:
         F.max(F.when(failed_run(), F.col("delay_ms"))).alias("retry_delay_ms"),
         F.max(F.when(claim, F.col("class"))).alias("class"),
         F.max(F.when(claim, F.col("lane"))).alias("lane"),
-        F.max(F.when(claim | prolonged(), F.col("deadline_ms") - F.expr("srv_us div 1000") - F.col("lease_ms"))).alias(
-            "excess_ms"
-        ),
+        F.max(F.when(claim | prolonged(), excess_ms() - given_before_ms(run))).alias("excess_ms"),
         F.size(F.collect_set(F.when(freshly_leased(), F.struct("proc", "op")))).alias("deliveries"),
         F.max(proc).alias("proc"),
         F.min(proc).alias("other_proc"),
         F.max(F.when(retried & F.col("srv_us").isNotNull(), again)).alias("again"),
     ]
+
+
+def excess_ms() -> Column:
+    """By how much the lease of a claim or a renewal is longer than what was asked for."""
+    return F.col("deadline_ms") - srv_ms() - F.col("lease_ms")
+
+
+def given_before_ms(run: Run) -> Column:
+    """By how much a lease may be longer by a clock that has stepped back: one that was given before is not shortened by a renewal
+    or a repeat. It was given when the clock jumped, at the latest."""
+    longer_ms = F.lit(0)
+    fresh = freshly_leased()
+    for jump in clock_jumps(run):
+        since_ms = ((F.col("first_send_ns") - F.lit(jump.begin_ns)) / MS).cast("bigint")
+        left_ms = F.lit(jump.back_ms) - F.greatest(since_ms, F.lit(0))
+        longer_ms = F.greatest(longer_ms, F.when(~fresh & within(F.col("done_ns"), [jump.span]), left_ms).otherwise(0))
+    return longer_ms
 
 
 def retry_policy() -> Column:
@@ -178,13 +201,15 @@ def job_columns(run: Run) -> list[Column]:
         F.min(F.when(claim, done_ns)).alias("claim_done_ns"),
         F.min(F.when(claim & (F.col("claims") == 1), first_claim())).alias("first_claim"),
         F.max(F.when(claim & before, done_ns)).alias("last_claim_ns"),
-        F.collect_set(F.when(accepted_finish(), F.struct("era", "fence", "nonce"))).alias("finishes"),
-        F.collect_set(F.when(finish_ok, F.struct("era", "fence", "nonce", "op", "position"))).alias("finish_calls"),
+        F.collect_set(F.when(accepted_finish(), F.struct("done_ns", "era", "fence", "nonce"))).alias("finishes"),
+        F.collect_set(F.when(finish_ok, F.struct("done_ns", "fence", "nonce", "op", "position"))).alias("finish_calls"),
         F.min(F.when(accepted_finish(), done_ns)).alias("accepted_done_ns"),
-        F.min(F.when(accepted_finish() & done_ns.isNotNull(), F.struct("done_ns", "era"))).alias("first_finish"),
-        F.collect_set(F.when(dropped(), F.struct("era", "fence", "nonce"))).alias("drops"),
-        F.min(F.when(dropped() & done_ns.isNotNull(), F.struct("done_ns", "era"))).alias("first_drop"),
-        F.max(F.when(freshly_leased(), F.struct("first_send_ns", "era"))).alias("last_claim"),
+        F.collect_set(F.when(dropped(), F.struct("done_ns", "era", "fence", "nonce"))).alias("drops"),
+        F.min(F.when(dropped(), done_ns)).alias("dropped_done_ns"),
+        F.max(F.when(freshly_leased(), first_ns)).alias("last_claim_sent_ns"),
+        F.collect_set(F.when(freshly_leased(), F.struct("first_send_ns", "done_ns", "era"))).alias("claims_made"),
+        F.min(F.when(shows_job(), done_ns)).alias("shown_first_ns"),
+        F.max(F.when(shows_job(), done_ns)).alias("shown_last_ns"),
         F.count_if((f == "finish") & (result == "stale")).alias("stale_finishes"),
         # A job that expires may have done so, which no process is told.
         F.min(F.when(frees_key, first_ns).when(sent_enqueue(), first_ns + F.col("expires_ms") * MS)).alias("key_free_ns"),
@@ -216,7 +241,7 @@ def enqueue_columns() -> list[Column]:
     """The enqueues answered with `created`, and the first instant at which an enqueue was answered with `duplicate`."""
     answered_ok, result = (F.col("f") == "enqueue") & (F.col("type") == "ok"), F.col("result")
     return [
-        F.collect_set(F.when(answered_ok & (result == "created"), F.struct("era", "op", "position"))).alias("creations"),
+        F.collect_set(F.when(answered_ok & (result == "created"), F.struct("done_ns", "op", "position"))).alias("creations"),
         F.min(F.when(answered_ok & (result == "duplicate") & F.col("holder").isNull(), F.col("done_ns"))).alias("duplicate_ns"),
         F.max(F.when(created_by_it(), F.col("unique"))).alias("unique"),
         F.max(F.when(sent_enqueue(), F.col("attempts"))).alias("attempts"),
@@ -282,7 +307,7 @@ def result_columns() -> list[Column]:
     return [
         F.collect_set(F.when((F.col("f") == "finish") & may_have_ended(), crc)).alias("sent_crcs"),
         F.collect_set(F.when(read, crc)).alias("read_crcs"),
-        F.max(F.when(read & crc.isNull(), F.col("first_send_ns"))).alias("read_nothing_ns"),
+        F.max(F.when(read & crc.isNull(), F.struct("first_send_ns", "done_ns"))).alias("read_nothing"),
     ]
 
 

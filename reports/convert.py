@@ -36,7 +36,7 @@ from reports.lines import Block, events_schema, parsed, rows_schema
 FOLDER = "parquet"
 
 #: Changes whenever the same history would give other tables.
-FORM = f"1 {SCHEMA_VERSION}"
+FORM = f"2 {SCHEMA_VERSION}"
 
 #: Bytes that are parsed at once: 10,000 to 20,000 lines.
 BLOCK_BYTES = 8 * 1024 * 1024

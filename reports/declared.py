@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from reports import loss
 from reports.channels.frames import ChannelFrames
-from reports.frames import Frames
+from reports.loss import finding_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -50,17 +49,15 @@ def declared(spec: Mapping[str, Any]) -> list[Finding]:
 
 
 def with_findings(rows: DataFrame, frames: AnyFrames) -> DataFrame:
-    """Violation rows with a column `finding`: the name of the first finding that may cover the row, or an empty text."""
+    """Violation rows with a column `finding`: the name of the first finding that may cover the row, else of the declared loss
+    that explains it, else an empty text."""
     findings = declared(frames.run.spec)
     if any(finding.procs for finding in findings):
         rows = rows.join(hands(frames), "subject", "left")
-    name = F.lit("")
-    if isinstance(frames, Frames) and loss.loss_windows(frames.run):
-        rows = rows.join(loss.hit_jobs(frames.events, frames.run), "subject", "left")
-        name = F.coalesce(loss.covered(), name)
+    name = F.coalesce(F.concat(F.lit(finding_name("")), "loss"), F.lit(""))
     for finding in reversed(findings):
         name = F.when(covers(finding), F.lit(finding.name)).otherwise(name)
-    return rows.withColumn("finding", name).drop("hands", "job_loss", "write_loss")
+    return rows.withColumn("finding", name).drop("hands", "loss")
 
 
 def covers(finding: Finding) -> Column:

@@ -89,6 +89,14 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockLook:
+    """A look at the clocks at t_ns: by how many ns the server's was ahead of the monotonic one; None when it did not answer."""
+
+    t_ns: int
+    ahead_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """Jobs that the load generator dropped because they were overdue; t_ns is when they should have been sent."""
 
@@ -139,6 +147,8 @@ class Run:
     phases: tuple[Phase, ...] = ()
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     drops: tuple[Drop, ...] = ()
+    #: The harness's looks at the clocks, once a second.
+    clocks: tuple[ClockLook, ...] = ()
     boot_ids: frozenset[str] = frozenset()
     replids: frozenset[str] = frozenset()
     #: incarnation -> process that claimed under it.
@@ -174,10 +184,11 @@ class Run:
         return frozenset(kill.target for kill in self.kills)
 
     @property
-    def ends_ns(self) -> Mapping[str, int]:
-        """When each process ended that has closed its history, and so was not killed."""
-        ends = {process.name: self.files[process.file].closed_ns for process in self.processes if process.file in self.files}
-        return {name: closed_ns for name, closed_ns in ends.items() if closed_ns is not None}
+    def alive_until_ns(self) -> Mapping[str, int]:
+        """Until when each process has certainly lived: until it closed its history, or was about to be killed."""
+        ends = [(one.name, self.files[one.file].closed_ns) for one in self.processes if one.file in self.files]
+        ends += [(kill.target, kill.inject_ns) for kill in self.kills]
+        return dict(sorted((name, at_ns) for name, at_ns in ends if at_ns is not None))
 
     @property
     def kills(self) -> tuple[Kill, ...]:

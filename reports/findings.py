@@ -15,6 +15,7 @@ from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks import CHECKS
 from reports.checks.base import Base, Check, Flag, flagged
 from reports.checks.h0_history_whole import holes, lost_rows
+from reports.checks.h3_recorder_sound import stood_still
 from reports.declared import with_findings
 from reports.errors import one_line
 from reports.frames import AnyFrames, Frames
@@ -33,6 +34,9 @@ HISTORY = ("H0", "H3")
 #: The one kind of theirs that concerns the load and not the history.
 LATE_LOAD = ("H3", "late load")
 
+#: The kinds that show that the machine was too slow for the load.
+SLOW_LOAD = (LATE_LOAD, ("H3", "dropped load"))
+
 #: Id prefixes of the checks that judge the engine.
 ENGINE = ("J", "P")
 
@@ -46,24 +50,29 @@ def examine(
     found = [CheckResult(check, doubts_of(check, frames), check.not_judged(frames.run)) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
-    whole = not holes(frames.run)
+    whole, slow = not holes(frames.run), stood_still(frames.run)
     try:
         together = with_findings(violations(frames, checks), frames).persist()
         counted = tally(together)
     except Exception as error:
         say(f"judge: the checks crashed together, so each is run alone: {one_line(error)}")
         counted = [row for one in found for row in one_by_one(one, frames)]
-        enter(found, counted, whole=whole and not broken(counted))
+        enter(found, counted, whole=whole and not broken(counted), slow=slow or late(counted))
         return found
-    whole = whole and not broken(counted)
-    enter(found, counted, whole=whole)
-    save(leveled(together, whole=whole), tables / "violations.parquet")
+    whole, slow = whole and not broken(counted), slow or late(counted)
+    enter(found, counted, whole=whole, slow=slow)
+    save(leveled(together, whole=whole, slow=slow), tables / "violations.parquet")
     return found
 
 
 def broken(rows: Iterable[Row]) -> bool:
     """True when H0 or H3 violation rows show that the history has holes."""
     return any((row["check"], row["kind"]) != LATE_LOAD and row["check"] in HISTORY for row in rows)
+
+
+def late(rows: Iterable[Row]) -> bool:
+    """True when violation rows of H3 show that the machine was too slow for the load."""
+    return any((row["check"], row["kind"]) in SLOW_LOAD for row in rows)
 
 
 def doubts_of(check: Check, frames: AnyFrames) -> list[str]:
@@ -112,39 +121,42 @@ def flags_of(check: Check, frames: AnyFrames) -> list[tuple[DataFrame, Flag]]:
     return [*of_bases, *check.more(frames)]
 
 
-def level_of(level: str, *, absence: bool, whole: bool, finding: str) -> str:
+def level_of(row: Row, *, whole: bool, slow: bool) -> str:
     """The level of one violation, by the same rules as `leveled`."""
-    if level != "violated":
-        return level
-    if absence and not whole:
+    if row["level"] != "violated":
+        return str(row["level"])
+    if row["absence"] and not whole:
         return "unproven"
-    return DECLARED if finding else level
+    if row["timed"] and slow:
+        return "slow"
+    return DECLARED if row["finding"] else "violated"
 
 
-def leveled(rows: DataFrame, *, whole: bool) -> DataFrame:
-    """Set the final level: a violation that rests on absent rows becomes unproven when the history has holes, and one that a
-    declared finding covers becomes declared."""
+def leveled(rows: DataFrame, *, whole: bool, slow: bool) -> DataFrame:
+    """Set the final level: a violation that rests on absent rows becomes unproven when the history has holes, one that something
+    took too long becomes slow when the machine was, and one that a declared finding covers becomes declared."""
     violated = F.col("level") == "violated"
     unproven = F.lit(not whole) & F.col("absence")
-    level = F.when(violated & unproven, "unproven").when(violated & (F.col("finding") != ""), DECLARED)
+    level = F.when(violated & unproven, "unproven").when(violated & F.lit(slow) & F.col("timed"), "slow")
+    level = level.when(violated & (F.col("finding") != ""), DECLARED)
     return rows.withColumn("level", level.otherwise(F.col("level")))
 
 
 def tally(rows: DataFrame) -> list[Row]:
-    """Per check, level, absence, kind and finding: the count `n` and the first examples in order of subject."""
-    group = Window.partitionBy("check", "level", "absence", "kind", "finding")
+    """Per check, level, absence, timed, kind and finding: the count `n` and the first examples in order of subject."""
+    group = Window.partitionBy("check", "level", "absence", "timed", "kind", "finding")
     numbered = rows.withColumn("n", F.count(F.lit(1)).over(group))
     numbered = numbered.withColumn("place", F.row_number().over(group.orderBy("subject", "detail")))
     found = numbered.where(F.col("place") <= EXAMPLES_MAX).collect()
-    return sorted(found, key=itemgetter("check", "level", "kind", "absence", "finding", "place"))
+    return sorted(found, key=itemgetter("check", "level", "kind", "absence", "timed", "finding", "place"))
 
 
-def enter(found: Sequence[CheckResult], rows: Sequence[Row], *, whole: bool) -> None:
+def enter(found: Sequence[CheckResult], rows: Sequence[Row], *, whole: bool, slow: bool) -> None:
     """Add the counted rows to the results of their checks."""
     by_id = {one.check.id: one for one in found}
     for row in rows:
         one, finding = by_id[row["check"]], row["finding"]
-        level = level_of(row["level"], absence=row["absence"], whole=whole, finding=finding)
+        level = level_of(row, whole=whole, slow=slow)
         shown = one.declared_examples.setdefault(finding, []) if level == DECLARED else one.examples.setdefault(level, [])
         if len(shown) < EXAMPLES_MAX:
             shown.append(f"{row['subject']} {row['detail']}")

@@ -23,14 +23,14 @@ from reports.channels import frames as channel_frames
 from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
 from reports.facts import Run
-from reports.loss import era_of_cluster, of_cluster, one_era
+from reports.loss import era_of_cluster, of_cluster, without_loss
 from reports.plain_frames import JOB_COLUMNS, TOKEN_COLUMNS, plain_jobs, plain_tokens
 from reports.recovery import in_hand
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame, WindowSpec
+    from pyspark.sql import Column, DataFrame
 
     from reports.load import History
 
@@ -85,7 +85,10 @@ ITEM_COLUMNS = (
 
 
 #: What a lease shows of the one before it, which has the next smaller fence.
-BEFORE = ("claims", "failures", "crashes", "retry_delay_ms", "reap_crashes", "end_unanswered", "claim_era")
+BEFORE = (
+    *("claims", "failures", "crashes", "retry_delay_ms", "reap_crashes", "end_unanswered", "claim_era", "claim_done_ns"),
+    *("again", "reap_done_ns"),
+)
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def of_jobs(found: DataFrame, run: Run, tables: Path) -> Frames:
     all_events = events(found, run)
     parts = stored(apart(all_events), run, tables / "jobs.parquet")
     rest = parts.where(~F.col("plain")).select(all_events.columns)
-    leases = kept(tokens(rest, eras=not one_era(run)))
+    leases = kept(tokens(rest, run))
     named = kept(jobs(rest, run))
     plain = parts.where("plain")
     return Frames(
@@ -169,51 +172,47 @@ def era(run: Run) -> Column:
     return F.coalesce("replid", F.lit("")) if len(run.replids) > 1 else F.lit(next(iter(run.replids), ""))
 
 
-def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:
+def tokens(events: DataFrame, run: Run) -> DataFrame:
     """One row per lease, identified by its token (job, fence, nonce), with columns about other leases of the job.
 
-    The lease was certainly held during [claim_done_ns, hold_end_ns), and may have been held longer. `eras`: the server had
-    several eras. A claim that a failover lost does not replace an earlier lease, so then only claims of the same era are
-    compared.
+    The lease was certainly held during [claim_done_ns, hold_end_ns), and may have been held longer. Columns that are called
+    `kept` are about what no declared loss may have undone.
     """
-    grouped = events.where(F.col("fence").isNotNull()).groupBy("job", "fence", "nonce").agg(*token_columns())
-    lease_end = F.coalesce("extend_end_ns", "claim_end_ns")
-    held = F.when(F.col("claim_done_ns").isNotNull(), F.least("over_ns", "reap_sent_ns", lease_end))
-    by_claim = Window.partitionBy("job", *["claim_era"] * eras).orderBy("claim_done_ns", "fence", "nonce")
-    before = by_claim.rowsBetween(Window.unboundedPreceding, -1)
+    grouped = events.where(F.col("fence").isNotNull()).groupBy("job", "fence", "nonce").agg(*token_columns(run))
+    claimed_ns = F.col("claim_done_ns")
+
+    def held(extended_ns: Column) -> Column:
+        return F.least("over_ns", "reap_sent_ns", F.coalesce(extended_ns, "claim_end_ns"))
+
+    kept_ns = without_loss(run, claimed_ns)
+    before = Window.partitionBy("job").orderBy("claim_done_ns", "fence", "nonce").rowsBetween(Window.unboundedPreceding, -1)
     newest_first = Window.partitionBy("job").orderBy(F.desc("fence"), F.desc("nonce"))
     newer = newest_first.rowsBetween(Window.unboundedPreceding, -1)
     older = newest_first.rowsBetween(1, Window.unboundedFollowing)
-    holder = F.struct("hold_end_ns", "fence", "nonce", "proc")
+    holder = F.struct("hold_end_ns", "fence", "nonce", "proc", "claim_done_ns", "extend_done_ns")
     # Two leases with the same fence (rule 33): each counts as newer than the other.
     same, same_too = (F.coalesce(at("fence").over(newest_first) == F.col("fence"), F.lit(False)) for at in (F.lead, F.lag))
-    twin_ns = F.when(same, F.lead("claim_done_ns").over(newest_first))
-    newer_claim_ns = F.least(F.min("claim_done_ns").over(newer), twin_ns)
-    replaced_ns = replaced(newest_first) if eras else newer_claim_ns
-    reaped_ns = F.when(F.col("reap_era") == F.coalesce("accepted_era", "reap_era"), F.col("reap_done_ns"))
-    return grouped.withColumn("hold_end_ns", held).withColumns(
+
+    def newer_ns(instant: Column) -> Column:
+        return F.least(F.min(instant).over(newer), F.when(same, F.lead(instant).over(newest_first)))
+
+    holds = {
+        "hold_end_ns": F.when(claimed_ns.isNotNull(), held(F.col("extend_end_ns"))),
+        "hold_kept_end_ns": F.when(kept_ns.isNotNull(), held(F.col("extend_kept_end_ns"))),
+    }
+    return grouped.withColumns(holds).withColumns(
         {
-            "earlier": F.max(F.when(F.col("hold_end_ns") > F.col("claim_done_ns"), holder)).over(before),
+            "earlier": F.max(F.when(F.col("hold_end_ns") > claimed_ns, holder)).over(before),
+            "earlier_kept_end_ns": F.max("hold_kept_end_ns").over(before),
             "shared_fence": same | same_too,
-            "newer_claim_ns": newer_claim_ns,
+            "newer_claim_ns": newer_ns(claimed_ns),
             "newer_start_ns": F.min("start_ns").over(newer),
             "older_again": F.max("again").over(older),
             "before": F.lead(F.struct(*BEFORE)).over(newest_first),
-            "replaced_ns": F.least(replaced_ns, reaped_ns),
+            "replaced_ns": F.least(newer_ns(claimed_ns), "reap_done_ns"),
+            "replaced_kept_ns": F.least(newer_ns(kept_ns), without_loss(run, F.col("reap_done_ns"))),
         }
     )
-
-
-def replaced(newest_first: WindowSpec) -> Column:
-    """When a newer claim was first answered, counting only claims of the era in which the lease last had a call accepted."""
-    claim = F.when(F.col("claim_done_ns").isNotNull(), F.struct("claim_done_ns", "claim_era", "fence", "nonce"))
-    claims = F.collect_list(claim).over(newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
-
-    def newer(other: Column) -> Column:
-        twin = (other["fence"] == F.col("fence")) & (other["nonce"] != F.col("nonce"))
-        return (other["claim_era"] == F.col("accepted_era")) & ((other["fence"] > F.col("fence")) | twin)
-
-    return F.array_min(F.transform(F.filter(claims, newer), lambda other: other["claim_done_ns"]))
 
 
 def jobs(events: DataFrame, run: Run) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from engine.history import SCHEMA_VERSION
 from reports import convert
 from reports.errors import JudgeError
-from reports.facts import Drop, Phase, Process, Run, Snapshot, Stage, Usage
+from reports.facts import ClockLook, Drop, Phase, Process, Run, Snapshot, Stage, Usage
 from reports.lines import events_schema, rows_schema
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def collect_facts(history: History, spec: dict[str, Any], cpu: Mapping[str, tupl
         phases=tuple(sorted((Phase(r.get("name", ""), r["t_ns"]) for r in rare["phase"]), key=lambda p: p.t_ns)),
         snapshots=snapshots(rare["final"]),
         drops=tuple(Drop(r.get("intended_ns", r["t_ns"]), r.get("count", 0)) for r in rare["drop"]),
+        clocks=tuple(sorted(map(clock, rare["clock"]), key=lambda look: look.t_ns)),
         boot_ids=frozenset(boot for file in history.files for boot in file.boot_ids),
         replids=frozenset(replid for file in history.files for replid in file.replids),
         incarnations={name: proc for file in history.files for name, proc in file.incarnations.items()},
@@ -107,6 +108,12 @@ def stage(row: Line) -> Stage:
     leases = tuple(f"{item['job']} {item['fence']}/{item['nonce']}" for item in row.get("items") or () if item is not None)
     texts = (row.get("fault", ""), row.get("name", ""), name, row.get("target", ""))
     return Stage(*texts, ok, row.get("detail", ""), row["t_ns"], leases)
+
+
+def clock(row: Line) -> ClockLook:
+    """A clock row as a `ClockLook`."""
+    srv_us = row.get("srv_us")
+    return ClockLook(row["t_ns"], None if srv_us is None else srv_us * 1_000 - row["t_ns"])
 
 
 def snapshots(rows: Iterable[Line]) -> dict[str, Snapshot]:

@@ -125,6 +125,13 @@ def accepted_call() -> Column:
     )
 
 
+def shows_job() -> Column:
+    """True for an answer that a server cannot give of a job that it does not have: the job was created, handed out, or one of its
+    leases changed."""
+    reaped = (F.col("f") == "reap") & (F.col("type") == "ok") & F.col("fence").isNotNull()
+    return created_by_it() | leased() | accepted_call() | accepted_finish() | F.coalesce(reaped, F.lit(False))
+
+
 def prolonged() -> Column:
     """True for an extend that was answered `ok`."""
     return F.coalesce((F.col("f") == "extend") & (F.col("type") == "ok") & (F.col("result") == "ok"), F.lit(False))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
+from reports.check_result import DECLARED, EXAMPLES_MAX, IN_DOUBT, CheckResult
 from reports.errors import JudgeError
 
 SCHEMA = 1
@@ -99,7 +99,7 @@ def ranked(found: Sequence[CheckResult]) -> list[CheckResult]:
 
 def check_entry(one: CheckResult) -> dict[str, Any]:
     """One check as written to verdict.json."""
-    levels = ("violated", "unknown", "unproven", "possible")
+    levels = ("violated", *IN_DOUBT, "possible")
     examples, subjects = ([text for level in levels for text in found.get(level, [])] for found in (one.examples, one.subjects))
     return {
         "id": one.check.id,
@@ -107,7 +107,7 @@ def check_entry(one: CheckResult) -> dict[str, Any]:
         "verdict": one.verdict,
         "violations": one.total("violated"),
         "declared": one.total(DECLARED),
-        "possible": sum(map(one.total, ("unknown", "unproven", "possible"))),
+        "possible": sum(map(one.total, (*IN_DOUBT, "possible"))),
         "examples": examples[:EXAMPLES_MAX],
         "subjects": subjects[:EXAMPLES_MAX],
         "evidence": [],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.facts import Process, Run
+from reports.facts import MS, Process, Run
 from reports.meaning import NEVER_NS
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ SERVERS = "servers"
 CALLERS = ("worker", "producer", "publisher", "subscriber")
 #: The fault by which the server's clock jumps.
 CLOCK_JUMP = "server-clock-jump"
+
+#: A look at the server's clock is off by the time that it takes.
+LOOK_MS = 100
 
 #: Start and end in monotonic ns.
 Span = tuple[int, int]
@@ -40,7 +45,8 @@ class Window:
     next_ns: int
     #: When it was seen to take effect; None when it was not.
     witness_ns: int | None = None
-    #: When the snapshot was taken that it put back; None when it put none back, or nobody knows which.
+    #: The instant before which all that was answered stood in the file that it put back; None when it put none back, or nobody
+    #: knows which.
     snapshot_ns: int | None = None
 
 
@@ -98,9 +104,87 @@ def targets(names: str) -> tuple[str, ...]:
     return tuple(name for name in names.split(",") if name)
 
 
-def clock_jumps(run: Run) -> list[Span]:
-    """From when to when the server's wall clock has jumped, perhaps more than once."""
-    return [(window.inject_ns, window.healed_ns) for window in windows(run) if window.name == CLOCK_JUMP]
+@dataclass(frozen=True, slots=True)
+class ClockJump:
+    """The server's wall clock jumped, and perhaps back again, between these instants. `forward_ms`: by how much it was ahead
+    then, negative for a clock that went back; None when nobody saw it before and after."""
+
+    fault: str
+    begin_ns: int
+    end_ns: int
+    forward_ms: int | None
+
+    @property
+    def span(self) -> Span:
+        return self.begin_ns, self.end_ns
+
+    @property
+    def size_ms(self) -> int:
+        """How far it jumped; without an end where nobody saw it, which makes the run unknown (H1)."""
+        return NEVER_NS // MS if self.forward_ms is None else abs(self.forward_ms) + LOOK_MS
+
+    @property
+    def back_ms(self) -> int:
+        """How far it went back."""
+        return 0 if self.forward_ms is not None and self.forward_ms >= 0 else self.size_ms
+
+    @property
+    def over_ms(self) -> int:
+        """How much time it has jumped over. A clock that goes back is set right to what it would have been."""
+        return 0 if self.forward_ms is not None and self.forward_ms <= 0 else self.size_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """A stretch in which the server's clock did not jump, and by how many ns it was ahead of the monotonic one; None: unknown."""
+
+    begin_ns: int
+    end_ns: int
+    ahead_ns: int | None
+
+
+def steady_clocks(run: Run) -> list[Steady]:
+    """The stretches between the jumps of the server's clock, in order; from the beginning of time to its end without any."""
+    jumps = [window for window in windows(run) if window.name == CLOCK_JUMP]
+    at_ns = sorted({0, NEVER_NS, *(at for window in jumps for at in (window.inject_ns, window.heal_ns))})
+    return [Steady(begin_ns, end_ns, ahead_ns(run, begin_ns, end_ns)) for begin_ns, end_ns in pairwise(at_ns)]
+
+
+def ahead_ns(run: Run, begin_ns: int, end_ns: int) -> int | None:
+    """By how much the server's clock was ahead then. A look that lasted across a jump is one of several."""
+    seen = [look.ahead_ns for look in run.clocks if look.ahead_ns is not None and begin_ns <= look.t_ns < end_ns]
+    return round(median(seen)) if seen else None
+
+
+def clock_jumps(run: Run) -> list[ClockJump]:
+    """The jumps of the server's wall clock."""
+    steady = steady_clocks(run)
+    found: list[ClockJump] = []
+    for window in windows(run):
+        if window.name == CLOCK_JUMP:
+            before = next((one.ahead_ns for one in steady if one.end_ns == window.inject_ns), None)
+            after = next((one.ahead_ns for one in steady if one.begin_ns == window.inject_ns), None)
+            jumped = None if before is None or after is None else round((after - before) / MS)
+            found.append(ClockJump(window.fault, window.inject_ns, window.healed_ns, jumped))
+    return found
+
+
+def went_back_ms(run: Run, instant: Column) -> Column:
+    """How far behind its time before the jump the server's clock may have been at an instant, in ms; 0 outside of jumps."""
+    behind = F.lit(0)
+    for jump in clock_jumps(run):
+        behind = F.greatest(behind, F.when(within(instant, [jump.span]), F.lit(jump.back_ms)).otherwise(0))
+    return behind
+
+
+def reached_ns(run: Run, srv_ms: Column) -> Column:
+    """When the server's clock first showed a time, on the monotonic clock; it may have jumped there. Null when nobody knows."""
+    reached = F.lit(None).cast("bigint")
+    for one in steady_clocks(run):
+        if one.ahead_ns is not None:
+            at_ns = F.greatest(F.lit(one.begin_ns), srv_ms * MS - F.lit(one.ahead_ns))
+            reached = F.coalesce(reached, F.when(at_ns < F.lit(one.end_ns), at_ns))
+    return reached
 
 
 def within(instant: Column, spans: Sequence[Span]) -> Column:

@@ -1,5 +1,5 @@
 """The power of the only server fails: it comes back with what its disk holds, which is all that it answered for, or all but the
-last second of it.
+last second of it, about.
 
 A kill alone loses nothing, as the kernel still has what the server wrote. So the file is changed while the server is away.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos.faults.base import Scene
+from chaos.faults.noticed import record
 from chaos.faults.server_restart import ServerEnd
 from chaos.plan import PlannedFault
 
@@ -20,10 +21,13 @@ TRUNCATED = "Truncating the AOF"
 
 
 class ServerKill(ServerEnd):
-    """inject: SIGKILL; where its file is brought to the disk every second, that of shortly before is noted first. witness: the
+    """Stage `snapshot`, where a file is noted: the instant before which all that was answered is in it.
+
+    inject: SIGKILL; where its file is brought to the disk every second, what it holds shortly before is noted first. witness: the
     process is gone by it, and connections are refused. heal: what was not on the disk is taken away; where each write is on the
     disk before it is answered, half a command is left at the end instead; and it is started again on its port. healed: another
-    run id, everybody is answered, and the server said that it cut off the half command."""
+    run id, everybody is answered, and the server said that it cut off the half command.
+    """
 
     def __init__(self, scene: Scene, planned: PlannedFault) -> None:
         super().__init__(scene, planned)
@@ -33,7 +37,10 @@ class ServerKill(ServerEnd):
 
     def prepare(self) -> None:
         if self.servers.durability == "everysec":
+            noted_ns = self.note_written()
             self._synced = self.servers.written_bytes()
+            detail = f"{sum(self._synced.values())} bytes of its file count as brought to the disk, and none that follow"
+            record(self.scene, self.planned, "snapshot", seen=True, detail=detail, t_ns=noted_ns)
             self.scene.wait(lambda: False, timeout_s=UNSYNCED_S)
 
     def change_files(self) -> str:

@@ -6,6 +6,7 @@ import random
 import signal
 import time
 
+from chaos.errors import HarnessError
 from chaos.faults.base import Scene, Seen
 from chaos.plan import PlannedFault
 from chaos.probe import address_of, refused
@@ -19,6 +20,9 @@ END_TIMEOUT_S = 8.0
 
 #: It stays away for as long as takes clients to try again, in vain.
 DOWN_S = 1.5
+
+#: By when all that was answered stands in the server's file.
+WRITTEN_TIMEOUT_S = 20.0
 
 #: Clients that lost their server try again at least every half second.
 ANSWER_TIMEOUT_S = 15.0
@@ -80,6 +84,15 @@ class ServerEnd:
     def end(self) -> None:
         """End the server."""
         self.servers.end(self.number, self.scene.signal)
+
+    def note_written(self) -> int:
+        """Wait until all that the server has answered by now stands in its file, be it on the disk or not; the instant before.
+        Raises HarnessError."""
+        t_ns = time.monotonic_ns()
+        answered_bytes = sum(self.servers.file_bytes())
+        if not self.scene.wait(lambda: self.servers.file_bytes()[0] >= answered_bytes, timeout_s=WRITTEN_TIMEOUT_S):
+            raise HarnessError(f"{self.planned.fault}: the server had not written {WRITTEN_TIMEOUT_S:g} s later what it answered")
+        return t_ns
 
     def is_gone(self) -> bool:
         """True when the server's process has ended as the signal ends it, waited for."""

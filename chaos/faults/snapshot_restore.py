@@ -20,9 +20,6 @@ from chaos.probe import address_of
 #: So much load comes after the snapshot, and is lost when that is put back.
 LOST_LOAD_S = 3.0
 
-#: By when all that was answered before stands in the server's file.
-WRITTEN_TIMEOUT_S = 20.0
-
 #: Keys that would have lived for at least this long are there some seconds later, unless the server went back.
 LONG_LIVED_MS = 12_000
 LOOK_TIMEOUT_S = 5.0
@@ -60,10 +57,7 @@ class SnapshotRestore(ServerEnd):
 
     def prepare(self) -> None:
         """Copy the server's files. They only grow, so what was answered before is in the copy, whatever comes meanwhile."""
-        self._snapshot_ns = time.monotonic_ns()
-        answered_bytes = sum(self.servers.file_bytes())
-        if not self.scene.wait(lambda: self.servers.file_bytes()[0] >= answered_bytes, timeout_s=WRITTEN_TIMEOUT_S):
-            raise HarnessError(f"the server had not written what it had answered {WRITTEN_TIMEOUT_S:g} s before it was copied")
+        self._snapshot_ns = self.note_written()
         shutil.copytree(self.servers.folder, self._copy)
         detail = f"copied the server's files in {(time.monotonic_ns() - self._snapshot_ns) / 1e6:.0f} ms"
         record(self.scene, self.planned, "snapshot", seen=True, detail=detail, t_ns=self._snapshot_ns)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 #: The columns of a violation row, in an array; the cast gives the array its type when there is no flag.
-FOUND = "array<struct<check:string,subject:string,kind:string,level:string,absence:boolean,detail:string>>"
+FOUND = (
+    "array<struct<check:string,subject:string,kind:string,level:string,absence:boolean,timed:boolean,detail:string,loss:string>>"
+)
 
 #: A frame whose rows have a column `job`.
 Base = Literal["tokens", "jobs", "in_hand"]
@@ -28,7 +30,9 @@ class Flag:
     """A row of a frame is a violation when the condition holds; `detail` continues a sentence that begins with the subject.
 
     `level`: violated, unknown or possible. `absence`: the condition rests on missing rows, so when the history has holes the
-    violation is only unproven. `subject`: the column that names what violates the check.
+    violation is only unproven. `subject`: the column that names what violates the check. `loss`: the kind of fault whose declared
+    loss explains the row; null where none does. `timed`: the condition is that something took too long, so on a machine that was
+    too slow the violation is only in doubt.
     """
 
     kind: str
@@ -37,6 +41,8 @@ class Flag:
     absence: bool
     level: Column | str = "violated"
     subject: str = "job"
+    loss: Column | None = None
+    timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Check:
 
 
 def flagged(frame: DataFrame, flags: Sequence[tuple[str, Flag]]) -> DataFrame:
-    """Violation rows (check, subject, kind, level, absence, detail) for (check id, flag) pairs, in one pass over a frame."""
+    """Violation rows (check, subject, kind, level, absence, timed, detail, loss) for (check id, flag) pairs, in one pass."""
     found = F.array_compact(F.array(*(F.when(flag.condition, row(check, flag)) for check, flag in flags)))
     return frame.select(F.explode(found.cast(FOUND)).alias("found")).select("found.*")
 
@@ -77,7 +83,9 @@ def row(check: str, flag: Flag) -> Column:
         F.lit(flag.kind).alias("kind"),
         (F.lit(flag.level) if isinstance(flag.level, str) else flag.level).alias("level"),
         F.lit(flag.absence).alias("absence"),
+        F.lit(flag.timed).alias("timed"),
         F.coalesce(flag.detail, F.lit("")).alias("detail"),
+        (F.lit(None).cast("string") if flag.loss is None else flag.loss).alias("loss"),
     )
 
 

@@ -5,7 +5,7 @@ proves nothing about the fault and is unknown. Kinds of fault that are not in th
 |---|---|
 | worker-kill | a job that the killed worker had leased ran elsewhere |
 | worker-freeze | a finish of a lease that had expired during the freeze was refused |
-| lease-expired | a finish of a lease that another worker had taken over was refused |
+| lease-expired | the end of a lease that it had ended was refused |
 | worker-oom | as after worker-kill |
 | net-latency | a renewal was sent and answered while the network was slow, and took at least the added latency |
 | net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
@@ -26,7 +26,8 @@ from pyspark.sql import functions as F
 
 from reports.channels import coverage
 from reports.channels.frames import ChannelFrames
-from reports.checks.base import Check, Flag, sentence
+from reports.checks.base import Check, Flag, sentence, token
+from reports.checks.j1_no_overlap import EXPIRED
 from reports.facts import KILLS, MS, SLOT_NS, Run
 from reports.file_facts import ObservedCall
 from reports.frames import Frames
@@ -66,7 +67,6 @@ def across(call: ObservedCall, window: Window) -> bool:
 #: Kind of fault -> the calls that it must have provoked, each from at least one process that it hits.
 WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
     "worker-freeze": (("finish stale", after, "no finish of a zombie was refused"),),
-    "lease-expired": (("finish stale", across, "no finish of a lease that was ended too early was refused"),),
     "net-latency": (("extend ok", slow, "no renewal was sent and answered while the network was slow"),),
     "net-reply-lost": (
         ("enqueue repeated", across, "no enqueue was answered by a repeat"),
@@ -129,6 +129,33 @@ UNSEEN = "no kill was seen"
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Kills after which none of the leased jobs ran elsewhere, and leases that were ended and that nobody was refused."""
+    return [*idle_kills(frames), *unrefused(frames)]
+
+
+def unrefused(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Faults that ended leases, of none of which an end was refused."""
+    ended = {str(entry.get("fault")): list[str]() for entry in frames.run.plan if entry.get("name") == EXPIRED}
+    if not ended:
+        return []
+    for stage in frames.run.stages:
+        if stage.fault in ended:
+            ended[stage.fault] += stage.leases
+    shown = F.when(F.col("refused"), F.concat_ws(" ", "job", token()))
+    refused = frames.eventful.tokens.agg(F.collect_set(shown).alias("refused"))
+    faults = F.array(
+        *(
+            F.struct(F.lit(fault).alias("fault"), F.array(*map(F.lit, leases)).cast("array<string>").alias("leases"))
+            for fault, leases in ended.items()
+        )
+    )
+    each = refused.select("refused", F.explode(faults).alias("of")).select("refused", "of.*")
+    met = F.arrays_overlap("refused", "leases")
+    words = sentence("proves nothing: no end of a lease that it had ended was refused")
+    return [(each, Flag("idle strike", ~met, words, absence=True, level="unknown", subject="fault"))]
+
+
+def idle_kills(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Kills after which none of the leased jobs ran elsewhere."""
     kills = frames.run.kills
     if not kills:

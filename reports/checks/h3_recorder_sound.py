@@ -10,6 +10,7 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -19,7 +20,7 @@ from reports.channels.frames import ChannelFrames
 from reports.checks.base import Check, Flag, sentence
 from reports.facts import LOAD, MS, SLOT_NS, Run, Usage
 from reports.frames import Frames
-from reports.windows import Span, windows, within
+from reports.windows import SERVERS, Span, windows, within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +32,9 @@ DROPPED_MIN = 10
 #: Bound of the CPU of a process inside Locust: it can use one core, and its requests queue up when that core is nearly full.
 #: Producers of 120 jobs/s took 6 to 12 % of it, and 36 % in their busiest five seconds.
 CPU_MAX = 0.8
+
+#: Looks at the clocks that are so far apart were not made in time. They come once a second, also on a busy machine.
+LOOKS_APART_MS = 3_000
 
 #: CPU is averaged over this many samples, which come once a second.
 CPU_SAMPLES = 5
@@ -116,6 +120,19 @@ def busiest(usages: list[Usage]) -> float | None:
     size = min(CPU_SAMPLES, len(usages))
     parts = [usages[at : at + size] for at in range(len(usages) - size + 1)]
     return max((sum(one.share for one in part) / size for part in parts), default=None) if size else None
+
+
+def stood_still(run: Run) -> bool:
+    """True when the harness, which looks at the clocks once a second, did not come to it for `LOOKS_APART_MS`, though no fault
+    kept the server from answering: what takes long then says nothing of the engine. It is no doubt of the history."""
+    most_ns = LOOKS_APART_MS * MS
+    apart = [(before.t_ns, after.t_ns) for before, after in pairwise(run.clocks) if after.t_ns - before.t_ns >= most_ns]
+    away = [(one.inject_ns, one.healed_ns + most_ns) for one in windows(run) if one.targets == (SERVERS,)]
+    for since_ns, to_ns in apart:
+        explained = [until_ns for from_ns, until_ns in away if from_ns <= to_ns and since_ns <= until_ns]
+        if to_ns - max(explained, default=since_ns) >= most_ns:
+            return True
+    return False
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:

@@ -71,9 +71,15 @@ def stuck(run: Run, snapshot: Snapshot) -> list[Flag]:
     )
     since_ms = milliseconds(F.lit(snapshot.t_ns) - changed_ns)
     return [
-        Flag("stuck waiting", waiting, sentence("has been waiting for ", since_ms, " ms"), absence=True),
-        Flag("overdue", due_ms <= healed_ms, sentence("is delayed, and ", F.lit(taken_ms) - due_ms, " ms overdue"), absence=True),
-        Flag("stuck active", lapsed | kept, F.when(lapsed, lapsed_words).otherwise(kept_words), absence=True),
+        Flag("stuck waiting", waiting, sentence("has been waiting for ", since_ms, " ms"), absence=True, timed=True),
+        Flag(
+            "overdue",
+            due_ms <= healed_ms,
+            sentence("is delayed, and ", F.lit(taken_ms) - due_ms, " ms overdue"),
+            absence=True,
+            timed=True,
+        ),
+        Flag("stuck active", lapsed | kept, F.when(lapsed, lapsed_words).otherwise(kept_words), absence=True, timed=True),
     ]
 
 
@@ -90,7 +96,7 @@ def left_over(run: Run, snapshot: Snapshot, heal_ns: int) -> Flag:
     level, needs_ms = ("violated", run.liveness_ms) if waited_ms >= 2 * run.liveness_ms - EARLY_MS else ("unknown", 0)
     had_time = F.coalesce(F.col("due_ns"), F.lit(0)) + needs_ms * MS <= snapshot.t_ns
     words = sentence("is still ", F.array_join(states, " and "), f" at the end, {waited_ms} ms after the last heal")
-    return Flag("left over", (F.size(states) > 0) & had_time, words, absence=False, level=level)
+    return Flag("left over", (F.size(states) > 0) & had_time, words, absence=False, level=level, timed=True)
 
 
 def late(run: Run) -> list[Flag]:
@@ -102,8 +108,8 @@ def late(run: Run) -> list[Flag]:
     level = F.when(watched, "violated").otherwise("unknown")
     never = sentence(*at_kill, ", never ran elsewhere")
     return [
-        Flag("late recovery", ran_on & (recovery_ns > F.col("allowed_ns")), slow, absence=True),
-        Flag("no recovery", ran_on & recovery_ns.isNull(), never, absence=True, level=level),
+        Flag("late recovery", ran_on & (recovery_ns > F.col("allowed_ns")), slow, absence=True, timed=True),
+        Flag("no recovery", ran_on & recovery_ns.isNull(), never, absence=True, level=level, timed=True),
     ]
 
 

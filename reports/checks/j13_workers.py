@@ -56,7 +56,7 @@ def silent_workers(frames: Frames) -> tuple[DataFrame, Flag]:
     workers = traffic.withColumn("worker", F.explode(lives(run))).select("*", F.col("worker.name").alias("name"))
     level = F.when(known, "violated").otherwise("unknown")
     words = F.when(never, of_all).otherwise(of_late)
-    return workers, Flag("silent worker", never | stopped, words, absence=True, level=level, subject="name")
+    return workers, Flag("silent worker", never | stopped, words, absence=True, level=level, subject="name", timed=True)
 
 
 def lives(run: Run) -> Column:

@@ -45,7 +45,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """A p99 above the bound; or, as unknown, too few delayed jobs."""
     found, bound_ms, p99_ms = lateness(frames), allowed_ms(frames.run), F.element_at("late_ms", 2)
     words = sentence("started ", F.round(p99_ms, 1), f" ms after they were due at p99, more than {bound_ms} ms")
-    late = Flag("late start", p99_ms > bound_ms, words, absence=True, subject="who")
+    late = Flag("late start", p99_ms > bound_ms, words, absence=True, subject="who", timed=True)
     scarce = sentence("were ", F.col("n"), f" outside of faults, fewer than {JOBS_MIN}")
     return [(found, late), (found, Flag("few delayed", F.col("n") < JOBS_MIN, scarce, False, level="unknown", subject="who"))]
 

@@ -9,9 +9,9 @@ The server counts a lease from a later instant than its worker does. So a reap t
 worker's clock ended a live lease. Extends that are missing from the history could only move that deadline further. Only the
 leases that a fault `lease-expired` names were ended at the server by the harness itself, and may be reaped at any time.
 
-
-One reap may come earlier: that of a worker whose connection was gone (rule 39). It is right for a process whose kill the history
-records, wrong for one that has lived on to its end, and in doubt otherwise.
+One reap may come earlier: that of a worker whose connection was gone (rule 39). It is right for a process that was killed before,
+as the history records, wrong for one that lived on to a later kill or to its end, and in doubt otherwise. A worker that a slow
+machine kept from connecting again in time is in doubt as well.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import MS, Run
+from reports.loss import gone_by
 from reports.recovery import holder_of, value_of
 
 #: The fault whose stages name the leases that it has ended.
@@ -57,14 +58,22 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     holder = F.coalesce("proc", holder_of(run.incarnations))
     killed_ns = value_of({kill.target: kill.inject_ns for kill in run.kills}, holder)
     killed = F.coalesce(reaped_ns >= killed_ns, F.lit(False))
-    lived = F.coalesce(reaped_ns < value_of(run.ends_ns, holder), F.lit(False))
-    early &= ~(F.col("reaped_as_lost") & killed)
-    level = F.when(F.col("reaped_as_lost") & ~lived, "unknown").otherwise("violated")
+    lived = F.coalesce(reaped_ns < value_of(run.alive_until_ns, holder), F.lit(False))
+    as_lost = F.col("reaped_as_lost")
+    early &= ~(as_lost & killed)
+    level = F.when(lived, "violated").otherwise("unknown")
+    # A claim or a renewal that was lost holds no longer; the lease as it was before the renewal does.
+    lost = F.coalesce(*(gone_by(run, F.col(f"earlier.{name}_done_ns"), start_ns) for name in ("claim", "extend")))
+    undone = F.when(~F.coalesce(F.col("earlier_kept_end_ns") > start_ns, F.lit(False)), lost)
+    kept_ns = F.when(F.col("extend_kept_sent_ns") < reaped_ns, F.col("extend_kept_end_ns"))
+    kept_early = reaped_ns < F.coalesce(kept_ns, F.col("claim_end_ns")) - CLOCK_SLACK_MS * MS
+    renewal_undone = F.when(~F.coalesce(kept_early, F.lit(False)), gone_by(run, F.col("extend_done_ns"), reaped_ns))
     left = sentence("lease ", token(), " was reaped ", milliseconds(lease_end_ns - reaped_ns), " ms before its end")
     return {
         "tokens": [
-            Flag("overlap", overlap, sentence(*claim, " while ", *hold), absence=True),
-            Flag("early reap", early, left, absence=False, level=level),
+            Flag("overlap", overlap, sentence(*claim, " while ", *hold), absence=True, loss=undone),
+            Flag("early reap", early & ~as_lost, left, absence=False, loss=renewal_undone),
+            Flag("early reap", early & as_lost, left, absence=False, level=level, loss=renewal_undone, timed=True),
         ]
     }
 

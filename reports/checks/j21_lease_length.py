@@ -1,7 +1,8 @@
 """J21: no lease ends later than the server's time plus the lease that was asked for, in claims as in extends (rule 9).
 
 Both times are of the server: the one of the reply and the end of the lease that it states. A foreign client learns no time from a
-reply, and records one that is somewhat later, so for it the check errs on the quiet side.
+reply, and records one that is somewhat later, so for it the check errs on the quiet side. While the server's clock is behind
+after a jump, a lease may be so much longer: no renewal ends one earlier than it would have ended.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ the same token, and a caller gets what an accepted finish of the job sent, not t
 
 The history has results from version 8 on, and callers read only a sample of them. Results of leases that a process without a sink
 handled are compared from the finish on. How long a result is kept, the server's clock says: where that has jumped between the
-finish and the caller, it may be gone. Without `results` in the spec handlers return nothing, and the check does not apply.
+finish and the caller, the result is older by the jump. Without `results` in the spec handlers return nothing, and the check does
+not apply.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.checks.j1_no_overlap import doubts as nothing_claimed
-from reports.facts import MS, Run, whole
-from reports.loss import one_era
+from reports.facts import Run, whole
+from reports.loss import gone_by
 from reports.windows import clock_jumps
 
 if TYPE_CHECKING:
@@ -43,15 +44,20 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     """Finishes with another result than the handler's, and callers that were given another result, or none."""
     kept_ms = whole(run.spec, "retention_ms", 0) or KEPT_MS
     returned, sent, strange = F.col("returned_crc"), F.col("sent_crc"), F.array_except("read_crcs", "sent_crcs")
-    later_ns = F.col("read_nothing_ns") - F.col("accepted_done_ns")
-    # A failover may have lost a result together with the finish.
-    still_kept = (later_ns > 0) & (later_ns < kept_ms * MS) & F.lit(one_era(run))
-    for begin_ns, end_ns in clock_jumps(run):
-        still_kept = still_kept & ((F.col("accepted_done_ns") > end_ns) | (F.col("read_nothing_ns") < begin_ns))
+    asked_ns, nothing_ns = F.col("read_nothing.first_send_ns"), F.col("read_nothing.done_ns")
+    later_ns = asked_ns - F.col("accepted_done_ns")
+    aged_ms = milliseconds(later_ns)
+    for jump in clock_jumps(run):
+        between = (F.col("accepted_done_ns") <= F.lit(jump.end_ns)) & (nothing_ns >= F.lit(jump.begin_ns))
+        aged_ms = aged_ms + F.when(between, F.lit(jump.size_ms)).otherwise(0)
+    still_kept = (later_ns > 0) & (aged_ms < kept_ms)
     of_lease = ("under ", token())
 
-    def flag(kind: str, condition: Column, *words: Column | str, absence: bool = False) -> Flag:
-        return Flag(kind, condition, sentence(*words), absence)
+    # A result may be lost together with its finish.
+    lost = gone_by(run, F.col("accepted_done_ns"), nothing_ns)
+
+    def flag(kind: str, condition: Column, *words: Column | str, absence: bool = False, loss: Column | None = None) -> Flag:
+        return Flag(kind, condition, sentence(*words), absence, loss=loss)
 
     return {
         "tokens": [
@@ -78,6 +84,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
                 "result lost",
                 F.col("accepted") & (F.size("sent_crcs") > 0) & still_kept,
                 *("gave a caller no result ", milliseconds(later_ns), " ms after its finish"),
+                loss=lost,
             ),
         ],
     }

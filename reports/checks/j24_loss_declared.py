@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
+from reports.checks.base import Base, Check, Flag, sentence, token
+from reports.checks.j6_exactly_once import always, claimed_after, run_again
 from reports.facts import Run
+from reports.loss import explanation, gone_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,20 +37,24 @@ def doubts(run: Run) -> list[str]:
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs that ran again after their end in another era, and leases that a later era does not know of."""
-    last, before = F.col("last_claim"), F.col("before")
+    before = F.col("before")
 
-    def undone(end: Column, words: str) -> Flag:
-        again = (last["first_send_ns"] > end["done_ns"]) & (last["era"] != end["era"])
-        late_ms = milliseconds(last["first_send_ns"] - end["done_ns"])
-        return Flag("end undone", again, sentence("was claimed again ", late_ms, f" ms after its {words}"), absence=False)
+    def undone(ends: str, ended_ns: Column, words: str) -> Flag:
+        again = run_again(ends, same_era=False)
+        words_of = sentence(*claimed_after(ended_ns), f"{words} had been accepted")
+        return Flag("end undone", again(always), words_of, absence=False, loss=explanation(run, again))
 
     found: dict[Base, list[Flag]] = {
-        "jobs": [undone(F.col("first_finish"), "finish had been accepted"), undone(F.col("first_drop"), "drop had been accepted")]
+        "jobs": [
+            undone("finishes", F.col("accepted_done_ns"), "finish"),
+            undone("drops", F.col("dropped_done_ns"), "drop"),
+        ]
     }
     if run.of_lanes:
+        lost = gone_by(run, before["claim_done_ns"], F.col("claim_done_ns"))
         forgotten = (F.col("claims") <= before["claims"]) & (F.col("claim_era") != before["claim_era"])
         words = sentence("lease ", token(), " is claim ", F.col("claims"), " of the job, after claim ", before["claims"])
-        found["tokens"] = [Flag("claim undone", forgotten, words, absence=False)]
+        found["tokens"] = [Flag("claim undone", forgotten, words, absence=False, loss=lost)]
     return found
 
 

@@ -5,7 +5,7 @@ covers the finish and every other call with a token: retry, bury, release, mark 
 twice.)
 
 Newer means a greater fence, or the same fence with another nonce (rule 33). Two cases are correct: a finish accepted after the
-deadline of its lease without a newer claim (rule 32), and one accepted in an era in which a failover had lost the newer claim.
+deadline of its lease without a newer claim (rule 32), and one accepted by a server that had lost the newer claim, as declared.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import Run
+from reports.loss import gone_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -31,11 +32,15 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
     A finish may also be accepted by a repeat, and then its first send counts; other calls count only if answered `ok`.
     """
-    del run
     newer_ns, finish_ns = F.col("replaced_ns"), F.col("finish_sent_ns")
     reaped = newer_ns == F.col("reap_done_ns")
     over = F.when(reaped, "the reap of the lease was answered").otherwise("a newer claim was answered")
     other_ns, extend_ns = F.col("other_sent_ns"), F.col("extend_sent_ns")
+
+    def stale(kind: str, late: Column, call: Column | str, sent_ns: Column, done_ns: Column) -> Flag:
+        # Whatever else may be lost, this is over if what nothing may lose came before the call.
+        sure = F.coalesce(F.col("replaced_kept_ns") < sent_ns, F.lit(False))
+        return Flag(kind, late, words(call, sent_ns), absence=False, loss=F.when(~sure, gone_by(run, newer_ns, done_ns)))
 
     def words(call: Column | str, sent_ns: Column) -> Column:
         late_ms = milliseconds(sent_ns - newer_ns)
@@ -44,21 +49,21 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     stale_finish = F.col("accepted") & (newer_ns < finish_ns)
     return {
         "tokens": [
-            Flag("stale", stale_finish, words("finish", finish_ns), absence=False),
-            Flag("stale end", newer_ns < other_ns, words(F.col("other_call"), other_ns), absence=False),
-            Flag("stale extend", newer_ns < extend_ns, words("extend", extend_ns), absence=False),
-            ended_before("call after end", "ended", "last_call"),
-            ended_before("finish after end", "given_up", "last_finish"),
+            stale("stale", stale_finish, "finish", finish_ns, F.col("accepted_done_ns")),
+            stale("stale end", newer_ns < other_ns, F.col("other_call"), other_ns, F.col("other_done_ns")),
+            stale("stale extend", newer_ns < extend_ns, "extend", extend_ns, F.col("extend_done_ns")),
+            ended_before(run, "call after end", "ended", "last_call"),
+            ended_before(run, "finish after end", "given_up", "last_finish"),
         ]
     }
 
 
-def ended_before(kind: str, end: str, call: str) -> Flag:
-    """Leases with an accepted call that was first sent after the call that ended the lease had been accepted, in the same
-    era."""
-    late = (F.col(f"{end}.done_ns") < F.col(f"{call}.first_send_ns")) & (F.col(f"{end}.era") == F.col(f"{call}.era"))
+def ended_before(run: Run, kind: str, end: str, call: str) -> Flag:
+    """Leases with an accepted call that was first sent after the call that ended the lease had been accepted."""
+    late = F.col(f"{end}.done_ns") < F.col(f"{call}.first_send_ns")
+    lost = gone_by(run, F.col(f"{end}.done_ns"), F.col(f"{call}.done_ns"))
     words = sentence(F.col(f"{call}.f"), " of ", token(), " was accepted after its ", F.col(f"{end}.f"), " had been")
-    return Flag(kind, late, words, absence=False)
+    return Flag(kind, late, words, absence=False, loss=lost)
 
 
 CHECK = Check("J3", "no stale finish is accepted", doubts, flags)

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.facts import Run, Snapshot
+from reports.loss import lost_with_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -60,28 +61,28 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     returned = F.col("dropped") & F.col("returned")
     words = sentence("lease ", token(), " was dropped, and its handler had returned")
     kept = Flag("dropped unfailed", returned, words, absence=False)
-    return {"jobs": found if snapshot is None else found + at_end(snapshot), "tokens": [kept]}
+    return {"jobs": found if snapshot is None else found + at_end(run, snapshot), "tokens": [kept]}
 
 
-def at_end(snapshot: Snapshot) -> list[Flag]:
+def at_end(run: Run, snapshot: Snapshot) -> list[Flag]:
     """Violations by the snapshot at the end, of jobs that did not change state after it began."""
     states, accepted, taken_ns = F.col("end_states"), F.col("accepted"), F.lit(snapshot.t_ns)
     settled = F.coalesce(F.col("moved_ns") < taken_ns, F.lit(True))
     still = F.arrays_overlap(states, F.array(*(F.lit(state) for state in OPEN_STATES)))
     listed, definite = F.array_join(states, " and "), sure(settled)
     finished = accepted & (F.col("accepted_done_ns") < taken_ns)
-    dropped = F.col("dropped") & (F.col("first_drop.done_ns") < taken_ns)
+    dropped = F.col("dropped") & (F.col("dropped_done_ns") < taken_ns)
     found = [
         Flag("two states", F.size(states) > 1, sentence("is ", listed, " at the end"), absence=False, level=definite),
         Flag("not done", finished & still, sentence("has finished, and is ", listed, " at the end"), absence=False),
         Flag("not dropped", dropped & still, sentence("was dropped, and is ", listed, " at the end"), absence=False),
     ]
     if not snapshot.gaps():
-        found += absent(snapshot, settled)
+        found += absent(run, snapshot, settled)
     return found
 
 
-def absent(snapshot: Snapshot, settled: Column) -> list[Flag]:
+def absent(run: Run, snapshot: Snapshot, settled: Column) -> list[Flag]:
     """Jobs in no state of the snapshot at the end that neither finished nor were dropped."""
     taken_ns = F.lit(snapshot.t_ns)
     expired = F.col("expires_ms").isNotNull() & F.col("claim_done_ns").isNull()
@@ -91,9 +92,14 @@ def absent(snapshot: Snapshot, settled: Column) -> list[Flag]:
     lost = sentence("was enqueued, has not finished, and is in no state at the end")
     open_end = sentence("is nowhere at the end; a call that ends its lease for good was sent and not answered")
     return [
-        Flag("lost", gone & there & ~ending, lost, absence=True, level=sure(settled)),
+        Flag("lost", gone & there & ~ending, lost, absence=True, level=sure(settled), loss=all_lost(run)),
         Flag("open end", gone & there & ending, open_end, absence=True, level="possible"),
     ]
+
+
+def all_lost(run: Run) -> Column:
+    """The kind of fault that may have lost all that servers ever showed of a job; null for none."""
+    return lost_with_all(run, F.col("shown_first_ns"), F.col("shown_last_ns"))
 
 
 def sure(condition: Column) -> Column:

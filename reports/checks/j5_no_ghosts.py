@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
+from reports.checks.j4_conservation import all_lost
 from reports.facts import Run
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     strange = sentence("ran in ", stray, " under ", token(), ", which was handed to ", F.col("proc"))
     return {
         "jobs": [
-            Flag("from nowhere", never, sentence("was claimed, and no enqueue of it was sent"), absence=True),
+            # A job whose enqueue was not answered may have been claimed at the old server, and be refused by the next.
+            Flag("from nowhere", never, sentence("was claimed, and no enqueue of it was sent"), absence=True, loss=all_lost(run)),
             Flag(
                 "appeared",
                 appeared,

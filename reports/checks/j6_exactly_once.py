@@ -1,9 +1,10 @@
-"""J6: a job is finished exactly once (rule 34): at most one accepted finish per job and era of the server.
+"""J6: a job is finished exactly once (rule 34): at most one accepted finish per job, but for those that were lost as declared.
 
 The answer `ok` means that this call finished the job, `repeated` that an earlier one did: a lease with two answers `ok`, to two
 calls or within one, has finished twice. A job that is claimed again after its finish is about to be finished again. A job is
 created once: if two enqueues are both answered `created`, the payload of one is lost. A drop is an end like a finish: no job is
-both finished and dropped in one era, dropped by two leases, or claimed again after its drop.
+both finished and dropped, dropped by two leases, or claimed again after its drop. (J24 has the jobs that a later era of
+the server hands out again.)
 
 The sink is the second witness: for every lease with an accepted finish its handler wrote exactly one effect. Effects of other
 leases are allowed, because handlers run at least once.
@@ -11,16 +12,24 @@ leases are allowed, because handlers run at least once.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import Run
-from reports.loss import one_era
+from reports.loss import explanation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+    from reports.loss import Clash, Test
+
+#: What tells one lease of a job from another.
+TOKEN = ("fence", "nonce")
 
 
 def doubts(run: Run) -> list[str]:
@@ -38,28 +47,43 @@ def sinks(run: Run) -> list[str]:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Jobs that were finished or created twice in an era, or run again; accepted leases without an effect, or with two."""
-    leases, calls, effects = F.col("finishes"), F.col("finish_calls"), F.col("effects")
-    by_leases, by_calls = F.size(leases) > eras(leases, run), F.size(calls) > eras(calls, run)
-    tokens = F.when(by_leases, texts(leases)).otherwise(texts(calls))
+    """Jobs that were finished or created twice, or run again; accepted leases without an effect, or with two."""
+    leases, calls, creations, effects = (F.col(name) for name in ("finishes", "finish_calls", "creations", "effects"))
+    by_leases, by_calls = different(leases, *TOKEN), F.size(calls) > 1
+    tokens = F.when(by_leases, F.array_distinct(texts(leases))).otherwise(texts(calls))
     twice = sentence("was finished ", F.size(tokens), " times: by ", F.array_join(F.sort_array(tokens), " and by "))
-    creations, first, last = F.col("creations"), F.col("first_finish"), F.col("last_claim")
-    doubled, again = by_leases | by_calls, (last["first_send_ns"] > first["done_ns"]) & (last["era"] == first["era"])
     created = sentence("was created ", F.size(creations), " times: by ", F.array_join(F.sort_array(creations["op"]), " and by "))
-    since_ms = milliseconds(last["first_send_ns"] - first["done_ns"])
-    drops, dropped = F.col("drops"), F.col("first_drop")
-    both = F.arrays_overlap(leases["era"], drops["era"])
-    revived = (last["first_send_ns"] > dropped["done_ns"]) & (last["era"] == dropped["era"]) & ~F.coalesce(again, F.lit(False))
-    since_drop_ms = milliseconds(last["first_send_ns"] - dropped["done_ns"])
-    twice_dropped = sentence("was dropped by ", F.size(drops), " leases")
+    drops, doubled = F.col("drops"), by_leases | by_calls
+    # What another era hands out again is left to J24, where the spec says what may be lost.
+    again, revived = (run_again(ends, same_era=True if "loss" in run.spec else None) for ends in ("finishes", "drops"))
+    both = (F.size(leases) > 0) & (F.size(drops) > 0)
+    twice_dropped = sentence("was dropped by ", F.size(F.array_distinct(texts(drops))), " leases")
+
+    def flag(kind: str, condition: Column, words: Column, *clashes: Clash) -> Flag:
+        def clash(of: Test) -> Column:
+            return reduce(or_, (one(of) for one in clashes))
+
+        return Flag(kind, condition, words, absence=False, loss=explanation(run, clash))
+
+    finished_twice = (pairs(leases, leases, TOKEN), pairs(calls, calls, (*TOKEN, "op", "position")))
     found: dict[Base, list[Flag]] = {
         "jobs": [
-            Flag("doubled", doubled, twice, absence=False),
-            Flag("run again", again & ~doubled, sentence("was claimed again ", since_ms, " ms after its finish"), absence=False),
-            Flag("finished and dropped", both, sentence("was finished, and dropped as well"), absence=False),
-            Flag("dropped twice", F.size(drops) > eras(drops, run), twice_dropped, absence=False),
-            Flag("run again", revived, sentence("was claimed again ", since_drop_ms, " ms after it was dropped"), absence=False),
-            Flag("created twice", F.size(creations) > eras(creations, run), created, absence=False),
+            flag("doubled", doubled, twice, *finished_twice),
+            flag("run again", again(always) & ~doubled, sentence(*claimed_after(F.col("accepted_done_ns")), "finish"), again),
+            flag(
+                "finished and dropped",
+                both,
+                sentence("was finished, and dropped as well"),
+                *(pairs(leases, drops), pairs(drops, leases)),
+            ),
+            flag("dropped twice", different(drops, *TOKEN), twice_dropped, pairs(drops, drops, TOKEN)),
+            flag(
+                "run again",
+                revived(always) & ~again(always),
+                sentence(*claimed_after(F.col("dropped_done_ns")), "drop"),
+                revived,
+            ),
+            flag("created twice", F.size(creations) > 1, created, pairs(creations, creations, ("op", "position"))),
         ]
     }
     if names := sinks(run):
@@ -72,11 +96,52 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     return found
 
 
-def eras(calls: Column, run: Run) -> Column:
-    """Number of eras of the server in which the calls were answered, 1 where it lost nothing."""
-    if one_era(run):
-        return F.lit(1)
-    return F.size(F.array_distinct(F.transform(calls, lambda call: call["era"])))
+def pairs(first: Column, second: Column, names: Sequence[str] = ()) -> Clash:
+    """Whether some answer of the one list and a later one of the other, that differ in some of these fields, pass a test."""
+
+    def clash(of: Test) -> Column:
+        def contradicts(one: Column, other: Column) -> Column:
+            differ = reduce(or_, (~one[name].eqNullSafe(other[name]) for name in names), F.lit(not names))
+            return differ & (one["done_ns"] <= other["done_ns"]) & of(one["done_ns"], other["done_ns"])
+
+        return exists(first, lambda one: exists(second, lambda other: contradicts(one, other)))
+
+    return clash
+
+
+def run_again(ends: str, *, same_era: bool | None) -> Clash:
+    """Whether a job was handed out to a claim that was sent after its end: in the same era of the server, in another, in any."""
+
+    def clash(of: Test) -> Column:
+        def contradicts(end: Column, claim: Column) -> Column:
+            in_era = F.lit(True) if same_era is None else (claim["era"] == end["era"]) == F.lit(same_era)
+            later = in_era & (claim["first_send_ns"] > end["done_ns"])
+            return later & of(end["done_ns"], claim["done_ns"])
+
+        return exists(F.col(ends), lambda end: exists(F.col("claims_made"), lambda claim: contradicts(end, claim)))
+
+    return clash
+
+
+def always(written: Column, answered: Column) -> Column:
+    """The test that all pass."""
+    del written, answered
+    return F.lit(True)
+
+
+def exists(entries: Column, condition: Callable[[Column], Column]) -> Column:
+    """True when the condition holds for some entry; never null."""
+    return F.coalesce(F.exists(entries, condition), F.lit(False))
+
+
+def different(entries: Column, *names: str) -> Column:
+    """True when the entries do not all have the same values in these fields."""
+    return F.size(F.array_distinct(F.transform(entries, lambda one: F.struct(*(one[name].alias(name) for name in names))))) > 1
+
+
+def claimed_after(ended_ns: Column) -> tuple[Column | str, ...]:
+    """The beginning of a sentence on a job that was claimed after its end."""
+    return "was claimed again ", milliseconds(F.col("last_claim_sent_ns") - ended_ns), " ms after its "
 
 
 def texts(finishes: Column) -> Column:

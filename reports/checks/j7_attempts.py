@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
+from reports.loss import gone_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -46,7 +47,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
             Flag("buried too soon", F.col("failed_last") & (failures + 1 < attempts), too_soon, absence=True),
             Flag("attempts changed", changed, differs, absence=False),
         ],
-        "tokens": counters(),
+        "tokens": counters(run),
     }
     if run.of_lanes and run.spec.get("retries_by_policy"):
         least_ms = shortest_ms(F.col("policy"), F.col("failures"))
@@ -58,7 +59,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     return found
 
 
-def counters() -> list[Flag]:
+def counters(run: Run) -> list[Flag]:
     """Leases whose counters do not follow from those of the lease before."""
     before = F.col("before")
     follows = (F.col("claims") == before["claims"] + 1) & F.col("claim_era").eqNullSafe(before["claim_era"])
@@ -66,20 +67,30 @@ def counters() -> list[Flag]:
     failures, crashes = F.col("failures"), F.col("crashes")
     least, most = (F.coalesce(before["reap_crashes"], before["crashes"] + more) for more in (0, 1))
     lease = ("lease ", token(), " counts ")
+    retry_lost, reap_lost = (lost_between(run, at_ns) for at_ns in (before["again"]["done_ns"], before["reap_done_ns"]))
     return [
         Flag(
             "failures miscounted",
             follows & (failures != before["failures"] + failed),
             sentence(*lease, failures, " failed runs, the one before it counted ", before["failures"], " and failed ", failed),
             absence=True,
+            loss=retry_lost,
         ),
         Flag(
             "crashes miscounted",
             follows & ~crashes.between(least, most),
             sentence(*lease, crashes, " crashes, the one before it ", before["crashes"], ", its sweep ", before["reap_crashes"]),
             absence=True,
+            loss=reap_lost,
         ),
     ]
+
+
+def lost_between(run: Run, ended_ns: Column) -> Column:
+    """The kind of fault that may have lost the end of the lease before this one when this one was claimed; or this one when that
+    one ended, which a server did that knew of no claim after it. Null for none."""
+    claimed_ns = F.col("claim_done_ns")
+    return F.coalesce(gone_by(run, ended_ns, claimed_ns), gone_by(run, claimed_ns, ended_ns))
 
 
 def shortest_ms(policy: Column, failures: Column) -> Column:

@@ -15,31 +15,38 @@ from pyspark.sql import functions as F
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run, whole
-from reports.windows import clock_jumps, within
+from reports.loss import gone_by
+from reports.windows import went_back_ms
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Claims before the due time that they state, before the end of a retry's delay, or before the end of the enqueue's
     delay."""
     early_ms = F.lit(whole(run.spec, "early_ms", 0))
+    # By a clock that has stepped back, what was due already is claimed before its time, and rightly so.
+    back_ms = went_back_ms(run, F.col("claim_done_ns"))
     srv_ms, due_ms, again_ms = F.col("claim_srv_ms"), F.col("claim_due_ms"), F.col("older_again.due_ms")
     first_ms, created_ms = F.expr("claim_srv_us div 1000"), F.col("created_due_ms")
     claimed = ("claim ", token(), " by ", F.col("proc"), " came ")
     # A retry that was accepted after this claim does not delay it; that it was accepted is left to J3.
-    retried = (F.col("older_again.srv_ms") <= srv_ms) & (srv_ms + early_ms < again_ms)
-    soon = srv_ms + early_ms < due_ms
-    # By a clock that has stepped back, what was due already is claimed before its time, and rightly so.
-    steady = ~within(F.col("claim_done_ns"), clock_jumps(run))
+    retried = (F.col("older_again.srv_ms") <= srv_ms) & (srv_ms + early_ms + back_ms < again_ms)
+    soon = srv_ms + early_ms + back_ms < due_ms
     unknown = F.col("claim_done_ns").isNotNull() & srv_ms.isNull()
     return {
         "tokens": [
             Flag(
                 "early",
-                soon & steady,
+                soon,
                 sentence(*claimed, due_ms - srv_ms, " ms before the job was due"),
                 absence=False,
             ),
-            Flag("early", retried & steady, sentence(*claimed, again_ms - srv_ms, " ms before its retry was due"), absence=False),
+            Flag(
+                "early",
+                retried,
+                sentence(*claimed, again_ms - srv_ms, " ms before its retry was due"),
+                absence=False,
+                loss=gone_by(run, F.col("older_again.done_ns"), F.col("claim_done_ns")),
+            ),
             Flag("no server time", unknown, sentence(*claimed, "without a server time"), absence=False, level="unknown"),
         ],
         "jobs": [

@@ -89,9 +89,15 @@ def stranded(run: TargetRun) -> Flag:
 
 
 def doubled(run: TargetRun) -> Flag:
-    """Ran to its end more than once. Without a fault there is no excuse for that; nor has a queue one that promises at most once,
-    also where its client sent a command again whose reply was lost."""
-    level = "violated" if run.promise.once or not run.faulty else DECLARED
+    """Ran to its end more than once. Only a fault excuses that which came before the job had ended and been given back, and whose
+    effects were not over when the job was sent; and only a queue that does not promise at most once, also where its client sent a
+    command again whose reply was lost."""
+    first_end_ns, sent_ns = F.col("ran")[0]["end_ns"], F.coalesce("sent_ns", "first_start_ns")
+    caused = F.lit(False)
+    for inject_ns, heal_ns in run.in_force:
+        ended = first_end_ns + run.promise.slack_ms * MS < F.lit(inject_ns)
+        caused = caused | ~(ended | (sent_ns > F.lit(heal_ns + run.promise.late_ms * MS)))
+    level = "violated" if run.promise.once else F.when(caused, DECLARED).otherwise("violated")
     procs = F.concat_ws(", ", F.transform("ran", lambda one: one["proc"]))
     detail = sentence("ran to its end ", F.col("ends"), " times, by ", procs)
     return Flag("doubled", F.col("ends") > 1, detail, False, level)

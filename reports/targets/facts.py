@@ -47,6 +47,11 @@ class TargetRun:
         return [(begun[one.fault], one.t_ns) for one in self.stages if one.stage == "heal" and one.fault in begun]
 
     @property
+    def in_force(self) -> list[tuple[int, int]]:
+        """From when to when each planned fault was in force; what it did to jobs may show until they were to be recovered."""
+        return self.windows(*(str(one["name"]) for one in self.spec["plan"]))
+
+    @property
     def waited_ms(self) -> int:
         """For how long what is left was waited for."""
         return (self.ended_ns - self.healed_ns) // MS

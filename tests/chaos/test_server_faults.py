@@ -85,16 +85,20 @@ def test_a_server_whose_writes_are_on_the_disk_comes_back_with_all_of_them(name:
         assert found.lost() == []
 
 
-def test_a_snapshot_that_is_put_back_loses_what_its_window_says(tmp_path: Path) -> None:
-    with stage("aof", tmp_path, "always") as (found, end):
-        seen = seen_in_full(found, "snapshot-restore")
-        assert "keys went back" in seen["witness"]
+@pytest.mark.parametrize(
+    ("name", "durability", "words"),
+    [("snapshot-restore", "always", "keys went back"), ("server-kill", "everysec", "the server ended; connections refused")],
+)
+def test_what_a_file_of_before_does_not_hold_is_lost_in_the_window_that_says_so(
+    name: str, durability: str, words: str, tmp_path: Path
+) -> None:
+    with stage("aof", tmp_path, durability) as (found, end):
+        assert words in seen_in_full(found, name)["witness"]
         end()
-        loss = catalogue.KINDS["snapshot-restore"].loss
-        assert loss is not None and (loss.since, loss.until) == ("snapshot", "heal")
+        loss = catalogue.KINDS[name].loss
+        assert loss is not None and (loss.since, loss.before_ms, loss.after_ms) == ("snapshot", 0, 0)
         lost_ns = [found.writer.acknowledged_ns[key] for key in found.lost()]
-        began_ns, ended_ns = found.at_ns["snapshot"] - loss.before_ms * 1_000_000, found.at_ns["heal"] + loss.after_ms * 1_000_000
-        assert lost_ns and began_ns <= min(lost_ns) <= max(lost_ns) <= ended_ns
+        assert lost_ns and found.at_ns["snapshot"] <= min(lost_ns) <= max(lost_ns) <= found.at_ns[loss.until]
 
 
 @pytest.mark.usefixtures("impatient")

@@ -98,20 +98,6 @@ def test_several_servers_need_proxies(tmp_path: Path) -> None:
         make("replica", Setting(tmp_path / "server.log"))
 
 
-def test_a_killed_server_comes_back_with_its_file_but_for_what_was_on_no_disk(tmp_path: Path) -> None:
-    with stage("aof", tmp_path, "everysec") as (found, end):
-        seen = found.carry_out("server-kill")
-        assert all(ok for ok, _ in seen.values()), seen
-        cut = int(seen["heal"][1].split(", ")[1].split()[0])
-        assert cut > 0
-        end()
-        loss, killed_ns = catalogue.KINDS["server-kill"].loss, found.at_ns["inject"]
-        assert loss is not None
-        lost_ns = [found.writer.acknowledged_ns[key] for key in found.lost()]
-        assert lost_ns and min(lost_ns) >= killed_ns - loss.before_ms * 1_000_000
-        assert max(lost_ns) <= killed_ns + loss.after_ms * 1_000_000
-
-
 def test_replicas_that_stand_still_are_seen_to_lag_and_to_catch_up(tmp_path: Path) -> None:
     with stage("replica", tmp_path) as (found, end):
         seen = found.carry_out("replica-lag")

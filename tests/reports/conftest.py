@@ -26,6 +26,7 @@ Judge = Callable[[Path], dict[str, Any]]
 
 #: Judges a run by some of the checks, without measures: (verdict, why) by check.
 Checked = Callable[..., dict[str, tuple[str, str]]]
+RowsOf = Callable[..., dict[str, set[tuple[str, str, str]]]]
 
 
 def verdict_of(run: Path, spark: SparkSession) -> dict[str, Any]:
@@ -56,6 +57,20 @@ def checked(spark: SparkSession) -> Checked:
             spark.catalog.clearCache()
 
     return decide
+
+
+@pytest.fixture
+def rows_of(checked: Checked, spark: SparkSession) -> RowsOf:
+    """The violation rows of some checks, by what they are about: check, kind and level of each."""
+
+    def judge(run: Path, *ids: str) -> dict[str, set[tuple[str, str, str]]]:
+        checked(run, *ids)
+        found: dict[str, set[tuple[str, str, str]]] = {}
+        for row in spark.read.parquet(str(tables_folder(run) / "violations.parquet")).collect():
+            found.setdefault(row["subject"], set()).add((row["check"], row["kind"], row["level"]))
+        return found
+
+    return judge
 
 
 def told(found: CheckResult) -> tuple[str, str]:

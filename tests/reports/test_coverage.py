@@ -54,7 +54,6 @@ def worker(**facts: Any) -> dict[str, dict[str, Any]]:
     ("name", "call"),
     [
         ("worker-freeze", ("finish stale", 20.1, 20.2)),
-        ("lease-expired", ("finish stale", 15.1, 15.2)),
         ("net-latency", ("extend ok", 10.1, 19.9)),
     ],
 )
@@ -68,7 +67,6 @@ def test_one_call_in_its_window_is_enough(name: str, call: tuple[str, float, flo
         ("worker-freeze", ("finish stale", 9.0, 9.1)),
         ("worker-freeze", ("finish stale", 31.0, 31.1)),
         ("worker-freeze", ("finish repeated", 20.1, 20.2)),
-        ("lease-expired", ("finish stale", 9.0, 9.1)),
         ("net-latency", ("extend ok", 9.9, 12.0)),
         ("net-latency", ("extend ok", 19.0, 20.1)),
         ("net-latency", ("extend ok", 15.0, 15.089)),
@@ -215,3 +213,19 @@ def test_a_kill_whose_jobs_never_ran_again_proves_nothing(tmp_path: Path, checke
     freeze(story)
     traffic(story, ("worker-1", "worker-3"))
     assert checked(story.write(), "H2")["H2"] == ("unknown", "1-worker-kill proves nothing: no job in hand ran elsewhere")
+
+
+@pytest.mark.parametrize(("named", "found"), [(True, ("valid", "")), (False, ("unknown", "3-lease-expired proves nothing"))])
+def test_the_end_of_a_lease_that_a_fault_has_ended_must_have_been_refused(
+    named: bool, found: tuple[str, str], tmp_path: Path, checked: Checked
+) -> None:
+    """It may be sent when the fault is over. That of another lease proves nothing."""
+    story = healthy(tmp_path / "run")
+    story.spec["plan"] = [*story.spec["plan"], {"fault": "3-lease-expired", "name": "lease-expired", "target": "worker-1"}]
+    story.enqueue("struck", 40.0)
+    lease = story.claim("worker-1", "struck", 40.1)
+    for stage, at in (("inject", 40.5), ("witness", 41.5), ("heal", 41.6), ("healed", 43.0)):
+        story.fault("3-lease-expired", "worker-1", stage, at, held=[lease] if named and stage == "witness" else ())
+    story.end("finish", lease, at=42.0, result="stale")
+    verdict, why = checked(story.write(), "H2")["H2"]
+    assert verdict == found[0] and why.startswith(found[1])

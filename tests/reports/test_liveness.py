@@ -92,6 +92,8 @@ def test_what_never_happened_is_known_only_when_the_run_went_on_long_enough(
 def fail_over(story: Story, at: float) -> None:
     """worker-1 and worker-3 talk to a new era of the server from then on, as planned."""
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-failover", "name": "failover", "target": "servers"}]
+    for stage in ("inject", "witness", "heal", "healed"):
+        story.fault("3-failover", "servers", stage, at)
     for worker in ("worker-1", "worker-3"):
         story.row(worker, "connection", at, server_run_id="r2", replid="era-2", server_role="master")
 
@@ -100,13 +102,17 @@ def fail_over(story: Story, at: float) -> None:
 def test_what_a_failover_lost_counts_in_no_later_era(tmp_path: Path, checked: Checked) -> None:
     """Rules 8 and 32: a finish that was lost may be done twice, and a claim that was lost replaces and excludes nobody."""
     story = healthy(tmp_path / "run")
-    for job in ("replaced", "held"):
+    story.spec["loss"] = [
+        {"fault": "failover", "before_ms": 2_000, "until": "inject", "after_ms": 0, "text": "what the new primary had not got"}
+    ]
+    for job in ("replaced", "held", "finished"):
         story.enqueue(job, 38)
     kept = story.claim("worker-3", "replaced", 38.1)
     story.claim("worker-1", "replaced", 47.2)
     story.claim("worker-1", "held", 46.1)
+    story.run("worker-1", "finished", 47.0)
     fail_over(story, 48)
-    story.run("worker-1", "quiet-1", 49)
+    story.run("worker-1", "finished", 49)
     story.effect(kept, 49.1)
     story.end("finish", kept, at=49.2)
     story.run("worker-3", "held", 49.3)

@@ -10,9 +10,9 @@ import pytest
 from reports.facts import Run, Stage
 from reports.folder import spec_faults
 from reports.loss import findings, loss_windows
-from tests.reports.conftest import Checked, Judge
+from tests.reports.conftest import Checked, Judge, RowsOf
 from tests.reports.good_run import cast, freeze, kill, traffic
-from tests.reports.story import END_S, PLAN, SPEC, Story, ns
+from tests.reports.story import END_S, PLAN, SPEC, Story, ns, srv_ms
 
 KILL = {"fault": "0-primary-kill", "name": "primary-kill", "target": "servers"}
 
@@ -126,6 +126,98 @@ def test_a_server_that_was_started_again_and_lost_nothing_excuses_no_late_finish
         story.replaced()
     found = checked(story.rest(), "J3", "J6")
     assert {check: verdict for check, (verdict, _) in found.items()} == {"J3": "violated", "J6": "violated"}
+
+
+def zombie(story: Story, job: str, finished: float) -> None:
+    """Two workers finish a job: worker-1 at 3.56 s, worker-3, which had lost its lease, at that instant."""
+    story.enqueue(job, 0.5)
+    lost = story.claim("worker-3", job, 1.0, deadline_ms=srv_ms(3.0), told={"claims": 1})
+    story.start(lost, 1.01, took=finished - 1.1)
+    story.reap("worker-1", lost, 3.0)
+    story.run("worker-1", job, 3.5, told={"claims": 2, "crashes": 1})
+    story.effect(lost, finished - 0.05)
+    story.end("finish", lost, at=finished)
+
+
+def test_a_lost_write_explains_nothing_but_what_contradicts_it(tmp_path: Path, rows_of: RowsOf) -> None:
+    """Each job has a write in the window. None of what is wrong with these comes from its loss."""
+    story = Failover(tmp_path / "run", [LOSS])
+    zombie(story, "ended-before-the-window", 8.0)
+    story.enqueue("twice-before-the-fault", 4.1)
+    first = story.claim("worker-3", "twice-before-the-fault", 4.2)
+    story.start(first, 4.21, took=0.3)
+    story.run("worker-1", "twice-before-the-fault", 4.3)
+    story.effect(first, 4.5)
+    story.end("finish", first, at=4.6)
+    for job in ("twice-after-the-fault", "lost-after-the-fault", "unfinished"):
+        story.enqueue(job, 4.5)
+    story.enqueue("held-by-what-was-not-renewed", 1.9)
+    held = story.claim("worker-3", "held-by-what-was-not-renewed", 2.0)
+    story.extend(held, 4.5)
+    lost = story.claim("worker-3", "unfinished", 4.7)
+    story.replaced()
+    story.end("release", lost, at=8.4, result="stale")
+    late = story.claim("worker-3", "twice-after-the-fault", 8.0)
+    story.start(late, 8.01, took=1.4)
+    story.claim("worker-3", "lost-after-the-fault", 8.1)
+    story.run("worker-1", "twice-after-the-fault", 9.2)
+    story.effect(late, 9.41)
+    story.end("finish", late, at=9.5)
+    story.run("worker-1", "held-by-what-was-not-renewed", 9.6)
+    found = rows_of(story.rest(), "J1", "J3", "J4", "J6")
+    stale = {("J3", "stale", "violated"), ("J6", "doubled", "violated")}
+    overlap = {("J1", "overlap", "violated")}
+    assert found == {
+        "ended-before-the-window": stale,
+        "twice-before-the-fault": stale | overlap,
+        "twice-after-the-fault": stale | overlap,
+        "lost-after-the-fault": {("J4", "lost", "violated")},
+        "held-by-what-was-not-renewed": overlap,
+        # Its enqueue and its claim may both be gone.
+        "unfinished": {("J4", "lost", "declared")},
+    }
+
+
+def counts(claims: int, failures: int, crashes: int) -> dict[str, int]:
+    """What a claim tells of the past of its job."""
+    return {"claims": claims, "failures": failures, "crashes": crashes}
+
+
+def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: RowsOf) -> None:
+    """A claim, a finish, a renewal and a reap that may be gone, and what the next server answered that did not know of them."""
+    story = Failover(tmp_path / "run", [LOSS])
+    story.enqueue("claim-lost", 0.5)
+    old = story.claim("worker-3", "claim-lost", 1.0, deadline_ms=srv_ms(4.2), told={"claims": 1})
+    story.start(old, 1.01, took=7.0)
+    story.reap("worker-1", old, 4.2)
+    newer = story.claim("worker-1", "claim-lost", 4.5, told={"claims": 2, "crashes": 1})
+    story.enqueue("finish-lost", 4.1)
+    story.run("worker-1", "finish-lost", 4.6)
+    story.enqueue("renewal-lost", 0.6)
+    story.enqueue("retry-lost", 0.7)
+    retried = story.claim("worker-3", "retry-lost", 2.0, told=counts(1, 0, 0))
+    story.start(retried, 2.01, took=2.0, end="fail")
+    story.end("retry", retried, at=4.3, delay_ms=0)
+    story.run("worker-1", "retry-lost", 4.6, told=counts(2, 1, 0))
+    renewed = story.claim("worker-3", "renewal-lost", 1.1)
+    story.extend(renewed, 4.7)
+    story.replaced()
+    story.effect(old, 8.01)
+    story.end("finish", old, at=8.1)
+    story.start(newer, 4.51, took=4.0)
+    story.end("finish", newer, at=8.6, result="stale")
+    story.run("worker-3", "finish-lost", 8.2)
+    story.run("worker-1", "renewal-lost", 10.2)
+    story.reap("worker-1", retried, 11.1)
+    story.run("worker-1", "retry-lost", 11.2, told=counts(2, 0, 1))
+    found = rows_of(story.rest(), "J1", "J3", "J4", "J6", "J7", "J24")
+    undone = {("J6", "doubled", "declared"), ("J24", "end undone", "declared")}
+    assert found == {
+        "claim-lost": {("J3", "stale", "declared")},
+        "finish-lost": undone,
+        "retry-lost": undone | {("J7", "crashes miscounted", "declared"), ("J24", "claim undone", "declared")},
+        "renewal-lost": {("J1", "overlap", "declared")},
+    }
 
 
 def test_a_write_at_the_server_that_was_replaced_is_a_violation(tmp_path: Path, checked: Checked) -> None:

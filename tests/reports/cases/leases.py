@@ -125,8 +125,8 @@ def reaped_early_because_the_connection_of_a_worker_was_gone_that_lived_on(story
     story.run(W3, job, 5.01)
 
 
-@case(("J1", "early reap", "unknown"))
-def reaped_early_because_a_connection_was_gone_before_any_kill_of_its_worker(story: Story, job: str) -> None:
+@case(("J1", "early reap"))
+def reaped_early_because_a_connection_was_gone_long_before_the_kill_of_its_worker(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     first = story.claim(W2, job, 3)
     story.reap(W3, first, 5, lost=True)

@@ -88,6 +88,17 @@ def test_a_second_end_breaks_at_most_once(judged: Decide) -> None:
     assert allowed["verdict"] == "valid" and found(allowed) == {"doubled": 1} and allowed["measures"]["doubled"] == 1
 
 
+@pytest.mark.parametrize(("job", "sent_s", "again_s"), [(20, 17.6, 19.0), (0, None, 5.0)], ids=["sent later", "ended before"])
+def test_a_fault_excuses_no_second_end_of_a_job_that_it_did_not_meet(
+    judged: Decide, job: int, sent_s: float | None, again_s: float
+) -> None:
+    """The kill is in force from 4.4 s to 5.4 s, and what it cut off is to run again within 12 s; job 0 had ended at 1.7 s."""
+    story = good(KILL)
+    if sent_s is not None:
+        story.sent(job, sent_s).ran(job, sent_s + 0.2)
+    assert verdicts(judged(spec(AT_LEAST, KILL), story.ran(job, again_s, by="worker-3").ended(40))) == {"T2": "violated"}
+
+
 @pytest.mark.parametrize(("promise", "broken"), [(AT_MOST, {"T2": "violated"}), (AT_LEAST, {})])
 def test_a_send_that_the_client_repeated_is_no_excuse_for_at_most_once(
     promise: dict[str, Any], broken: dict[str, str], judged: Decide

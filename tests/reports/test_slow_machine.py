@@ -1,0 +1,71 @@
+"""A machine that is too slow makes late work a doubt: it is no violation, and it is not valid either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.verdicts import Verdict
+from reports.checks.h3_recorder_sound import LOOKS_APART_MS, stood_still
+from reports.facts import MS, ClockLook, Run, Stage
+from tests.reports.conftest import Checked
+from tests.reports.good_run import healthy
+from tests.reports.story import Story, ns, srv_ms
+
+LATE = "cron:beat:1 fired 11500 ms after its time, more than 11000 ms"
+DOUBT = f"a slow machine may explain it: {LATE}"
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    """A run whose schedule ticks in time, and 11.5 s late; a handler of it is finished twice, which takes no time at all."""
+    made = healthy(tmp_path / "run")
+    made.spec["schedules"] = [{"name": "beat", "every_ms": 500}]
+    for number, at in enumerate((39.0, 51.0)):
+        item = {"job": f"cron:beat:{number}", "schedule": "beat", "tick_ms": srv_ms(39.0) + 500 * number, "result": "created"}
+        made.operation("worker-1", "tick", at, [item])
+    made.run("worker-3", "quiet-1", 45.0)
+    return made
+
+
+def test_what_is_late_on_a_machine_that_keeps_up_is_a_violation(story: Story, checked: Checked) -> None:
+    assert checked(story.write(), "J15", "H3")["J15"] == ("violated", LATE)
+
+
+def test_what_is_late_while_the_load_is_late_is_in_doubt(story: Story, checked: Checked) -> None:
+    for number in range(40):
+        story.enqueue(f"late-{number}", 40.0 + number / 10, intended_ns=ns(39.6 + number / 10))
+    found = checked(story.write(), "J6", "J15", "H3")
+    assert found["J15"] == ("unknown", DOUBT)
+    assert (found["J6"][0], found["H3"][0]) == ("violated", "unknown")
+
+
+def test_what_is_late_while_the_harness_stood_still_is_in_doubt(story: Story, checked: Checked) -> None:
+    for second in (*range(38, 44), *range(47, 52)):
+        story.row("harness", "clock", second, wall_ns=second, srv_us=srv_ms(second) * 1_000)
+    found = checked(story.write(), "J6", "J15", "H3")
+    assert found["J15"] == ("unknown", DOUBT)
+    assert (found["J6"][0], found["H3"]) == ("violated", ("valid", ""))
+
+
+@pytest.mark.parametrize(
+    ("apart_ms", "target", "still"),
+    [
+        (LOOKS_APART_MS - 1, "worker-1", False),
+        (LOOKS_APART_MS, "worker-1", True),
+        (LOOKS_APART_MS, "servers", False),
+        (LOOKS_APART_MS + 5_000, "servers", True),
+    ],
+)
+def test_only_what_no_fault_of_a_server_explains_is_the_machine(apart_ms: int, target: str, still: bool) -> None:
+    """Once it is healed, a server is asked again soon."""
+    at_s = (("inject", 5), ("heal", 9))
+    stages = tuple(Stage("1-fault", "fault", stage, target, ok=True, detail="", t_ns=ns(at)) for stage, at in at_s)
+    looks = tuple(ClockLook(at_ns, None) for at_ns in (ns(7), ns(7) + apart_ms * MS))
+    assert stood_still(Run(spec={}, files={}, stages=stages, clocks=looks)) == still
+
+
+def test_the_harness_takes_such_a_doubt_for_late_work() -> None:
+    assert Verdict("unknown", reasons=(f"J15 unknown: {DOUBT}",)).too_slow
+    assert not Verdict("violated", reasons=(f"J15 violated: {LATE}",)).too_slow
