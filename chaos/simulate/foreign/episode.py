@@ -109,8 +109,8 @@ class ForeignEpisode(Episode):
                 raise Found("leak", f"{name} is left when all has ended")
 
     def _may_stay(self, state: ForeignState, id: str) -> bool:
-        """Whether the job under an id has ended, or is a remnant: its call was cut off before the job's entry, nobody was told that
-        the job is there, and no copy of the call has come since."""
+        """Whether the job under an id has ended, or is a remnant: its call was cut off before it wrote the job's entry, nobody
+        was told that the job is there, and no copy of the call has come since."""
         book = self._judge.book
         birth = book.job(id)
         return birth in book.ends or not (self._profile.exact or state.places.get(id) or birth in book.acknowledged)
