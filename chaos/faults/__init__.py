@@ -7,6 +7,7 @@ from collections.abc import Callable
 from chaos.faults.base import Fault, Scene
 from chaos.faults.clients_killed import ClientsKilled
 from chaos.faults.clock_wrap import ClockWrap
+from chaos.faults.control_cut import ControlCut
 from chaos.faults.disk_slow import DiskSlow
 from chaos.faults.dns_change import DnsChange
 from chaos.faults.failover_clean import FailoverClean
@@ -58,6 +59,7 @@ FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "script-busy": ScriptBusy,
     "scripts-flushed": ScriptsFlushed,
     "clients-killed": ClientsKilled,
+    "control-cut": ControlCut,
     "server-clock-jump": ServerClockJump,
     "worker-clock-jump": WorkerClockJump,
     "clock-wrap": ClockWrap,

@@ -132,7 +132,7 @@ class Heartbeat:
         if not beat.until_ms:
             self._gone = True
         elif self._at_ns is not None:
-            self._at_ns = min(self._at_ns, now_ns + self._again_ms * MS)  # anchor: failed-beats-are-soon-sent-again
+            self._at_ns = min(self._at_ns, now_ns + self._again_ms * MS)
             self._again_ms = min(2 * self._again_ms, _AGAIN_MS)
 
     def _about(self, held: list[Lease], kept_back: Mapping[str, bool]) -> str:
