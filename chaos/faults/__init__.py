@@ -7,7 +7,6 @@ from collections.abc import Callable
 from chaos.faults.base import Fault, Scene
 from chaos.faults.clients_killed import ClientsKilled
 from chaos.faults.clock_wrap import ClockWrap
-from chaos.faults.control_cut import ControlCut
 from chaos.faults.disk_slow import DiskSlow
 from chaos.faults.dns_change import DnsChange
 from chaos.faults.failover_clean import FailoverClean
@@ -30,6 +29,7 @@ from chaos.faults.server_restart import ServerRestart
 from chaos.faults.slot_move import SlotMoving
 from chaos.faults.snapshot_restore import SnapshotRestore
 from chaos.faults.worker_clock_jump import WorkerClockJump
+from chaos.faults.worker_cut import WorkerCut
 from chaos.faults.worker_freeze import WorkerFreeze
 from chaos.faults.worker_kill import WorkerKill
 from chaos.faults.worker_oom import WorkerOom
@@ -59,7 +59,7 @@ FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "script-busy": ScriptBusy,
     "scripts-flushed": ScriptsFlushed,
     "clients-killed": ClientsKilled,
-    "control-cut": ControlCut,
+    "worker-cut": WorkerCut,
     "server-clock-jump": ServerClockJump,
     "worker-clock-jump": WorkerClockJump,
     "clock-wrap": ClockWrap,

@@ -113,7 +113,7 @@ _MUTANTS = (
             # The rule allows a look to come late. One that comes at once seldom meets a connection that has just changed.
             Edit("looks-follow-at-once", "self._watched, self._look_at_ns = watched, now_ns + 1_000 * MS"),
         ),
-        provoked_by=("control-cut",),
+        provoked_by=("worker-cut",),
     ),
     Mutant(
         name="crash-forgotten",
