@@ -173,6 +173,7 @@ KINDS: dict[str, FaultKind] = {
         FaultKind("script-busy", SERVERS, "what a busy server refused is sent again", 5, UNWATCHED, usual=()),
         FaultKind("scripts-flushed", SERVERS, "a script that the server forgot is sent again", 4, usual=()),
         FaultKind("clients-killed", SERVERS, "whoever was thrown out comes back", 5, usual=()),
+        FaultKind("worker-cut", PROCESS, "a worker that connects again is not taken for lost", 7, loads=(JOBS,), usual=()),
         FaultKind(
             "server-clock-jump",
             SERVERS,

@@ -29,6 +29,7 @@ from chaos.faults.server_restart import ServerRestart
 from chaos.faults.slot_move import SlotMoving
 from chaos.faults.snapshot_restore import SnapshotRestore
 from chaos.faults.worker_clock_jump import WorkerClockJump
+from chaos.faults.worker_cut import WorkerCut
 from chaos.faults.worker_freeze import WorkerFreeze
 from chaos.faults.worker_kill import WorkerKill
 from chaos.faults.worker_oom import WorkerOom
@@ -58,6 +59,7 @@ FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "script-busy": ScriptBusy,
     "scripts-flushed": ScriptsFlushed,
     "clients-killed": ClientsKilled,
+    "worker-cut": WorkerCut,
     "server-clock-jump": ServerClockJump,
     "worker-clock-jump": WorkerClockJump,
     "clock-wrap": ClockWrap,

@@ -110,6 +110,18 @@ _MUTANTS = (
         also=frozenset({"H0", "H1", "H2"}),
     ),
     Mutant(
+        name="lost-without-its-condition",
+        defect="the leases of a worker whose connection was missing are taken, whichever it has named since",
+        check="J1",
+        verdict="violated",
+        edits=(
+            Edit("registration-is-unchanged", "gone[ARGV[at]] = true"),
+            # The rule allows a look to come late. One that comes at once seldom meets a connection that has just changed.
+            Edit("looks-follow-at-once", "self._watched, self._look_at_ns = watched, now_ns + 1_000 * MS"),
+        ),
+        provoked_by=("worker-cut",),
+    ),
+    Mutant(
         name="crash-forgotten",
         defect="a lease that is taken away leaves no trace in the count of crashes, so a job that kills its workers never ends",
         check="J7",

@@ -20,15 +20,19 @@ Told = ControlMessage | Subscribed | ControlLost
 
 
 class Control:
-    """It reads from the start of its process on. `take` gets what is told, as an event of the process."""
+    """It reads from the start of its process on. `take` gets what is told, as an event of the process. `seen`: others may see by
+    it whether the process lives."""
 
-    def __init__(self, process: Process, channels: tuple[str, ...], take: Callable[[Told], None], clients: Clients) -> None:
+    def __init__(
+        self, process: Process, channels: tuple[str, ...], take: Callable[[Told], None], clients: Clients, *, seen: bool
+    ) -> None:
         self.name = f"{process.name}.control"
         self.process = process
         self._world: World = process.world
         self._channels = channels
         self._take = take
         self._clients = clients
+        self._seen = seen
         self._connection: ClientConnection | None = None
         self._count = 0
         self._away_until_ns = 0
@@ -92,6 +96,6 @@ class Control:
     def _reads_again(self) -> None:
         if self._world.now_ns < self._away_until_ns:
             return
-        if self._world.profile.presence and self._connection is None:
+        if self._seen and self._connection is None:
             self._connection = self._clients.connects(self.process.name)
         self._take(Subscribed(self._connection))

@@ -231,6 +231,15 @@ FEATURES = (
     Profile(
         "presence", **_PRESENT, process={"kill": 0.01}, network={"copy": 0.05, "late request": 0.02}, cuts=0.3, cuts_of_most=0.1
     ),
+    Profile(
+        "presence behind a proxy",
+        **_PRESENT,
+        proxied=1,
+        process={"kill": 0.008},
+        server=QUIET,
+        network={"copy": 0.02, "lose reply": 0.02, "lose request": 0.02},
+        cuts=0.2,
+    ),
     Profile("presence and stalls", **_PRESENT, process={"kill": 0.004}, server={"stall": 0.006}, network=QUIET, cuts=0.4),
     Profile(
         "presence and late",

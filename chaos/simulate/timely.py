@@ -162,7 +162,9 @@ class Timely:
                 continue
             ended_ns = clients.ended_ns.get(state.table("connections")[token.split(":")[1]], 0)
             waited_ms = (world.now_ns - max(ended_ns, self._calm_since_ns())) // MS
-            if waited_ms > 3 * worker.settings.sweep_ms + AGAIN_MS + _SLACK_MS:
+            # Where the leader may be behind a proxy, its followers look when it has not for two seconds, each in its turn.
+            sweeps = 6 if world.profile.proxied else 3
+            if waited_ms > sweeps * worker.settings.sweep_ms + AGAIN_MS + _SLACK_MS:
                 text = f"{worker.name} is dead, for {waited_ms} ms its connection is gone, and {job} is still leased to it"
                 raise Found("unnoticed", text, (job,))
 

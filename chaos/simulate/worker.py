@@ -124,7 +124,8 @@ class SimulatedWorker(Process):
         self._timer = 0
         block_ms = {"wake": BLOCK_MS}
         self._lines = {slot: server.knows(Line(self, server.arrive, slot, self._clock, block_ms.get(slot, 0))) for slot in SLOTS}
-        self._control = Control(self, server.model.control(name), self._told, server.clients)
+        seen = profile.presence and place >= profile.proxied
+        self._control = Control(self, server.model.control(name), self._told, server.clients, seen=seen)
         server.tells(self._control)
         self._lines["work"].greet(self._begin)
 

@@ -94,7 +94,9 @@ class DspsModel(FilledSlots):
     def __init__(self, channel: str, lua: Path | None = None) -> None:
         self.keys = keys = DspsKeys(channel)
         super().__init__(
-            keys, load_folder((lua or scripts_folder()) / "dsps"), {"bodies": keys.bodies, "wake_topic": keys.wake_topic}
+            keys,
+            load_folder((lua or scripts_folder()) / "dsps"),
+            {"bodies": keys.bodies, "mids": keys.mid(""), "wake_topic": keys.wake_topic},
         )
 
     def call(self, operation: ChannelOperation) -> Call[Any]:

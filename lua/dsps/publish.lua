@@ -1,7 +1,8 @@
 #!lua
 -- Publish messages in their order, each under the next clock, unless its id is known: then it keeps its clock and its expiry. A
 -- copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies are written first, then ids, then the
--- clock: after a call that was cut off, its next copy finds the messages by their ids and goes on behind them.
+-- clock: after a call that was cut off, its next copy finds the messages by their ids and goes on behind them, and so does the
+-- call of another publisher, by the bodies after the clock.
 --
 -- KEYS
 --   clock  string  clock of the last message
@@ -10,6 +11,7 @@
 --   items  1 for each item: mid.<id>, its clock
 -- ARGV
 --   bodies        prefix of the keys of bodies; the clock follows
+--   mids          prefix of the keys of clocks by ids; the id follows
 --   wake_topic    pub/sub channel that wakes waiting subscribers
 --   ttl_s         number: life of what is written
 --   not_after_ms  number: server time after which this call is void
@@ -19,22 +21,28 @@
 
 local count, read = #KEYS - 3, { clock, unpack(KEYS, 4) }
 local found = settled_clock(bodies, read)
-local raw, mids = found[1], {}
+local raw, clocks = found[1], {}
 local known = expect_type(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto', 'longest_ms'))
 local start, turned = reckon(clock_of(raw, clock), clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
 local upto, era = clock_of(known[3], meta), clock_of(known[2], meta) or 0
 local old = oldest(live, start or 0, 3)
 for item = 2, count + 1 do
-  mids[read[item]] = found[item]
-  local at = clock_of(found[item], read[item])
-  -- An earlier copy was cut off before it wrote the clock.
-  if at and (not start or clock_after(at, start)) then start = at end
+  local mid, at = read[item], clock_of(found[item], read[item])
+  local stored = at and id_under(bodies, found[item])
+  -- A client of the original that publishes after a call that was cut off overwrites the bodies of that call: they are published anew.
+  if at and (not stored or mids .. stored == mid) then
+    clocks[mid] = found[item]
+    -- An earlier copy was cut off before it wrote the clock.
+    if not start or clock_after(at, start) then start = at end
+  end
 end
+-- Without `upto` these scripts have published nothing in this channel.
+if start and upto then start = behind_unfinished(bodies, mids, start) end -- anchor: unfinished-publishes-stay
 local srv_us = server_us()
 local now_ms = math.floor(srv_us / 1000)
 local words, refused, late = {}, 0, now_ms > not_after_ms -- anchor: late-publish-is-void
 for item = 1, count do
-  local at = mids[KEYS[3 + item]]
+  local at = clocks[KEYS[3 + item]]
   words[item] = at and 'd' .. at or 'r'
   if not at then refused = refused + 1 end
 end
@@ -60,15 +68,15 @@ local whole = upto == position
 if longest_ms ~= tonumber(known[4] or 0) then note_longest(meta, longest_ms, false) end
 for item = 1, late and 0 or count do
   local mid = KEYS[3 + item]
-  if not mids[mid] then -- anchor: known-ids-are-not-published-again
+  if not clocks[mid] then -- anchor: known-ids-are-not-published-again
     position = clock_ahead(position, 1)
     local text = string.format('%d', position) -- anchor: clocks-keep-every-digit
-    redis.call('SET', bodies .. text, ARGV[5 + item], 'PXAT', ends_ms)
+    redis.call('SET', bodies .. text, ARGV[6 + item], 'PXAT', ends_ms)
     redis.call('SET', mid, text, 'PXAT', ends_ms)
-    mids[mid], words[item], made[#made + 1] = text, 'c' .. text, text
+    clocks[mid], words[item], made[#made + 1] = text, 'c' .. text, text
   elseif words[item] == 'r' then
     -- The same id twice in one call.
-    words[item] = 'd' .. mids[mid]
+    words[item] = 'd' .. clocks[mid]
   end
 end
 index_all(live, made)

@@ -53,6 +53,8 @@ for at = 1, count do
     item.id = given
     if given ~= '' and (format.read(given) or foreign_over(prefix, given, now_ms)) then
       item.letter, item.holder = 'd', given
+      -- This is recorded, too: a late copy is told the same when the other job is not known any more.
+      fresh = fresh or now_ms <= not_after_ms
     elseif now_ms > not_after_ms then -- anchor: late-foreign-enqueue-is-void
       item.letter = 'x'
     else
@@ -83,8 +85,10 @@ if fresh or (record and not done) then
       end
     end
   end
+  local adds = false
+  for _, item in ipairs(items) do adds = adds or item.missing end
   -- Before the jobs: if the call is cut off after any write, the next copy knows their ids and adds those that are missing.
-  note('w')
+  if adds then note('w') end
   local claimable = false
   for at, item in ipairs(items) do
     local holder = item.missing and at > 1 and format.admit(item)

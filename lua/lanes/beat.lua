@@ -10,6 +10,7 @@
 --   worker   string  worker:<incarnation>, its last heartbeat
 --   leader   string  incarnation of the worker that is the leader
 --   connections hash incarnation -> its control connection: client id and run id of the server
+--   active   zset    id by lease deadline (ms)
 --   era      list    the servers that the queue was on
 -- ARGV
 --   now_ms       '' or the time of a test
@@ -25,18 +26,18 @@
 --   others       1 for each other incarnation whose leases it still has
 -- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept
 --       yet, ms until its turn to look after the leader (0 = the next beat comes soon enough), version of the news (read_worker_updates.lua),
---       the latest entry of `era`
+--       the latest entry of `era`, 1 = nobody looks at the control connections of workers, so it has to sweep (rule 39)
 
 settled(prefix)
-local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader, connections = connections }
+local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader, connections = connections, active = active }
 local kept, last, leads = beat_state(keys)
 local version = redis.pcall('HGET', settings, 'version')
 if kept.err or type(last) == 'table' or type(leads) == 'table' or type(version) == 'table' then
   check_types({}, { sweep, settings }, {}, { worker, leader })
 end
-check_types({ workers }, { connections }, { era })
+check_types({ workers, active }, { connections }, { era })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local result, is_leader, orphaned, turn_ms = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
+local result, is_leader, orphaned, turn_ms, looks = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
   until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, connection = connection, others = { unpack(ARGV, 11) } }, now_ms, kept, last, leads)
-return { srv_us, result, is_leader and 1 or 0, orphaned and 1 or 0, turn_ms, tonumber(version or 0), redis.call('LINDEX', era, 0) or '' }
+return { srv_us, result, is_leader and 1 or 0, orphaned and 1 or 0, turn_ms, tonumber(version or 0), redis.call('LINDEX', era, 0) or '', looks and 1 or 0 }

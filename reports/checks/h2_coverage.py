@@ -10,7 +10,7 @@ proves nothing about the fault and is unknown. Kinds of fault that are not in th
 | net-latency | a renewal was sent and answered while the network was slow, and took at least the added latency |
 | net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
 | net-down, dns-change | a process that was cut off connected again and had a call answered |
-| server-kill, server-restart, snapshot-restore, clients-killed | a process connected again and had a call answered |
+| server-kill, server-restart, snapshot-restore, clients-killed, worker-cut | a process connected again and had a call answered |
 | memory-full | a call was refused for want of memory |
 | script-busy, scripts-flushed | a call was refused because the server was busy, or did not know the script |
 
@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
 
 #: Faults after which processes connect again: after the heal, or, where a server threw them out, also before it.
 CUT = ("net-down", "dns-change")
-THROWN_OUT = ("server-kill", "server-restart", "snapshot-restore", "clients-killed")
+THROWN_OUT = ("server-kill", "server-restart", "snapshot-restore", "clients-killed", "worker-cut")
 
 
 def doubts(run: Run) -> list[str]:

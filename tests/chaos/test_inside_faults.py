@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chaos import mutants
-from chaos.faults import clock_wrap, disk_slow, lease_expired, server_clock_jump, worker_clock_jump, worker_oom
+from chaos.faults import clock_wrap, disk_slow, lease_expired, server_clock_jump, worker_clock_jump, worker_cut, worker_oom
 from chaos.faults.recorder_disk_full import RecorderDiskFull
 from tests.chaos.work_stage import LEASE_MS, TARGET, stage
 
@@ -26,10 +26,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dns-change": (TARGET, {"dns": True}),
     "lease-expired": (TARGET, {}),
     "worker-oom": (TARGET, {}),
+    "worker-cut": (TARGET, {}),
 }
 
 #: Those that act by the library or the network, which may only pretend.
-PRETENDED = ("server-clock-jump", "worker-clock-jump", "disk-slow", "dns-change")
+PRETENDED = ("server-clock-jump", "worker-clock-jump", "disk-slow", "dns-change", "worker-cut")
 
 
 @pytest.fixture
@@ -41,6 +42,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_slow, "HOLD_S", {"always": 0.1, "everysec": 0.1})
     monkeypatch.setattr(lease_expired, "STRIKES_S", 2.0)
     monkeypatch.setattr(worker_oom, "GROWTH_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(worker_cut, "CUTS_S", 0.5)
+    monkeypatch.setattr(worker_cut, "ANSWER_TIMEOUT_S", 0.1)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -98,6 +101,13 @@ def test_leases_of_every_format_can_be_ended(model: str, tmp_path: Path) -> None
         (named,) = [row["items"] for row in work.rows if row["stage"] == "witness"]
     assert all(ok for ok, _ in seen.values()), seen
     assert named and {"job", "fence", "nonce"} <= set(named[0])
+
+
+@pytest.mark.parametrize("more", [{"model": "bull"}, {"dns": True}], ids=["another format", "behind a proxy"])
+def test_the_connections_of_a_worker_can_be_cut_everywhere(more: dict[str, Any], tmp_path: Path) -> None:
+    with stage(tmp_path, **more) as work:
+        seen = work.carry_out("worker-cut")
+    assert all(ok for ok, _ in seen.values()), seen
 
 
 @pytest.mark.usefixtures("impatient")

@@ -117,6 +117,34 @@ def test_rule_39_one_sweep_a_second_hands_out_a_look_where_there_are_leases(desk
     assert len(look(desk)) == 2, "the clock stepped back"
 
 
+def test_rule_39_a_beat_asks_a_follower_to_look_where_the_leader_does_not(desk: Desk) -> None:
+    """The leader is behind a proxy, or of an older version."""
+    assert names(desk, "a", "", ttl_ms=LONG_MS).leads
+
+    def asked(connection: str = f"8 {RUN}") -> bool:
+        reply = names(desk, "b", connection, ttl_ms=LONG_MS)
+        assert not reply.leads
+        return reply.looks
+
+    assert not asked(), "nothing is leased, so nothing could be taken"
+    held(desk, "a", "j1")
+    assert not asked(""), "who has no connection cannot look"
+    assert asked()
+    assert look(desk, worker="b") == ((B, 8),)
+    assert not asked()
+    for passed_ms, late in ((950, False), (949, False), (1, True)):
+        desk.tick(passed_ms)
+        # The leader sweeps in its time, and cannot look.
+        assert look(desk, "", worker="a") == ()
+        assert names(desk, "a", "", ttl_ms=LONG_MS).leads
+        assert asked() is late
+    desk.tick(-3_600_000)
+    look(desk, "", worker="a")
+    assert names(desk, "a", "", ttl_ms=LONG_MS).leads
+    assert asked(), "the clock stepped back"
+    assert not names(desk, "a", f"7 {RUN}", ttl_ms=LONG_MS).looks, "the leader sweeps anyway"
+
+
 def test_rule_39_of_many_connections_a_look_has_a_page(desk: Desk) -> None:
     seen: set[str] = set()
     held(desk, "a", "j1")
@@ -335,6 +363,37 @@ def test_rule_39_a_lost_connection_and_a_new_one_are_named_at_once() -> None:
     assert machine.until(Beat).connection == f"9 {RUN}"
 
 
+def test_rule_39_a_beat_that_names_a_new_connection_and_fails_is_sent_again_before_the_next_look() -> None:
+    machine = Looker()
+    machine.until(Sweep)
+    machine.swept()
+    began_ms = machine.now_ms
+    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    for _ in range(2):
+        assert machine.until(Beat).connection == f"9 {RUN}"
+        machine.fail("sweep")
+    assert machine.until(Beat).connection == f"9 {RUN}"
+    assert machine.now_ms - began_ms < AGAIN_MS
+    for _ in range(5):
+        machine.fail("sweep")
+        began_ms = machine.now_ms
+        machine.until(Beat)
+    assert 1000 <= machine.now_ms - began_ms <= 1100, "and then not more often than any other call"
+
+
+def test_rule_39_a_follower_that_is_asked_to_look_sweeps_once() -> None:
+    machine = Looker()
+    machine.until(Sweep)
+    machine.swept()
+    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    machine.until(Beat)
+    machine.answer("sweep", Beaten(machine.srv_us, "ok", False, False, looks=True))
+    operation = machine.out["sweep"].operation
+    assert isinstance(operation, Sweep) and operation.run_id == RUN
+    machine.answer("sweep", Swept(machine.srv_us, 1000, leads=False, watched=WATCHED))
+    assert isinstance(machine.out["sweep"].operation, ListConnections)
+
+
 def test_rule_39_a_server_that_refuses_a_look_is_not_asked_again() -> None:
     machine = Looker()
     machine.asked()
@@ -463,6 +522,22 @@ def test_rule_39_a_worker_that_stands_still_keeps_its_connection_and_its_leases(
     workers.open_gate()
     wait_until(lambda: workers.marks("end", "j1"), "it ends")
     assert len(workers.marks("start", "j1")) == 1
+
+
+def test_rule_39_followers_notice_a_killed_worker_where_the_leader_cannot_look(queue: Queue, workers: Workers) -> None:
+    workers.start("--lease-ms", str(LONG_MS), "--presence", "off", "--concurrency", "1", name="leader")
+    wait_until(lambda: any(info.leads for info in queue.workers.list()), "it leads")
+    for name in ("a", "b"):
+        workers.start("--lease-ms", str(LONG_MS), name=name)
+    with raw_client(workers.url) as client:
+        wait_until(lambda: client.hlen(queue.model.keys.connections) == 2, "their connections are known")
+        leader = client.get(queue.model.keys.leader)
+        seen = {info.pid for info in queue.workers.list() if info.incarnation != leader}
+        # The leader has room for one of two jobs.
+        job, pid = next((job, pid) for job in ("j1", "j2") if (pid := hold(workers, queue, job)) in seen)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: any(mark.pid != pid for mark in workers.marks("start", job)), "it runs again")
+        assert client.get(queue.model.keys.leader) == leader, "it has led all the time"
 
 
 def left_to_its_lease(queue: Queue, workers: Workers, client: redis.Redis) -> None:

@@ -451,7 +451,7 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
 
 def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     last = 2**53 - 1
-    desk.enqueue("j1")
+    desk.enqueue("j1", unique="key", error_ttl_ms=3_600_000)
     (job,) = desk.claim()
     desk.run(Release((job.lease,)))
     # As after so many claims.
@@ -469,6 +469,9 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     assert desk.places("j1") == {"dead"}
     buried: Any = desk.redis.get(desk.keys.run("j1"))
     assert b"fences exhausted at 2^53" in buried
+    ends_ms: Any = desk.redis.pexpiretime(desk.keys.result("j1"))
+    assert ends_ms - desk.now_ms == 3_600_000, "its error is kept for as long as it asks"
+    assert desk.run(desk.enqueue_operation("j3", unique="key")).result == "created", "its unique key comes free"
 
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:

@@ -144,7 +144,7 @@ def test_a_server_must_have_refused_somebody_while_the_fault_was_in_force(name: 
     assert doubts(of_servers(name, "worker-4", **observed_calls((refused, 9.9, 20.1)))) == [words]
 
 
-@pytest.mark.parametrize("name", ["server-kill", "server-restart", "snapshot-restore", "clients-killed"])
+@pytest.mark.parametrize("name", ["server-kill", "server-restart", "snapshot-restore", "clients-killed", "worker-cut"])
 def test_whom_a_server_threw_out_must_connect_again_and_be_answered(name: str) -> None:
     words = f"1-{name}: no process that was cut off connected again and was answered"
     back = {"connected_ns": (11 * S,), "answered_slots": frozenset({84})}

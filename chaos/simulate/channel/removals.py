@@ -23,6 +23,13 @@ CHANNEL_REMOVALS = (
         ("late publishes",),
     ),
     Removal(
+        3,
+        "a publish takes the clocks of one that was cut off",
+        (Edit("unfinished-publishes-stay", ""),),
+        ("clock order",),
+        ("cut scripts",),
+    ),
+    Removal(
         5,
         "an old receipt moves the cursor back",
         (Edit("cursors-only-go-forward", "if beyond or unproven then"),),

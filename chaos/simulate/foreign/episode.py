@@ -103,7 +103,14 @@ class ForeignEpisode(Episode):
                 lasts = own in _LASTING or (kind == "run" and rest in dead) or kind in ("wake", "took", "from")
             else:
                 found = state.found.get(name)
-                ended = found is not None and (found[0] in dead or self._judge.book.job(found[0]) in self._judge.book.ends)
-                lasts = ended or self._form.place(name) in ("dead", "done") or self._form.lasts(name)
+                lasts = found is not None and (found[0] in dead or self._may_stay(state, found[0]))
+                lasts = lasts or self._form.place(name) in ("dead", "done") or self._form.lasts(name)
             if not lasts:
                 raise Found("leak", f"{name} is left when all has ended")
+
+    def _may_stay(self, state: ForeignState, id: str) -> bool:
+        """Whether the job under an id has ended, or is a remnant: its call was cut off before it wrote the job's entry, nobody
+        was told that the job is there, and no copy of the call has come since."""
+        book = self._judge.book
+        birth = book.job(id)
+        return birth in book.ends or not (self._profile.exact or state.places.get(id) or birth in book.acknowledged)

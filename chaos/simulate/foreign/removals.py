@@ -118,7 +118,8 @@ FOREIGN_REMOVALS = (
         "every lost lease is charged as a crash",
         (Edit("foreign-crash-is-charged-when-marked", "crashes = crashes + 1"),),
         ("charge",),
-        ("crashes", "frozen"),
+        # A claim that arrives when its worker is dead leases jobs that nobody marks.
+        ("dead letters",),
     ),
     Removal(
         13,

@@ -15,6 +15,13 @@ PRESENCE = (
     ),
     Removal(
         39,
+        "nobody looks where the leader does not",
+        (Edit("followers-look-where-the-leader-does-not", "if true then return false end"),),
+        ("unnoticed",),
+        ("presence behind a proxy",),
+    ),
+    Removal(
+        39,
         "every sweep hands out a look",
         (Edit("look-belongs-to-one", "return true"),),
         ("looks",),

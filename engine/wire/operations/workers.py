@@ -30,7 +30,8 @@ class Beat(Declaration, script="beat", patient=False):
 
     def parse(self, raw: Any, decode: object) -> Beaten:
         """The raw reply as a value."""
-        return Beaten(server_us(raw), one_of(raw[1], _BEAT_RESULTS), raw[2] == 1, raw[3] == 1, int(raw[4]), int(raw[5]))
+        result, looks = one_of(raw[1], _BEAT_RESULTS), len(raw) > 7 and raw[7] == 1
+        return Beaten(server_us(raw), result, raw[2] == 1, raw[3] == 1, int(raw[4]), int(raw[5]), looks)
 
 
 BeatResult = Literal["ok", "repeated", "left"]
@@ -41,7 +42,8 @@ _BEAT_RESULTS = get_args(BeatResult)
 class Beaten:
     """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped beating and may have left
     leases; `turn_ms`: in so long it is this follower's turn to look after the leader, with a beat (0: when the next one is due
-    anyway); `version` of the news."""
+    anyway); `version` of the news; `looks`: nobody looks at the control connections of workers, so this follower has to
+    (rule 39)."""
 
     srv_us: int
     result: BeatResult
@@ -49,6 +51,7 @@ class Beaten:
     orphaned: bool
     turn_ms: int = 0
     version: int = 0
+    looks: bool = False
 
 
 @immutable

@@ -79,7 +79,7 @@ class Presence:
     def assigned(self, watched: tuple[Connected, ...], now_ns: int) -> None:
         """A sweep has asked this worker to look at these connections."""
         if len(watched) > 1 and self._look_at_ns is None and not self._lost:
-            self._watched, self._look_at_ns = watched, now_ns
+            self._watched, self._look_at_ns = watched, now_ns  # anchor: looks-follow-at-once
 
     def next_operation(self, incarnation: str, next_counter: Callable[[], int], now_ns: int) -> Operation | None:
         """The look, or the reap, that is due."""

@@ -85,6 +85,9 @@ class ReplyHandling(State):
             case Beaten() if isinstance(operation, Beat):
                 self._heartbeat.answered(operation, reply.turn_ms, event.done_ns)
                 self._sweeping.beaten(reply, event.done_ns)
+                if reply.looks and self._presence.run_id:
+                    # Its sweep is answered with the look, unless another one was first.
+                    self._sweeping.soon(event.done_ns)
                 self._compare(reply.version)
             case RunTimesReported():
                 self._statistics.answered()

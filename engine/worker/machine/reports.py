@@ -18,8 +18,10 @@ BEATS_MISSED = 3
 JOBS_TOLD = 100
 #: A stop waits at most this long for the answer to its leave: the beats run out by themselves.
 LEAVE_MS = 1_000
-#: A failed heartbeat or report is sent again after this pause.
+#: A failed report is sent again after this pause, a heartbeat after the first one, then after twice as long up to this: one that
+#: names another control connection has to arrive before the next look (AGAIN_MS of presence.py).
 _AGAIN_MS = 1_000
+_FIRST_AGAIN_MS = 100
 #: So often a worker notes that its queue is in use.
 _NOTE_MS = 60_000
 
@@ -39,6 +41,7 @@ class Heartbeat:
         self._started_ms = 0
         self._leaving_since_ns: int | None = None
         self._gone = not settings.beat_ms
+        self._again_ms = _FIRST_AGAIN_MS
         # When the next beat is due, and when the last one was sent; None without beats.
         self._at_ns: int | None = now_ns if settings.beat_ms else None
         self._sent_ns = now_ns
@@ -115,6 +118,7 @@ class Heartbeat:
         """Note that a heartbeat was answered. A follower sends the next one when its turn comes to look after the leader, if that
         is before the interval is over (rule 13)."""
         self._gone = self._gone or not beat.until_ms
+        self._again_ms = _FIRST_AGAIN_MS
         if turn_ms and self._at_ns is not None and (self._watches or self._holds()):
             self._at_ns = min(self._at_ns, done_ns + turn_ms * MS)  # anchor: followers-look-after-the-leader
 
@@ -128,7 +132,8 @@ class Heartbeat:
         if not beat.until_ms:
             self._gone = True
         elif self._at_ns is not None:
-            self._at_ns = min(self._at_ns, now_ns + _AGAIN_MS * MS)
+            self._at_ns = min(self._at_ns, now_ns + self._again_ms * MS)
+            self._again_ms = min(2 * self._again_ms, _AGAIN_MS)
 
     def _about(self, held: list[Lease], kept_back: Mapping[str, bool]) -> str:
         told: Mapping[str, object] = {

@@ -136,3 +136,21 @@ local function note_ends(meta, clock, ends_ms)
   marks[#marks + 1] = string.format('%d %d', clock, math.max(before_ms, ends_ms))
   redis.call('HSET', meta, 'ends', table.concat(marks, ' '))
 end
+
+-- The id in the message that is stored under a clock, given as text; nil where there is no message of this format.
+local function id_under(bodies, text)
+  -- An id has at most 63 characters, none of which JSON escapes.
+  return string.match(redis.call('GETRANGE', bodies .. text, 0, 99), '^{"id":"([^"]+)","content":')
+end
+
+-- The clock after which no message is stored that these scripts have published. After a call that was cut off before it wrote the
+-- clock, some are: those whose id leads to them. A body whose id does not was the last write of that call, and is written again.
+local function behind_unfinished(bodies, mids, clock)
+  while true do
+    local after = clock_ahead(clock, 1)
+    local text = string.format('%d', after)
+    local id = id_under(bodies, text)
+    if not id or redis.call('GET', mids .. id) ~= text then return clock end
+    clock = after
+  end
+end

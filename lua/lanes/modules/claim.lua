@@ -341,8 +341,9 @@ local function claim_jobs(keys, ask, now_ms, events)
   for _, group in pairs(counted) do count_leases(prefix, group.limit, group, deadline_ms, now_ms) end
   for _, lane in ipairs(lanes) do
     for _, id in ipairs(lane.unread) do
-      local why = lane.spent and lane.spent[id] and 'fences exhausted at 2^53' or 'corrupt envelope'
-      bury_job(prefix, {}, id, now_ms, events, why)
+      local spent = lane.spent and lane.spent[id]
+      local why = spent and 'fences exhausted at 2^53' or 'corrupt envelope'
+      bury_job(prefix, spent and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)) or {}, id, now_ms, events, why)
       run_write(prefix .. 'run:' .. id, 'error', why)
       corrupt[#corrupt + 1] = id
     end

@@ -21,6 +21,14 @@ local function look_is_due(kept, run_id, latest_ms, no_reap_before_ms, now_ms)
   return ago_ms < 0 or ago_ms >= 900 -- anchor: look-belongs-to-one
 end
 
+-- Whether followers look at the connections, because nobody has for almost two seconds: the leader cannot, since it is behind a proxy
+-- or of a version that does not. A beat that says so makes its worker sweep, and the beats of followers are a second apart (rule 13).
+local function looks_are_late(beat, looked_ms, active, now_ms)
+  local ago_ms = now_ms - tonumber(looked_ms or 0)
+  -- anchor: followers-look-where-the-leader-does-not
+  return beat.connection ~= '' and (ago_ms < 0 or ago_ms >= 1900) and redis.call('EXISTS', active) == 1
+end
+
 -- The connections to look at, of workers that are connected to the server with this run id: incarnation and client id of each, a
 -- page of some hundreds from the cursor `from` on. Returns them, the cursor of the next page, and incarnations that are in the hash
 -- and belong to no worker any more.

@@ -279,15 +279,15 @@ end
 -- another type.
 -- keys: sweep, worker, leader
 local function beat_state(keys)
-  return redis.pcall('HMGET', keys.sweep, 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms', 'led_ms', 'turn_ms'),
+  return redis.pcall('HMGET', keys.sweep, 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms', 'led_ms', 'turn_ms', 'looked_ms'),
     redis.pcall('GET', keys.worker), redis.pcall('GET', keys.leader)
 end
 
 -- Record a heartbeat (beat.lua): the list of live workers, the leader, and the time before which no worker is taken for dead.
 -- Returns the result, whether this worker is the leader, whether there are workers without heartbeats whose leases have not been
--- swept yet, and for a follower the time (ms) until its next turn to look after the leader, else 0. `kept`, `worker` and `leader`
--- are what beat_state has read.
--- keys: sweep, workers, worker, leader, connections (nil where the format has none)
+-- swept yet, for a follower the time (ms) until its next turn to look after the leader, else 0, and whether a follower has to look at
+-- connections. `kept`, `worker` and `leader` are what beat_state has read.
+-- keys: sweep, workers, worker, leader, connections (nil where the format has none), active
 -- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others, connection
 local function note_beat(keys, beat, now_ms, kept, worker, leads)
   local quiet_ms, turn_ms = tonumber(kept[3] or 0), 0
@@ -298,7 +298,8 @@ local function note_beat(keys, beat, now_ms, kept, worker, leads)
   local function reply(result)
     -- anchor: beats-wait-after-a-stall
     local orphaned = now_ms >= quiet_ms and redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0
-    return result, leads == beat.incarnation, orphaned, turn_ms
+    local late = result == 'ok' and keys.connections and leads ~= beat.incarnation and looks_are_late(beat, kept[6], keys.active, now_ms)
+    return result, leads == beat.incarnation, orphaned, turn_ms, late
   end
   -- anchor: late-beat-is-ignored
   if last >= tonumber(beat.counter) then return reply(beat.until_ms > 0 and 'repeated' or 'left') end

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
 
 from engine import ServerUnavailable, WrongKeyType
+from engine.channel.clock import CLOCK_MAX, distance
 from engine.wire.call import Call
 from engine.wire.operations.channels import (
     Acknowledge,
@@ -188,6 +190,62 @@ def test_cut_off_after_any_write_and_sent_again_it_comes_to_the_same(desk: Chann
         assert outcome(desk) == whole, f"cut off after {writes} writes"
         assert sum(desk.redis.exists(desk.keys.mid(id)) for id in "ab") in (0, 2)
     raise AssertionError("it writes for ever")
+
+
+CUT = Publish((message("a"), message("b")), TTL_S, NEVER_MS)
+BEFORE: dict[str, Callable[[ChannelDesk], object]] = {
+    "new channel": lambda desk: None,
+    "behind another message": lambda desk: desk.publish("x"),
+    "behind foreign ones": lambda desk: (desk.publish("x"), desk.foreign("f1"), desk.foreign("f2")),
+    "across the wrap": lambda desk: (desk.place(clock=CLOCK_MAX - 2), desk.publish("x")),
+    "after a loss of the clock": lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)),
+}
+
+
+def stored(desk: ChannelDesk, *names: str) -> list[int]:
+    """The clocks of messages, of which each has its own body; they follow each other up to the clock of the channel."""
+    clocks = [int(desk.redis.get(desk.keys.mid(id))) for id in names]
+    assert [desk.redis.get(desk.keys.body(at)) for at in clocks] == [message(id).body() for id in names]
+    last = int(desk.redis.get(desk.keys.clock))
+    circle = sorted(clocks, key=lambda at: distance(at, last))
+    assert [distance(at, last) for at in circle] == list(range(len(names)))
+    return clocks
+
+
+@pytest.mark.parametrize("scene", BEFORE)
+def test_rule_03_another_publisher_leaves_the_messages_of_a_call_that_was_cut_off(desk: ChannelDesk, scene: str) -> None:
+    """Both calls are cut off after each of their writes, then repeated in the same or in the other order."""
+    other = Publish((message("c"), message("d")), TTL_S, NEVER_MS)
+    for writes, its_writes, first in product(range(13), range(13), (CUT, other)):
+        desk.redis.flushall()
+        BEFORE[scene](desk)
+        desk.subscribe()
+        cut_off(desk, CUT, writes)
+        cut_off(desk, other, its_writes)
+        second = other if first is CUT else CUT
+        told = {
+            message.id: item.clock
+            for operation in (first, second)
+            for message, item in zip(operation.messages, desk.run(operation).items, strict=True)
+        }
+        where = f"cut off after {writes} writes, the other one after {its_writes}"
+        assert stored(desk, "a", "b", "c", "d") == [told[id] for id in "abcd"], where
+        fetched = desk.fetch()
+        assert sorted(ids(fetched)) == ["a", "b", "c", "d"] and not fetched.more, where
+
+
+@pytest.mark.parametrize("scene", BEFORE)
+def test_rule_03_what_the_original_overwrote_after_a_cut_is_published_anew(desk: ChannelDesk, scene: str) -> None:
+    for writes in range(13):
+        desk.redis.flushall()
+        BEFORE[scene](desk)
+        cut_off(desk, CUT, writes)
+        desk.foreign("c")
+        told = [item.clock for item in desk.run(CUT).items]
+        assert [int(desk.redis.get(desk.keys.mid(id))) for id in "ab"] == told, f"cut off after {writes} writes"
+        bodies = [desk.redis.get(desk.keys.body(at)) for at in told]
+        assert bodies == [message(id).body() for id in "ab"], f"cut off after {writes} writes"
+        assert [item.result for item in desk.run(CUT).items] == ["duplicate"] * 2
 
 
 OPERATIONS: dict[str, tuple[ChannelOperation, tuple[str, ...]]] = {

@@ -195,6 +195,25 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
     assert writes > 1, "the scene made the script write less than twice: it proves nothing"
 
 
+def test_rule_01_what_is_left_of_an_enqueue_that_was_cut_off_keeps_its_id_and_says_that_it_is_gone(desk: ForeignDesk) -> None:
+    """Without an entry nobody runs it until its own call is repeated: another call that names its id makes no second one."""
+    states: set[str] = set()
+    for writes in range(1, 20):
+        desk.begin()
+        operation = desk.enqueue_operation("j1")
+        was_cut = desk.cut_off(operation, writes)
+        other = desk.run(desk.enqueue_operation("j1", nonce=b"another-"))
+        assert other.result in ("created", "duplicate"), writes
+        if other.result == "duplicate":
+            states.add(other.state)
+            assert (desk.run(Count()).waiting == 1) == (other.state == "waiting") and other.state in ("waiting", "gone"), writes
+        assert desk.run(operation).result in ("repeated", "duplicate"), writes
+        assert drain(desk) == {"j1": 1}, writes
+        if not was_cut:
+            break
+    assert "waiting" in states
+
+
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 @pytest.mark.parametrize("end", ["bury", "retry", "drop"])
 def test_rule_01_an_end_for_good_that_was_cut_off_is_completed(desk: ForeignDesk, end: str, resend: bool) -> None:

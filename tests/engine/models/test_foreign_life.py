@@ -36,6 +36,22 @@ def test_rule_03_a_late_copy_of_an_enqueue_runs_no_job_again(desk: ForeignDesk) 
     assert desk.claim() == []
 
 
+@pytest.mark.parametrize("jobs", [("j1",), ("j1", "j2")])
+def test_rule_03_a_duplicate_stays_one_when_the_other_job_is_not_known_any_more(desk: ForeignDesk, jobs: tuple[str, ...]) -> None:
+    desk.enqueue(*jobs)
+    for job in desk.claim():
+        desk.finish(job.lease)
+    call = desk.call(desk.enqueue_many_operation(*jobs, nonce=b"another-"))
+    assert {item.result for item in desk.send(call).items} == {"duplicate"}
+    # As when their time is over: nothing is left but what the engine has noted of the second call.
+    kept = {desk.keys.sweep.encode(), *desk.redis.scan_iter(f"*new:{b'another-'.hex()}*")}
+    desk.redis.delete(*(set(desk.redis.scan_iter()) - kept))
+    assert {item.result for item in desk.send(call).items} == {"duplicate"}
+    assert desk.claim() == []
+    # Another call may use the ids.
+    assert {item.result for item in desk.run(desk.enqueue_many_operation(*jobs, nonce=b"a third-")).items} == {"created"}
+
+
 def test_rule_04_a_claim_sent_again_returns_what_it_leased(desk: ForeignDesk) -> None:
     desk.enqueue("j1", "j2")
     call = desk.call(desk.claim_operation(limit=1))
