@@ -1,5 +1,5 @@
-"""What watches the channels' part from outside: spans and metrics where OpenTelemetry is installed, errors to Sentry where its SDK
-is. Neither is needed, and without them this does nothing."""
+"""What watches the channels' part from outside: spans and metrics where OpenTelemetry is installed, errors to Sentry where its
+SDK is. Neither is needed, and without them this does nothing."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def telemetry_of(settings: ChannelSettings) -> Telemetry:
 
 
 def report_of(settings: ChannelSettings) -> Report:
-    """Who hears of errors: the service's own function, or Sentry's SDK where it is installed and the service has set it up. The log
-    hears of all of them."""
+    """Who hears of errors: the service's own function, or Sentry's SDK where it is installed and the service has set it up. The
+    log hears of all of them."""
     told = settings.report or _to_sentry
 
     def report(error: BaseException, about: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from engine.models.dsps_keys import revocation
 from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
 from engine.wire.operations import AskRevoked, Revoke
 
 #: How much longer than a token its key lives: clocks differ.
@@ -20,10 +20,10 @@ EXPIRES_S_MAX = 253_402_300_799
 
 
 class Revocations:
-    """Revoked tokens. `now_s`: the time since 1970."""
+    """Revoked tokens. `connect`: times and bounds of connections. `now_s`: the time since 1970."""
 
-    def __init__(self, url: str, now_s: Callable[[], float] = time.time) -> None:
-        self._driver = AsyncDriver(Endpoint(url, asynchronous=True), ())
+    def __init__(self, url: str, connect: ConnectOptions | None = None, now_s: Callable[[], float] = time.time) -> None:
+        self._driver = AsyncDriver(Endpoint(url, options=connect, asynchronous=True), ())
         self._now_s = now_s
 
     async def revoke(self, jti: str, expires_s: int) -> None:

@@ -30,9 +30,9 @@ Report = Callable[[BaseException, Mapping[str, str]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelPolicy:
-    """Channels whose whole name matches `pattern`: how long their messages are kept, which tokens open them (None: none is asked
-    for), and which webhooks get their messages. A channel that several match has all of their tokens and webhooks, and the longest
-    of their times. Raises Malformed."""
+    """Channels whose whole name matches `pattern`: how long their messages are kept, which tokens open them (None: none is
+    asked for), and which webhooks get their messages. A channel that several match has all of their tokens and webhooks, and
+    the longest of their times. Raises Malformed."""
 
     pattern: str = ".+"
     expire_ms: int = 1_800_000
@@ -57,8 +57,8 @@ class ChannelSettings:
     """What is served of DSPS's API. `channels`: names that match none of them are refused. `storage`: the name of the server in
     acknowledgement handles; beside a DSPS server, that of its configuration.
 
-    `admin_tokens` and `admin_networks`: callers of the admin API show one of the tokens, and come from one of the networks; without
-    tokens nobody is admitted. `real_ip_header`: the header in which `trusted_proxies` name who calls.
+    `admin_tokens` and `admin_networks`: callers of the admin API show one of the tokens, and come from one of the networks;
+    without tokens nobody is admitted. `real_ip_header`: the header in which `trusted_proxies` name who calls.
     `disclose_auth_rejection`: tell callers why a token was refused; not for production. `long_poll_max_ms` bounds each fetch.
     Deliveries of webhooks are jobs of the queue `webhook_queue`, at most `webhook_concurrency` at once in this process.
     `report` hears of errors; None: Sentry's SDK, where it is installed and set up. `tracer_provider` and `meter_provider` of

@@ -1,7 +1,9 @@
-"""Spans and metrics of OpenTelemetry, with the names of its semantic conventions for HTTP, and the attributes of DSPS for channels.
+"""Spans and metrics of OpenTelemetry, with the names of its semantic conventions for HTTP, and the attributes of DSPS for
+channels.
 
-A request is a span `GET /channel/{channel}/...` (kind SERVER), a delivery of a webhook a span `PUT` (kind CLIENT); between them are
-the spans of the job that carries it (`engine.opentelemetry`), all in the trace of the publisher. Times are histograms in seconds.
+A request is a span `GET /channel/{channel}/...` (kind SERVER), a delivery of a webhook a span `PUT` (kind CLIENT); between them
+are the spans of the job that carries it (`engine.opentelemetry`), all in the trace of the publisher. Times are histograms in
+seconds.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ class OpenTelemetry:
             )
             for side in ("server", "client")
         )
-        self._active = meter.create_up_down_counter("http.server.active_requests", "{request}", "Requests that are being answered.")
+        self._active = meter.create_up_down_counter(
+            "http.server.active_requests", "{request}", "Requests that are being answered."
+        )
         self._counters = {name: meter.create_counter(f"dsps.{name}", "{message}", about) for name, about in _COUNTED.items()}
 
     @contextlib.contextmanager
@@ -80,9 +84,11 @@ class OpenTelemetry:
         self._active.add(1, {"http.request.method": method})
         try:
             context = propagate.extract(headers)
-            with self._tracer.start_as_current_span(f"{method} {route}", context, SpanKind.SERVER, attributes) as span:
-                with self._timed(self._served, _Exchange(span, attributes, failure_from=500)) as exchange:
-                    yield exchange
+            with (
+                self._tracer.start_as_current_span(f"{method} {route}", context, SpanKind.SERVER, attributes) as span,
+                self._timed(self._served, _Exchange(span, attributes, failure_from=500)) as exchange,
+            ):
+                yield exchange
         finally:
             self._active.add(-1, {"http.request.method": method})
 
@@ -90,10 +96,12 @@ class OpenTelemetry:
     def delivery(self, method: str, url: str, headers: dict[str, str]) -> Generator[_Exchange]:
         """A request that this process makes; `headers` get the trace."""
         attributes: dict[str, str | int] = {"http.request.method": method}
-        with self._tracer.start_as_current_span(method, None, SpanKind.CLIENT, {**attributes, "url.full": url}) as span:
+        with (
+            self._tracer.start_as_current_span(method, None, SpanKind.CLIENT, {**attributes, "url.full": url}) as span,
+            self._timed(self._sent, _Exchange(span, attributes, failure_from=400)) as exchange,
+        ):
             propagate.inject(headers)
-            with self._timed(self._sent, _Exchange(span, attributes, failure_from=400)) as exchange:
-                yield exchange
+            yield exchange
 
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter."""

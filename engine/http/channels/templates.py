@@ -1,4 +1,5 @@
-"""Texts with parts of a channel's name in them, as DSPS writes them: `{{.channel.id}}` is what the group `id` of the pattern took."""
+"""Texts with parts of a channel's name in them, as DSPS writes them: `{{.channel.id}}` is what the group `id` of the pattern
+took."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ VerificationKey = RSAPublicKey | EllipticCurvePublicKey | bytes
 
 
 def loaded(given: object) -> dict[str, tuple[VerificationKey, ...]]:
-    """Algorithm -> its keys: for RS, PS and ES public keys or certificates as PEM, for HS secrets in base64; each a file's path or
-    its content. Raises Malformed."""
+    """Algorithm -> its keys: for RS, PS and ES public keys or certificates as PEM, for HS secrets in base64; each a file's path
+    or its content. Raises Malformed."""
     if not isinstance(given, Mapping) or not given:
         raise Malformed("jwt.keys", cast("object", given), "a mapping of at least one algorithm to its keys")
     found: dict[str, tuple[VerificationKey, ...]] = {}

@@ -25,11 +25,11 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
-    """What a token must be. `iss`: issuers, one of which it names; `aud`: audiences, one of which it names, none = any. `keys`: by
-    algorithm (RS, PS, ES and HS with 256, 384 or 512), public keys or certificates as PEM, for HS secrets in base64; a `Path` is read.
-    `claims`: what claims of its own must say, a text or one of several, in which `{{.channel.NAME}}` is what that group of the
-    channel's pattern took. `clock_skew_ms`: how far clocks may differ for `exp`, `nbf` and `iat`. `require_exp`: a token without
-    an end is refused; DSPS takes it. Raises Malformed."""
+    """What a token must be. `iss`: issuers, one of which it names; `aud`: audiences, one of which it names, none = any. `keys`:
+    by algorithm (RS, PS, ES and HS with 256, 384 or 512), public keys or certificates as PEM, for HS secrets in base64; a
+    `Path` is read. `claims`: what claims of its own must say, a text or one of several, in which `{{.channel.NAME}}` is what
+    that group of the channel's pattern took. `clock_skew_ms`: how far clocks may differ for `exp`, `nbf` and `iat`.
+    `require_exp`: a token without an end is refused; DSPS takes it. Raises Malformed."""
 
     iss: Sequence[str]
     keys: Mapping[str, Sequence[KeySource]] = field(repr=False)

@@ -85,7 +85,7 @@ class Delivery:
         sent = {**headers, "Host": url.netloc.decode("ascii")}
         with self._telemetry.delivery(target.webhook.method, str(url), sent) as exchange:
             # No proxy of the environment: it would resolve the name again.
-            async with httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=None) as client:
+            async with httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=target.webhook.timeout_ms / 1000) as client:
                 request = client.build_request(
                     target.webhook.method,
                     url.copy_with(host=str(found)),

@@ -1,5 +1,6 @@
-"""Keeps deliveries away from addresses that are not of the internet (SSRF). A name is resolved once, every address that it has is
-checked, and the delivery connects to a checked address: a name that leads elsewhere a moment later (DNS rebinding) gains nothing."""
+"""Keeps deliveries away from addresses that are not of the internet (SSRF). A name is resolved once, every address that it has
+is checked, and the delivery connects to a checked address: a name that leads elsewhere a moment later (DNS rebinding) gains
+nothing."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ async def by_system(host: str, port: int) -> list[str]:
 
 
 async def checked_address(url: httpx.URL, allowed: Iterable[Network], resolve: Resolve = by_system) -> Address:
-    """An address of the url's host that a delivery may connect to. Raises AddressRefused where one of its addresses is none of the
-    internet and in no allowed network, and OSError for a name that has none."""
+    """An address of the url's host that a delivery may connect to. Raises AddressRefused where one of its addresses is none of
+    the internet and in no allowed network, and OSError for a name that has none."""
     port = url.port or (443 if url.scheme == "https" else 80)
     networks = tuple(allowed)
     found: list[Address] = []

@@ -1,8 +1,8 @@
 """Deliveries as jobs: one for each message and webhook, in the queue that the settings name.
 
-A publisher's call is answered when its message and these jobs are there; when it repeats the call, both are duplicates. A worker in
-this process makes the attempts. One that fails comes again after the webhook's own wait; one that is given up is a dead job, where
-it can be looked at and sent again as any other.
+A publisher's call is answered when its message and these jobs are there; when it repeats the call, both are duplicates. A
+worker in this process makes the attempts. One that fails comes again after the webhook's own wait; one that is given up is a
+dead job, where it can be looked at and sent again as any other.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _BODY_BYTES_MAX = CONTENT_BYTES_MAX + 1_024
 _URL_HEADER = "webhook-url"
 #: Between two starts of a worker that found no server.
 _RESTART_S = 2.0
+#: A stop waits so long for deliveries that are on their way; any other process makes them again.
+_GRACE_MS = 10_000
 
 
 class WebhookQueue:
@@ -59,7 +61,8 @@ class WebhookQueue:
         self._thread: threading.Thread | None = None
 
     async def put(self, channel: ChannelAccess, message: str, content: bytes) -> None:
-        """Enqueue the deliveries of a message; those that are there already stay as they are. Raises as `AsyncQueue.enqueue_many`."""
+        """Enqueue the deliveries of a message; those that are there already stay as they are. Raises as
+        `AsyncQueue.enqueue_many`."""
         if channel.targets:
             body = _body(channel.name, message, content)
             await self._queue.enqueue_many([self._job(channel.name, message, target, body) for target in channel.targets])
@@ -88,15 +91,13 @@ class WebhookQueue:
             NAME,
             body,
             id=id,
-            options={
-                "attempts": target.webhook.retry.count + 1,
-                # A duplicate of a message is no second delivery for as long as it is a duplicate.
-                "dedup": id,
-                "dedup_ms": ttl_s(self._expire_ms) * 1_000,
-                "headers": {_URL_HEADER: target.url},
-                "key": channel,
-                "result_ttl_ms": 0,
-            },
+            attempts=target.webhook.retry.count + 1,
+            # A duplicate of a message is no second delivery for as long as it is a duplicate.
+            dedup=id,
+            dedup_ms=ttl_s(self._expire_ms) * 1_000,
+            headers={_URL_HEADER: target.url},
+            key=channel,
+            result_ttl_ms=0,
         )
 
     async def _deliver(self, job: Job) -> None:
@@ -121,7 +122,7 @@ class WebhookQueue:
 
     def _work(self) -> None:
         while not self._stopping.is_set():
-            self._worker = worker = Worker(self._queue, self._handlers, concurrency=self._concurrency)
+            self._worker = worker = Worker(self._queue, self._handlers, concurrency=self._concurrency, grace_ms=_GRACE_MS)
             if self._stopping.is_set():
                 return
             try:

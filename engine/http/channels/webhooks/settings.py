@@ -43,8 +43,8 @@ class WebhookRetry:
         validate.integer("webhook.retry.count", self.count, 0, validate.ATTEMPTS_MAX - 1)
         validate.integer("webhook.retry.interval_ms", self.interval_ms, 0, _INTERVAL_MS_MAX)
         validate.integer("webhook.retry.interval_jitter_ms", self.interval_jitter_ms, 0, _INTERVAL_MS_MAX)
-        factor: object = self.interval_multiplier
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _MULTIPLIER_MAX:
+        factor = self.interval_multiplier
+        if not 1 <= factor <= _MULTIPLIER_MAX:
             raise Malformed("webhook.retry.interval_multiplier", factor, f"a number from 1 to {_MULTIPLIER_MAX:g}")
 
     def wait_ms(self, failed: int, random: float) -> int:
@@ -57,11 +57,12 @@ class WebhookRetry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """Where messages of a channel are sent. `url` and the values of `headers` may hold `{{.channel.NAME}}`. `timeout_ms` bounds one
-    attempt with all its redirects, of which `redirects_max` are followed. `secret` signs each delivery; `whsec_` and base64.
+    """Where messages of a channel are sent. `url` and the values of `headers` may hold `{{.channel.NAME}}`. `timeout_ms` bounds
+    one attempt with all its redirects, of which `redirects_max` are followed. `secret` signs each delivery; `whsec_` and
+    base64.
 
-    `allow_networks`: networks that are not of the internet and may be reached nevertheless, as CIDR. Without them an address that is
-    private, of this host or of no host is refused, whatever name leads to it. Raises Malformed.
+    `allow_networks`: networks that are not of the internet and may be reached nevertheless, as CIDR. Without them an address
+    that is private, of this host or of no host is refused, whatever name leads to it. Raises Malformed.
     """
 
     url: str
