@@ -115,13 +115,7 @@ def test_nothing_changes_unless_changes_are_allowed(ironclaim_url: str, queue: Q
         tried = 0
         for path, methods in document["paths"].items():
             for method in methods.keys() - {"get"}:
-                filled = (
-                    path.replace("{queue}", "q")
-                    .replace("{id}", "j1")
-                    .replace("{name}", "a")
-                    .replace("{schedule}", "s")
-                    .replace("{key}", "k")
-                )
+                filled = path.format_map({"queue": "q", "id": "j1", "name": "a", "schedule": "s", "key": "k"})
                 answer = client.request(method, filled, json={}, headers=bearer(ADMIN))
                 assert answer.status_code == 403 and "--allow-changes" in answer.json()["detail"], (method, path)
                 tried += 1
