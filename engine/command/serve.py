@@ -42,6 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(serve, "--tokens", kind=Path, default=None, help=f"file of {_LINE}")
     add(serve, "--body-max-bytes", kind=int, default=1_048_576, help="most bytes of a request's body")
     add(serve, "--poll-max-ms", kind=int, default=60_000, help="longest time that a request may wait for something")
+    add(serve, "--channels", kind=Path, default=None, help="serve DSPS channels, as this file of TOML or JSON says")
     add(serve, "--runs", kind=Path, default=None, help="folder of drills whose reports the page lists")
     serve.add_argument(
         "--allow-changes", action="store_true", help="let callers change things; without it everything is read-only"
@@ -55,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until it is stopped."""
     begin_logging(options)
     try:
+        from engine.http.channels import configuration
         from engine.http.serving import server
         from engine.http.settings import HttpSettings
     except ModuleNotFoundError as error:
@@ -69,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         allowed_hosts=options.allowed_hosts,
         body_max_bytes=options.body_max_bytes,
         poll_max_ms=options.poll_max_ms,
+        channels=None if options.channels is None else configuration.read(options.channels),
         runs=options.runs,
     )
     made = server(settings, host=options.host, port=options.port)

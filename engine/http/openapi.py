@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from engine.channel import ids
 from engine.http.describing import Described, Schema
 from engine.http.problems import MEDIA_TYPE
 from engine.http.security.access import Needed, public
@@ -25,7 +26,7 @@ _PATTERNS = {
     "name": "^[A-Za-z0-9_.:-]{1,128}$",
     "schedule": "^[A-Za-z0-9_.:-]{1,100}$",
     "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
-    **dict.fromkeys(("channel", "subscriber", "message"), "^[0-9a-z][0-9a-z_-]{0,62}$"),
+    **dict.fromkeys(("channel", "subscriber", "message"), f"^{ids.PATTERN}$"),
 }
 PROBLEM: Schema = {
     "type": "object",

@@ -27,16 +27,16 @@ ERRORS = _errors()
 
 
 def argument(
-    name: str, about: str, *, required: bool = False, pattern: str = "", words: tuple[str, ...] = (), several: bool = False
+    name: str, about: str, *, required: bool = False, pattern: str = "", words: tuple[str, ...] = (), most: int = 1
 ) -> Query:
-    """One argument of a query."""
+    """One argument of a query, which may be there `most` times."""
     schema: Schema = {"type": "string", "minLength": 1}
     if pattern:
         schema["pattern"] = f"^({pattern})$"
     if words:
         schema = {"enum": list(words)}
-    if several:
-        schema = {"type": "array", "items": schema, "minItems": 1}
+    if most > 1:
+        schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": most}
 
     def read(name: str, text: str, settings: Any) -> str:
         return text

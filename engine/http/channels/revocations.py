@@ -15,8 +15,6 @@ from engine.wire.operations import AskRevoked, Revoke
 _MARGIN_S = 15
 #: As long as an id may be.
 JTI_CHARS_MAX = 1_024
-#: The year 9999: Redis keeps an expiry in ms.
-EXPIRES_S_MAX = 253_402_300_799
 
 
 class Revocations:

@@ -52,6 +52,14 @@ def test_it_serves_what_its_flags_say(ironclaim_url: str, tmp_path: Path) -> Non
         assert client.post("/api/queues/bills/jobs", json={"name": "a"}, headers=known).status_code == 403
 
 
+def test_it_serves_the_channels_of_a_file(ironclaim_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "channels.toml"
+    file.write_text('[[channels]]\nregex = "room-.*"\n')
+    with serving("--url", ironclaim_url, "--allow-changes", "--channels", str(file)) as client:
+        assert client.put("/channel/room-1/message/m1", content="1").json() == {"channelID": "room-1", "messageID": "m1"}
+        assert client.put("/channel/hall-1/message/m1", content="1").json()["code"] == "dsps.storage.invalid-channel"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -60,6 +68,7 @@ def test_it_serves_what_its_flags_say(ironclaim_url: str, tmp_path: Path) -> Non
         (("--model", "resque"), "model: 'resque' is not allowed, it must be one of lanes"),
         (("--allowed-hosts", "*"), "allowed_hosts: '*' is not allowed"),
         (("--tokens", "/no/such/file"), "No such file or directory: '/no/such/file'"),
+        (("--channels", "/no/such/file"), "No such file or directory: '/no/such/file'"),
     ],
 )
 def test_what_it_cannot_serve_is_one_line(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import hypothesis
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from engine import Queue
@@ -17,6 +15,7 @@ from engine.http.application import application
 from engine.http.openapi import document
 from engine.http.settings import HttpSettings
 from engine.options import OPTIONS
+from tests.engine.http.fuzzing import ask
 from tests.engine.http.serving import served
 
 
@@ -52,24 +51,6 @@ def fuzz(base: str, examples: int) -> None:
         ask(operation, examples, [positive_data_acceptance] if puts_jobs else [])
         tried += 1
     assert tried > 25
-
-
-def ask(operation: Any, examples: int, excluded: list[Any]) -> None:
-    """Ask for one operation, in so many ways."""
-
-    @hypothesis.settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-    )
-    @hypothesis.given(case=operation.as_strategy())
-    def judge(case: schemathesis.Case) -> None:
-        case.call_and_validate(timeout=120, excluded_checks=excluded)
-
-    judge()
 
 
 def test_the_document_has_every_route_and_every_option_of_jobs() -> None:

@@ -90,6 +90,18 @@ def test_a_long_poll_that_nobody_waits_for_ends(ironclaim_url: str) -> None:
         wait_until(lambda: not any(count for _, count in numbers_of(raw)), "nobody listens any more", 20)
 
 
+def test_a_long_poll_is_answered_when_the_server_ends(ironclaim_url: str) -> None:
+    found: list[httpx.Response] = []
+    with desk(ironclaim_url) as client, redis.Redis.from_url(ironclaim_url) as raw:
+        client.subscribe("chx", "s1")
+        url = f"{client.base_url}/channel/chx/subscription/polling/s1?timeout=30s"
+        waiting = threading.Thread(target=lambda: found.append(httpx.get(url, timeout=60, trust_env=False)))
+        waiting.start()
+        wait_until(lambda: any(count for _, count in numbers_of(raw)), "the poll listens")
+    waiting.join()
+    assert found[0].status_code == 200 and found[0].json()["messages"] == []
+
+
 def test_the_bound_of_long_polls_is_kept(ironclaim_url: str) -> None:
     path = "/channel/chx/subscription/polling/s1"
     with desk(ironclaim_url, ChannelSettings(long_poll_max_ms=50)) as client:
