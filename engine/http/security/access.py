@@ -51,10 +51,12 @@ def needs(role: Role, *, changes: bool = False, queue: str = "") -> Callable[[En
         async def guarded(request: Request) -> Response:
             if not changes:
                 await _admit(request, role, queue)
+                await _meet(request)
                 return await endpoint(request)
             status = 500
             try:
                 await _admit_change(request, role, queue)
+                await _meet(request)
                 response = await endpoint(request)
                 status = response.status_code
             except Problem as problem:
@@ -126,6 +128,12 @@ async def _admit_change(request: Request, role: Role, queue: str) -> None:
     if not request.app.state.settings.allow_changes:
         raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
     await refuse_forged(request, access)
+
+
+async def _meet(request: Request) -> None:
+    """Open the queue that the path names. Raises Malformed, ServerUnavailable."""
+    if "queue" in request.path_params:
+        await request.app.state.opened.meet(request.path_params["queue"])
 
 
 def _names(request: Request, queue: str) -> list[str]:
