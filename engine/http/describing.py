@@ -119,5 +119,5 @@ def text(name: str, about: str, *, pattern: str = "") -> Query:
 
     schema: Schema = {"type": "string", "minLength": 1, "maxLength": _TEXT_CHARACTERS_MAX}
     return Query(
-        name=name, about=about, kind=read, schema=lambda _: {**schema, **({"pattern": f"^{pattern}$"} if pattern else {})}
+        name=name, about=about, kind=read, schema=lambda _: {**schema, **({"pattern": f"^({pattern})$"} if pattern else {})}
     )

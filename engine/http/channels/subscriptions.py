@@ -38,9 +38,7 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 _TIMEOUT = argument("timeout", "How long to wait for a message: a length of time of Go, such as 30s", pattern=WRITTEN.pattern)
 _MAX = argument("max", f"Messages at most, {_MAX_DEFAULT} unless told", pattern=_WHOLE.pattern)
 _HANDLE = argument("ackHandle", "What a fetch gave", required=True)
-_MESSAGE = argument(
-    "messageID", "The messages to ask about", required=True, pattern=ids.PATTERN, most=MESSAGES_MAX
-)
+_MESSAGE = argument("messageID", "The messages to ask about", required=True, pattern=ids.PATTERN, most=MESSAGES_MAX)
 _ID: Schema = {"type": "string"}
 _SUBSCRIBER: Schema = record(channelID=_ID, subscriberID=_ID)
 _LIST: Schema = {"type": "array", "items": record(messageID=_ID, content={})}

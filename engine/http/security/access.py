@@ -63,6 +63,7 @@ async def carried_out(request: Request, admitting: Awaitable[Access], endpoint: 
     audit line."""
     if not changes:
         request.state.access = await admitting
+        await _meet(request)
         return await endpoint(request)
     status = 500
     try:
@@ -70,6 +71,7 @@ async def carried_out(request: Request, admitting: Awaitable[Access], endpoint: 
         if not request.app.state.settings.allow_changes:
             raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
         await refuse_forged(request, access)
+        await _meet(request)
         response = await endpoint(request)
         status = response.status_code
     except Problem as problem:
@@ -129,6 +131,12 @@ async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Acc
     if not all(map(access.reaches, names)) or (changes and access.queues and not names):
         raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
     return access
+
+
+async def _meet(request: Request) -> None:
+    """Open the queue that the path names. Raises Malformed, ServerUnavailable."""
+    if "queue" in request.path_params:
+        await request.app.state.opened.meet(request.path_params["queue"])
 
 
 def _audit(request: Request, status: int) -> None:
