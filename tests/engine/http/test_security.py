@@ -401,6 +401,7 @@ def test_payloads_and_results_are_hidden_unless_they_may_be_seen(ironclaim_url: 
         with served(HttpSettings(url=ironclaim_url, tokens=TOKENS, show_payloads=shows)) as base:
             shown = [httpx.get(f"{base}{path}", headers=bearer(READ)).text for path in paths]
         assert [("4111" in text) for text in shown] == [shows, shows, shows, shows, False, False]
+        assert len(json.loads(shown[2])["jobs"]) == shows, "nor can they be guessed by asking for their text"
 
 
 def test_every_change_leaves_an_audit_line(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
