@@ -6,7 +6,9 @@ import re
 
 from engine.errors import Malformed
 
-_ID = re.compile(r"[0-9a-z][0-9a-z_-]{0,62}")
+#: As a regular expression.
+PATTERN = "[0-9a-z][0-9a-z_-]{0,62}"
+_ID = re.compile(PATTERN)
 
 
 def check(field: str, value: object) -> str:

@@ -1,0 +1,100 @@
+"""The admin API: revoke a token, and set how much is logged. Callers show a bearer token and come from an allowed network."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+from functools import wraps
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from engine.http.channels import answers, networks
+from engine.http.channels.answers import Refused
+from engine.http.channels.describing import ERRORS, argument, record
+from engine.http.channels.guarding import bearer, route
+from engine.http.channels.revocations import JTI_CHARS_MAX
+from engine.http.channels.service import service_of
+from engine.http.describing import described
+from engine.http.security.access import Access, Endpoint, carried_out
+
+#: Until the year 5138.
+_SECONDS = re.compile(r"[0-9]{1,11}")
+_LEVELS = {name: getattr(logging, name) for name in ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")}
+#: The categories of DSPS that there are here, and the loggers that they set. `*`: all of the engine's.
+_LOGGERS = {"*": "ironclaim", "http": "ironclaim.http", "auth": "ironclaim.http.auth", "outgoing-webhook": "ironclaim.worker"}
+
+
+def routes() -> list[BaseRoute]:
+    """The routes of administrators."""
+    return [_admin("/jwt/revoke", revoke), _admin("/log/level", set_level)]
+
+
+def _admin(path: str, endpoint: Endpoint) -> BaseRoute:
+    @wraps(endpoint)
+    async def guarded(request: Request) -> Response:
+        return await carried_out(request, _admit(request), endpoint, changes=True)
+
+    return route(f"/admin{path}", "PUT", guarded)
+
+
+async def _admit(request: Request) -> Access:
+    """The access of an administrator. Raises Refused, which does not say why."""
+    service = service_of(request)
+    settings = service.settings
+    peer = request.client.host if request.client else ""
+    forwarded = request.headers.getlist(settings.real_ip_header) if settings.real_ip_header else []
+    caller = networks.caller(peer, forwarded, service.trusted_proxies)
+    # Each token is compared, so that the time tells nothing.
+    given = bearer(request).encode(errors="surrogateescape")
+    known = sum(hmac.compare_digest(token.encode(), given) for token in settings.admin_tokens)
+    if not networks.among(caller, service.admin_networks) or not known:
+        raise Refused(403, "")
+    return Access(role="admin", name="administrator")
+
+
+@described(
+    "Revoke a token",
+    tag="admin",
+    query=(
+        argument("jti", "The id of the token", required=True),
+        argument("exp", "When it expires, seconds since 1970", required=True, pattern=_SECONDS.pattern),
+    ),
+    answers={200: record(jti={"type": "string"}, exp={"type": "integer"}), **ERRORS},
+)
+async def revoke(request: Request) -> Response:
+    """Refuse a token from now on, until it would expire by itself."""
+    jti = request.query_params.get("jti", "")
+    if not jti:
+        raise answers.missing("jti")
+    if len(jti) > JTI_CHARS_MAX:
+        raise answers.invalid("jti")
+    expires = request.query_params.get("exp", "")
+    if not _SECONDS.fullmatch(expires):
+        raise answers.invalid("exp")
+    await service_of(request).revocations.revoke(jti, int(expires))
+    return answers.told({"jti": jti, "exp": int(expires)})
+
+
+@described(
+    "Set how much is logged",
+    tag="admin",
+    query=(
+        argument("category", "What is logged", required=True, words=tuple(_LOGGERS)),
+        argument("level", "What is logged of it at least", required=True, words=tuple(_LEVELS)),
+    ),
+    answers={204: None, **ERRORS},
+)
+async def set_level(request: Request) -> Response:
+    """Log more or less of one category, in this process."""
+    category, level = request.query_params.get("category", ""), request.query_params.get("level", "")
+    if not category:
+        raise answers.missing("category")
+    if category not in _LOGGERS:
+        raise answers.invalid("category")
+    if level not in _LEVELS:
+        raise answers.invalid("level")
+    logging.getLogger(_LOGGERS[category]).setLevel(_LEVELS[level])
+    return answers.nothing()

@@ -1,0 +1,117 @@
+"""The queues and channels that requests name: each is opened once, and closed when the application ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any
+
+from starlette.requests import Request
+
+from engine import models
+from engine.channel.asynchronous.channel import AsyncChannel
+from engine.http.settings import HttpSettings
+from engine.queue import registry
+from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.registry import QueueInfo
+from engine.queue.sharding import read_record
+from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.operations import ReadShards
+
+#: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever still uses it goes on,
+#: with new connections.
+QUEUES_MAX = 256
+
+
+#: The name that the keyspace of Bananas has as a queue here; it is not on its wire.
+BANANAS = "bananas"
+
+
+class Opened:
+    """What is open, by name: `request.app.state.opened`."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self._channel_spec = None if settings.channels is None else settings.channels.spec
+        self._queues: OrderedDict[str, AsyncQueue] = OrderedDict()
+        self._channels: OrderedDict[str, AsyncChannel] = OrderedDict()
+        self._bananas: AsyncQueue | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._driver = AsyncDriver(Endpoint(settings.url, asynchronous=True), ())
+
+    def queue(self, name: str) -> AsyncQueue:
+        """The queue of this name; whole, unless `meet` has found that it has shards. Raises Malformed."""
+        found = self._queues.get(name)
+        if found is None:
+            found = self._made(name)
+            self._keep(self._queues, name, found)
+        self._queues.move_to_end(name)
+        return found
+
+    async def meet(self, name: str) -> None:
+        """Open the queue of this name with as many shards as it has on its server. Raises Malformed, ServerUnavailable."""
+        if name in self._queues:
+            return
+        found = self._made(name)
+        if found.model.name == "lanes":
+            async with found.driver.turns:
+                text: str = await found.driver.run(found.model.call(ReadShards()))
+            if text:
+                await found.close()
+                found = self._made(name, read_record(text).layouts[-1].shards)
+        if name in self._queues:
+            await found.close()
+        else:
+            self._keep(self._queues, name, found)
+
+    def channel(self, name: str) -> AsyncChannel:
+        """The channel of this name. Raises Malformed."""
+        found = self._channels.get(name)
+        if found is None:
+            found = AsyncChannel(name, self._channel_spec, url=self._settings.url)
+            self._keep(self._channels, name, found)
+        self._channels.move_to_end(name)
+        return found
+
+    def bananas(self) -> AsyncQueue:
+        """The keyspace of Bananas."""
+        if self._bananas is None:
+            settings = self._settings
+            own = isinstance(settings.spec, models.Bananas)
+            spec, prefix = (settings.spec, settings.prefix) if own else (models.Bananas(), None)
+            self._bananas = AsyncQueue(BANANAS, spec, url=settings.url, prefix=prefix)
+        return self._bananas
+
+    async def queues(self, limit: int) -> list[QueueInfo]:
+        """The queues of the server, last used first. Raises ServerUnavailable."""
+        settings = self._settings
+        async with self._driver.turns:
+            return await self._driver.run(registry.listing(settings.spec, settings.prefix, limit))
+
+    async def close(self) -> None:
+        """Close all of them."""
+        opened: list[AsyncQueue | AsyncChannel] = [*self._queues.values(), *self._channels.values()]
+        if self._bananas is not None:
+            opened.append(self._bananas)
+        for each in opened:
+            await each.close()
+        await asyncio.gather(*self._closing)
+        await self._driver.close()
+
+    def _made(self, name: str, shards: int | None = None) -> AsyncQueue:
+        settings = self._settings
+        return AsyncQueue(name, settings.spec, url=settings.url, prefix=settings.prefix, shards=shards)
+
+    def _keep(self, opened: OrderedDict[str, Any], name: str, made: AsyncQueue | AsyncChannel) -> None:
+        if len(opened) >= QUEUES_MAX:
+            _, oldest = opened.popitem(last=False)
+            task = asyncio.get_running_loop().create_task(oldest.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        opened[name] = made
+
+
+def queue_of(request: Request) -> AsyncQueue:
+    """The queue that the path of a request names. Raises Malformed."""
+    return request.app.state.opened.queue(request.path_params["queue"])
