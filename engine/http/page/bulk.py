@@ -27,8 +27,8 @@ _LOOKED_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many of the `seen` first jobs of a state are meant; `next` is the cursor of the next look, None at the end. `cut`: there
-    are more jobs than are counted."""
+    """How many of the `seen` first jobs of a state are meant; `next` is the cursor of the next look, None at the end. `cut`:
+    there are more jobs than are counted."""
 
     matched: int
     seen: int

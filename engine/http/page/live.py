@@ -1,4 +1,4 @@
-"""The live numbers of a queue: one sampler for all who look at it, which asks the server two calls a second and keeps ten minutes.
+"""The live numbers of a queue: one sampler for all who look at it, which makes two calls a second and keeps ten minutes.
 
 With more lanes than one call looks at, each look is a part; the parts of a whole round make the number that is shown.
 """
@@ -161,6 +161,8 @@ class Sampler:
         self._viewers = 0
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        #: Those that were told to end: until they have, somebody has to know them.
+        self._ending: set[asyncio.Task[None]] = set()
 
     @property
     def watched(self) -> bool:
@@ -177,10 +179,16 @@ class Sampler:
             yield
         finally:
             self._viewers -= 1
-            if not self._viewers and self._task is not None:
-                self._task.cancel()
-                self._task = None
-                self._before = self._arrived = None
+            if not self._viewers:
+                self._end()
+
+    def _end(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            task.cancel()
+        self._before = self._arrived = None
 
     async def next(self) -> Sample:
         """The next sample."""
@@ -270,4 +278,3 @@ class Samplers:
     def known(self, name: str) -> Sampler | None:
         """The sampler of this queue, where somebody has looked at it."""
         return self._made.get(name)
-

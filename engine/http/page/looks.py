@@ -39,8 +39,9 @@ from engine.wire.operations import (
     SchedulePage,
 )
 
-#: Jobs that one look reads, names with handler times, schedules, workers and events.
-JOBS_MAX = 250
+#: Jobs that one look reads, of a filtered list and of one that shows all of them; names with handler times, schedules, workers
+#: and events.
+JOBS_MAX, JOBS_SHOWN = 250, 50
 TIMES_MAX = 100
 SCHEDULES_MAX = 50
 WORKERS_MAX = 50

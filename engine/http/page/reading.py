@@ -12,17 +12,20 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from engine import validate
+from engine.channel import ids, lags
+from engine.errors import UnsupportedFeature
 from engine.http.page import bulk, rendering
 from engine.http.page.live import Sampler, Samplers
-from engine.http.page.looks import Looks
+from engine.http.page.looks import JOBS_MAX, JOBS_SHOWN, Looks
 from engine.http.page.notices import notice_of
 from engine.http.page.serving import view
-from engine.http.page.views import dead, job, jobs, limits, overview, runs, schedules, workers
+from engine.http.page.views import channels, dead, job, jobs, limits, overview, runs, schedules, workers
 from engine.http.problems import Problem
 from engine.http.security.access import access_of
 from engine.http.settings import HttpSettings
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.obstacles import obstacles_of
+from engine.wire.drivers.endpoint import Endpoint
 
 #: Queues of one view: their numbers are asked for when they come into sight, each by a request of its own.
 QUEUES_MAX = 500
@@ -127,7 +130,8 @@ async def queue_jobs(request: Request) -> Response:
     """The jobs of a state, filtered, one look at a time."""
     wanted = jobs.filter_of(request.query_params)
     payloads = settings_of(request).show_payloads
-    found = await Looks(queue_of(request)).jobs(wanted.state, wanted.cursor, newest_first=wanted.newest)
+    most = JOBS_MAX if wanted.narrow else JOBS_SHOWN
+    found = await Looks(queue_of(request)).jobs(wanted.state, wanted.cursor, newest_first=wanted.newest, limit=most)
     listed = jobs.job_list(found, wanted, payloads=payloads)
     actions = bulk.ACTIONS.get(wanted.state, ())
     return queue_page(request, "jobs.html", "jobs", wanted=wanted, listed=listed, actions=actions)
@@ -213,6 +217,19 @@ async def queue_limits(request: Request) -> Response:
 
 
 @view("read")
+async def channel_lags(request: Request) -> Response:
+    """The subscribers of channels, and how far each is behind: some keys of the server a look."""
+    if Endpoint(settings_of(request).url, asynchronous=True).is_cluster:
+        raise UnsupportedFeature("On a cluster the subscribers of channels are not looked for.")
+    opened, access = request.app.state.opened, access_of(request)
+    wanted = request.query_params.get("channel", "").strip()
+    found = await opened.run(lags.subscribers(_number(request, "cursor"), ids.check("channel", wanted) if wanted else None))
+    reached = [pair for pair in found.found if access.reaches(pair[0])]
+    known = await opened.run(lags.lags(reached)) if reached else ()
+    return rendering.page(request, "channels.html", listed=channels.channel_list(known, found.cursor), wanted=wanted)
+
+
+@view("read")
 async def drills(request: Request) -> Response:
     """The runs of drills."""
     return rendering.page(request, "runs.html", listed=await run_in_threadpool(runs.run_list, _folder(request)))
@@ -242,7 +259,7 @@ def _folder(request: Request) -> Path:
 def _number(request: Request, field: str) -> int:
     """A number of an address, 0 where there is none. Raises Malformed."""
     value = request.query_params.get(field, "0")
-    if not value.isascii() or not value.isdigit() or len(value) > 15:
+    if not value.isascii() or not value.isdigit() or len(value) > 20:
         raise Problem(422, f"{field} is a number.", field=field, value=value[:80], bound="a number")
-    most = validate.INSTANT_MS_MAX if field == "since" else _OFFSET_MAX
+    most = {"since": validate.INSTANT_MS_MAX, "cursor": 2**64 - 1}.get(field, _OFFSET_MAX)
     return validate.integer(field, int(value), 0, most)

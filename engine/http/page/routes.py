@@ -32,6 +32,7 @@ def routes(settings: HttpSettings) -> list[BaseRoute]:
         f"{of_queue}/schedules": reading.queue_schedules,
         f"{of_queue}/workers": reading.queue_workers,
         f"{of_queue}/limits": reading.queue_limits,
+        **({"/channels": reading.channel_lags} if settings.channels is not None else {}),
         "/runs": reading.drills,
         "/runs/{run}": reading.report,
         "/sign-in": changing.sign_in_form,

@@ -94,7 +94,9 @@ class LivingWorker(NamedTuple):
 
 
 @immutable
-class Explain(Declaration, script="why", label="look at a job", slots={"id": "job", "needs": "job", "feeds": "job", "heirs": "job"}):
+class Explain(
+    Declaration, script="why", label="look at a job", slots={"id": "job", "needs": "job", "feeds": "job", "heirs": "job"}
+):
     """All that bears on one job."""
 
     job: str

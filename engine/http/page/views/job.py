@@ -159,7 +159,7 @@ def moments(job: JobInfo, now_ms: int) -> tuple[Moment, ...]:
         found.append(Moment(error.fence, "run", f"Attempt {number} claimed", fence=error.fence))
         lost = error.kind == "lost"
         title = f"Attempt {number} lost" if lost else f"Attempt {number} failed"
-        found.append(Moment(error.at_ms, "lost" if lost else "bad", title, error.error, error.trace, error.fence))
+        found.append(Moment(error.at_ms, "lost" if lost else "bad", title, error.error, error.trace))
     if job.state in ("active", "stuck") and job.fence not in kept:
         title = f"Attempt {job.failures + job.crashes + 1} claimed"
         found.append(Moment(job.fence, "run", title, fence=job.fence, worker=job.owner))
@@ -216,7 +216,11 @@ def graph(found: OneJob) -> Graph | None:
     parents = [(parent, states.get(parent, "ended" if len(states) >= explained.needed else "")) for parent in job.options.needs]
     parents = parents or list(explained.needs)
     left = _column(parents, max(len(parents), explained.needed), 0)
-    callbacks = [(call.name, f"on {when}") for when, call in (("success", job.options.on_success), ("failure", job.options.on_failure)) if call]
+    callbacks = [
+        (call.name, f"on {when}")
+        for when, call in (("success", job.options.on_success), ("failure", job.options.on_failure))
+        if call
+    ]
     column = 2 if left else 1
     right = _column(list(explained.children), explained.feeds, column)
     called = _column(callbacks, len(callbacks), column, first=len(right), link=False)
