@@ -65,13 +65,12 @@ def behind(cursor: int | None, end: int | None) -> int | None:
     return clock.distance(cursor, end)
 
 
-def _subscribers(raw: Sequence[object]) -> Subscribers:
+def _subscribers(raw: tuple[bytes, Sequence[bytes]]) -> Subscribers:
     cursor, keys = raw
-    assert isinstance(cursor, bytes) and isinstance(keys, list)
     found: list[tuple[str, str]] = []
     for key in keys:
         # The name of a subscriber holds no dot, that of a channel may.
-        channel, mark, subscriber = bytes(key).decode(errors="replace").removeprefix("c.{").rpartition("}.r.")
+        channel, mark, subscriber = key.decode(errors="replace").removeprefix("c.{").rpartition("}.r.")
         if mark:
             found.append((channel, subscriber))
     return Subscribers(tuple(sorted(set(found))), int(cursor))

@@ -35,7 +35,8 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    filters: dict[str, Any] = made.filters  # pyright: ignore[reportUnknownMemberType]
+    filters |= {
         "number": words.number,
         "length": words.length,
         "instant": words.instant,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+#: Instead of a value that is not known: an en dash.
+UNKNOWN = "\u2013"
 #: Units of lengths, the longest first.
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 #: Characters of a name that a table shows; the whole one is in its title.
@@ -13,14 +15,14 @@ _SHORT = 64
 def number(value: float | None) -> str:
     """`12,345`, or a dash where it is not known."""
     if value is None:
-        return "–"
+        return UNKNOWN
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
 
 
 def length(ms: float | None) -> str:
     """`950 ms`, `4.2 s`, `12 min`, `3 h 20 min`, `5 d`, or a dash where it is not known."""
     if ms is None:
-        return "–"
+        return UNKNOWN
     if ms < 1_000:
         return f"{ms:.0f} ms" if ms >= 10 or float(ms).is_integer() else f"{ms:.1f} ms"
     for place, (unit, size) in enumerate(_UNITS):

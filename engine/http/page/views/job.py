@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.http.page.looks import OneJob
 from engine.http.page.words import length, short
@@ -117,9 +118,9 @@ def offered(action: str, job: JobInfo) -> bool:
     if job.unreadable:
         return action == "discard" and job.state == "dead"
     state = "active" if job.state == "stuck" else job.state
-    allowed = dict[str, tuple[str, ...]](ALLOWED)[action]
+    allowed: Mapping[Any, tuple[str, ...]] = ALLOWED
     # A dead job is discarded, and need not be removed as well.
-    return state in allowed and not (action == "remove" and state in (*ALLOWED["cancel"], "dead"))
+    return state in allowed[action] and not (action == "remove" and state in (*ALLOWED["cancel"], "dead"))
 
 
 def facts(job: JobInfo) -> tuple[tuple[str, str], ...]:
@@ -216,11 +217,8 @@ def graph(found: OneJob) -> Graph | None:
     parents = [(parent, states.get(parent, "ended" if len(states) >= explained.needed else "")) for parent in job.options.needs]
     parents = parents or list(explained.needs)
     left = _column(parents, max(len(parents), explained.needed), 0)
-    callbacks = [
-        (call.name, f"on {when}")
-        for when, call in (("success", job.options.on_success), ("failure", job.options.on_failure))
-        if call
-    ]
+    calls = (("on success", job.options.on_success), ("on failure", job.options.on_failure))
+    callbacks = [(call.name, when) for when, call in calls if call]
     column = 2 if left else 1
     right = _column(list(explained.children), explained.feeds, column)
     called = _column(callbacks, len(callbacks), column, first=len(right), link=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.calendar import calendar
 from engine.http.page.looks import SomeSchedules
-from engine.http.page.words import length
+from engine.http.page.words import UNKNOWN, length
 from engine.queue.scheduling import Schedule
 
 #: Ticks that a row shows.
@@ -59,4 +59,4 @@ def timing_words(schedule: Schedule) -> str:
         return timing.cron + zone
     if timing.every_ms:
         return f"every {length(timing.every_ms)}"
-    return f"every {timing.months} month{'' if timing.months == 1 else 's'}{zone}" if timing.months else "–"
+    return f"every {timing.months} month{'' if timing.months == 1 else 's'}{zone}" if timing.months else UNKNOWN
