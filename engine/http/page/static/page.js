@@ -155,5 +155,8 @@
     window.addEventListener("pagehide", () => source.close());
   };
 
+  // Tabs that do not fit are scrolled: the one that is open has to be seen.
+  const open = document.querySelector(".tabs [aria-current]");
+  if (open) open.scrollIntoView({ block: "nearest", inline: "nearest" });
   for (const live of document.querySelectorAll("[data-live]")) follow(live);
 })();

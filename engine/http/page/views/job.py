@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from engine.http.page.looks import OneJob
 from engine.http.page.words import length, short
@@ -118,7 +117,7 @@ def offered(action: str, job: JobInfo) -> bool:
     if job.unreadable:
         return action == "discard" and job.state == "dead"
     state = "active" if job.state == "stuck" else job.state
-    allowed: Mapping[Any, tuple[str, ...]] = ALLOWED
+    allowed = {str(known): states for known, states in ALLOWED.items()}
     # A dead job is discarded, and need not be removed as well.
     return state in allowed[action] and not (action == "remove" and state in (*ALLOWED["cancel"], "dead"))
 
