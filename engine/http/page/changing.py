@@ -8,9 +8,10 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from engine.http.opening import queue_of
 from engine.http.page import bulk, rendering
 from engine.http.page.notices import word_of
-from engine.http.page.reading import queue_of, settings_of
+from engine.http.page.reading import settings_of
 from engine.http.page.serving import view
 from engine.http.page.views import jobs
 from engine.http.problems import Problem
@@ -74,7 +75,7 @@ async def resume(request: Request) -> Response:
     return back(request, *_from(form), did="resumed" if was_paused else "not-paused")
 
 
-@view("operate", changes=True)
+@view("admin", changes=True)
 async def set_limit(request: Request) -> Response:
     """Define or replace a limit."""
     form = await form_of(request)
@@ -90,7 +91,7 @@ async def set_limit(request: Request) -> Response:
     return back(request, "limits", did="limit")
 
 
-@view("operate", changes=True)
+@view("admin", changes=True)
 async def remove_limit(request: Request) -> Response:
     """Remove a limit."""
     name, key = _of(await form_of(request))
@@ -100,20 +101,25 @@ async def remove_limit(request: Request) -> Response:
 
 @view("operate", changes=True)
 async def change_schedule(request: Request) -> Response:
-    """Enable, disable, run or remove a schedule."""
+    """Enable, disable or run a schedule."""
     schedules, name = queue_of(request).schedules, request.path_params["schedule"]
     match request.path_params["action"]:
         case "enable":
             did = "schedule" if await schedules.enable(name) else "no-schedule"
         case "disable":
             did = "schedule" if await schedules.disable(name) else "no-schedule"
-        case "remove":
-            did = "schedule" if await schedules.remove(name) else "no-schedule"
         case "run-now":
             did = "ran" if await schedules.run_now(name) is not None else "no-schedule"
         case _:
             raise Problem(404, "There is no such action.")
     return back(request, "schedules", did=did)
+
+
+@view("admin", changes=True)
+async def remove_schedule(request: Request) -> Response:
+    """Remove a schedule; its jobs stay."""
+    removed = await queue_of(request).schedules.remove(request.path_params["schedule"])
+    return back(request, "schedules", did="schedule" if removed else "no-schedule")
 
 
 @view("operate", changes=True)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from engine import validate
 from engine.channel import ids, lags
 from engine.errors import UnsupportedFeature
+from engine.http.jobs.events import EventStream
+from engine.http.opening import queue_of
 from engine.http.page import bulk, rendering
 from engine.http.page.live import Sampler, Samplers
 from engine.http.page.looks import JOBS_MAX, JOBS_SHOWN, Looks
@@ -23,7 +26,7 @@ from engine.http.page.views import channels, dead, job, jobs, limits, overview, 
 from engine.http.problems import Problem
 from engine.http.security.access import access_of
 from engine.http.settings import HttpSettings
-from engine.queue.asynchronous.queue import AsyncQueue
+from engine.http.waiting import Waits
 from engine.queue.obstacles import obstacles_of
 from engine.wire.drivers.endpoint import Endpoint
 
@@ -35,11 +38,6 @@ _SAMPLES_SHOWN = 300
 
 #: What a report may do: it is a file of its own, with its styles inline, and from other runs than ours.
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; sandbox"
-
-
-def queue_of(request: Request) -> AsyncQueue:
-    """The queue that a path names. Raises Malformed."""
-    return request.app.state.opened.queue(request.path_params["queue"])
 
 
 def settings_of(request: Request) -> HttpSettings:
@@ -104,25 +102,28 @@ async def queue(request: Request) -> Response:
 @view("read")
 async def live(request: Request) -> Response:
     """The samples of a queue as they are taken: server-sent events."""
-    sampler = samplers_of(request).of(queue_of(request))
-    headers = {"X-Accel-Buffering": "no"}
-    return StreamingResponse(_samples(request, sampler), media_type="text/event-stream", headers=headers)
+    sampler, waits = samplers_of(request).of(queue_of(request)), request.app.state.waits
+    stack = AsyncExitStack()
+    stack.enter_context(waits.place())
+    stack.enter_context(sampler.watching())
+    return EventStream(_samples(request, sampler, waits), stack)
 
 
-async def _samples(request: Request, sampler: Sampler) -> AsyncGenerator[str]:
-    with sampler.watching():
-        kept = [sample.fields() for sample in list(sampler.samples)[-_SAMPLES_SHOWN:]]
-        yield f"retry: 3000\nevent: samples\ndata: {json.dumps(kept)}\n\n"
-        shown = None
-        while True:
-            sample = await sampler.next()
-            yield f"event: samples\ndata: {json.dumps([sample.fields()])}\n\n"
-            found = sampler.obstacles.whole
-            if found is not None and found is not shown:
-                shown = found
-                held = overview.held(found, sample.at_ms, idle=not sample.waiting)
-                text = rendering.text(request, "held.html", queue=request.path_params["queue"], held=held)
-                yield f"event: held\ndata: {json.dumps(text)}\n\n"
+async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGenerator[bytes]:
+    yield _event("samples", [sample.fields() for sample in list(sampler.samples)[-_SAMPLES_SHOWN:]])
+    shown = None
+    while not waits.ending.is_set():
+        sample = await sampler.next()
+        yield _event("samples", [sample.fields()])
+        found = sampler.obstacles.whole
+        if found is not None and found is not shown:
+            shown = found
+            held = overview.held(found, sample.at_ms, idle=not sample.waiting)
+            yield _event("held", rendering.text(request, "held.html", queue=request.path_params["queue"], held=held))
+
+
+def _event(name: str, data: object) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 @view("read")

@@ -73,6 +73,7 @@ def _common(request: Request) -> Mapping[str, Any]:
         "csrf_token": partial(csrf_token, request),
         "access": access,
         "may_change": settings.allow_changes and access is not None and access.may("operate"),
+        "may_define": settings.allow_changes and access is not None and access.may("admin"),
         "allow_changes": settings.allow_changes,
         "show_payloads": settings.show_payloads,
         "signed_in": bool(settings.tokens) and settings.authorize is None,

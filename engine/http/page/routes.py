@@ -44,6 +44,7 @@ def routes(settings: HttpSettings) -> list[BaseRoute]:
         f"{of_queue}/resume": changing.resume,
         f"{of_queue}/limits": changing.set_limit,
         f"{of_queue}/limits/remove": changing.remove_limit,
+        f"{of_queue}/schedules/{{schedule}}/remove": changing.remove_schedule,
         f"{of_queue}/schedules/{{schedule}}/{{action}}": changing.change_schedule,
         f"{of_queue}/workers/{{worker}}/{{action}}": changing.change_worker,
         "/sign-in": changing.sign_in,
