@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import jinja2
@@ -35,16 +35,17 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = made.filters  # pyright: ignore[reportUnknownMemberType]
-    filters |= {
-        "number": words.number,
-        "length": words.length,
-        "instant": words.instant,
-        "machine_instant": words.machine_instant,
-        "from_now": words.from_now,
-        "short": words.short,
-        "last_line": words.last_line,
-    }
+    cast("dict[str, Any]", made.filters).update(  # pyright: ignore[reportUnknownMemberType]
+        {
+            "number": words.number,
+            "length": words.length,
+            "instant": words.instant,
+            "machine_instant": words.machine_instant,
+            "from_now": words.from_now,
+            "short": words.short,
+            "last_line": words.last_line,
+        }
+    )
     return made
 
 
