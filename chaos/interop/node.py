@@ -1,9 +1,10 @@
-"""Node and npm packages, those of the adapter or of another folder: found, or installed once into the user's cache folder. Standard
-library only.
+"""Node and npm packages, those of the adapter or of another folder: found, or installed once into the user's cache folder.
+Standard library only.
 
     python -m chaos.interop.node    prints the folder of the packages, which it installs first where there is none
 
-The versions are those of package-lock.json beside the adapter, or in that folder. npm takes them from the registry that it is set up for.
+The versions are those of package-lock.json beside the adapter, or in that folder. npm takes them from the registry that it is
+set up for.
 """
 
 from __future__ import annotations
