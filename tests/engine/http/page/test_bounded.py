@@ -1,4 +1,4 @@
-"""What a view costs the server: at most two calls, which look at no more jobs and lanes with 200,000 waiting jobs than with few."""
+"""What a view costs the server: at most two calls, and no more commands with 200,000 waiting jobs than with few."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The page in headless Chromium: at 390 and 1,440 pixels, light and dark, it is quiet, asks nobody else for anything, and axe-core
-finds nothing; what is done in the browser is done in the queue."""
+"""The page in headless Chromium: at 390 and 1,440 pixels, light and dark, it is quiet, asks nobody else for anything,
+and axe-core finds nothing; what is done in the browser is done in the queue."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ return axe.run(document, {resultTypes: ['violations']}).then(found => found.viol
 """
 #: What sticks out of the window, apart from what scrolls by itself.
 STICKING_OUT = """
-return Array.from(document.querySelectorAll('main *, header *')).filter(element => !element.closest('.scroll, pre, .tabs, .pills, .unseen, thead')
-  && element.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(element => element.outerHTML.slice(0, 80));
+const scrolls = '.scroll, pre, .tabs, .pills, .unseen, thead', edge = document.documentElement.clientWidth + 1;
+return Array.from(document.querySelectorAll('main *, header *'))
+  .filter(element => !element.closest(scrolls) && element.getBoundingClientRect().right > edge)
+  .map(element => element.outerHTML.slice(0, 80));
 """
 #: The parts of a page that htmx asks for have come, and on the overview the first samples.
 SETTLED = """
@@ -97,25 +99,33 @@ def test_a_page_is_worked_by_keyboard(window: Browser, busy: Busy) -> None:
     seen: list[str] = []
     for _ in range(60):
         press(window, "Tab")
-        seen.append(window.run("const at = document.activeElement; return (at.textContent || at.getAttribute('aria-label') || '').trim()"))
+        seen.append(
+            window.run("const at = document.activeElement; return (at.textContent || at.getAttribute('aria-label') || '').trim()")
+        )
         if seen[-1] == "Requeue":
             break
     assert seen[0] == "Skip to the content" and seen[-1] == "Requeue", seen
     assert window.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
     press(window, "Enter", "\r")
-    wait_until(lambda: busy.queue.jobs.state(busy.dead) != "dead" or busy.queue.jobs.get(busy.dead).claims > 1, "it was requeued")  # pyright: ignore[reportOptionalMemberAccess]
+    wait_until(lambda: busy.queue.counts().buried == 2, "it was requeued, and died again")
 
 
 def press(window: Browser, key: str, text: str = "") -> None:
     """One key."""
     for kind in ("keyDown", "keyUp"):
         code = {"Tab": 9, "Enter": 13}[key]
-        window.devtools("Input.dispatchKeyEvent", type=kind, key=key, code=key, text=text if kind == "keyDown" else "", windowsVirtualKeyCode=code)
+        window.devtools(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key=key,
+            code=key,
+            text=text if kind == "keyDown" else "",
+            windowsVirtualKeyCode=code,
+        )
 
 
-#: View, what is filled in, the form's action or a button in it, and what must then be on the server.
+#: Fills in a form and sends it, as somebody does who clicks its button.
 SUBMIT = """
-
 const form = Array.from(document.forms).find(form => form.method === 'post' && form.getAttribute('action').endsWith(action));
 for (const [name, value] of Object.entries(fields)) form.elements[name].value = value;
 form.requestSubmit();
@@ -130,7 +140,9 @@ def submit(window: Browser, busy: Busy, view: str, action: str, **fields: str) -
     window.run(f"window.old = true; const [action, fields] = {json.dumps([action, fields])};" + SUBMIT)
     wait_until(lambda: window.run("return document.readyState === 'complete' && !window.old"), f"the answer to {action}", 60)
     assert window.console() == []
-    return window.run("const said = document.querySelector('[role=status].notice'); return said ? said.textContent : document.body.innerText")
+    return window.run(
+        "const said = document.querySelector('[role=status].notice'); return said ? said.textContent : document.body.innerText"
+    )
 
 
 def test_each_action_in_the_browser_shows_on_raw_keys(window: Browser, busy: Busy, ironclaim_url: str) -> None:
