@@ -29,6 +29,15 @@ class Query:
     default: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header that a request may have, and the pattern that its value is of; the endpoint checks it."""
+
+    name: str
+    about: str
+    pattern: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
     """What an endpoint takes and answers: the schema of its body of JSON, and those of its answers by status."""
@@ -39,7 +48,7 @@ class Described:
     needs_body: bool = True
     answers: Mapping[int, Schema] = field(default_factory=dict[int, Schema])
     media_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: tuple[Header, ...] = ()
     tag: str = "jobs"
 
 
@@ -108,5 +117,5 @@ def text(name: str, about: str, *, pattern: str = "") -> Query:
 
     schema: Schema = {"type": "string", "minLength": 1, "maxLength": _TEXT_CHARACTERS_MAX}
     return Query(
-        name=name, about=about, kind=read, schema=lambda _: {**schema, **({"pattern": f"^{pattern}$"} if pattern else {})}
+        name=name, about=about, kind=read, schema=lambda _: {**schema, **({"pattern": f"^({pattern})$"} if pattern else {})}
     )

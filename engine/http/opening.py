@@ -14,9 +14,11 @@ from engine.http.settings import HttpSettings
 from engine.queue import registry
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.registry import QueueInfo
+from engine.queue.sharding import read_record
 from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.operations import ReadShards
 
 #: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever still uses it goes on,
 #: with new connections.
@@ -41,14 +43,29 @@ class Opened:
         self._driver = AsyncDriver(Endpoint(settings.url, asynchronous=True), ())
 
     def queue(self, name: str) -> AsyncQueue:
-        """The queue of this name. Raises Malformed."""
+        """The queue of this name; whole, unless `meet` has found that it has shards. Raises Malformed."""
         found = self._queues.get(name)
         if found is None:
-            settings = self._settings
-            found = AsyncQueue(name, settings.spec, url=settings.url, prefix=settings.prefix)
+            found = self._made(name)
             self._keep(self._queues, name, found)
         self._queues.move_to_end(name)
         return found
+
+    async def meet(self, name: str) -> None:
+        """Open the queue of this name with as many shards as it has on its server. Raises Malformed, ServerUnavailable."""
+        if name in self._queues:
+            return
+        found = self._made(name)
+        if found.model.name == "lanes":
+            async with found.driver.turns:
+                text: str = await found.driver.run(found.model.call(ReadShards()))
+            if text:
+                await found.close()
+                found = self._made(name, read_record(text).layouts[-1].shards)
+        if name in self._queues:
+            await found.close()
+        else:
+            self._keep(self._queues, name, found)
 
     def channel(self, name: str) -> AsyncChannel:
         """The channel of this name. Raises Malformed."""
@@ -87,6 +104,10 @@ class Opened:
             await each.close()
         await asyncio.gather(*self._closing)
         await self._driver.close()
+
+    def _made(self, name: str, shards: int | None = None) -> AsyncQueue:
+        settings = self._settings
+        return AsyncQueue(name, settings.spec, url=settings.url, prefix=settings.prefix, shards=shards)
 
     def _keep(self, opened: OrderedDict[str, Any], name: str, made: AsyncQueue | AsyncChannel) -> None:
         if len(opened) >= QUEUES_MAX:

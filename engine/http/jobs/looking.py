@@ -12,14 +12,15 @@ from engine.http.describing import arguments, choice, described, text, whole
 from engine.http.jobs import schemas
 from engine.http.jobs.views import job_view
 from engine.http.opening import queue_of
-from engine.http.problems import Problem, bad_value
+from engine.http.problems import Problem
 from engine.http.security.access import access_of, needs
 from engine.http.waiting import wait_for
 from engine.queue.altering import LISTED, PIECE
 from engine.queue.job_info import JobInfo
 
-#: Of so many jobs of a state a listing is made; what is behind them is found by its id.
-OFFSET_MAX = 1_000_000
+#: A listing is made of the first million jobs of a state; what is behind them is found by its id.
+_CURSOR = "0|[1-9][0-9]{0,5}"
+_CURSORS_END = 1_000_000
 
 
 @described(
@@ -28,10 +29,10 @@ OFFSET_MAX = 1_000_000
         choice("state", "which jobs", LISTED, "waiting"),
         text("name", "only those of this name", pattern=schemas.NAME_PATTERN),
         text("key", "only those with this key", pattern=schemas.KEY_PATTERN),
-        text("error", "only those whose last error has this as whole words"),
+        text("error", "only those whose last error has this as whole words", pattern=r"[\s\S]*\S[\s\S]*"),
         text("text", "only those that have this in their id, name, key or last error; in the payload where that is shown"),
         choice("order", "the oldest or the newest first", ("oldest", "newest"), "oldest"),
-        text("cursor", "where the page before has ended", pattern=r"[0-9]{1,7}"),
+        text("cursor", "where the page before has ended", pattern=_CURSOR),
         whole("limit", "how many jobs are looked at", 1, PIECE, 50),
     ),
     answers={200: schemas.list_of("jobs", schemas.JOB, cursor=schemas.NEXT)},
@@ -43,13 +44,12 @@ async def list_jobs(request: Request) -> Response:
     given = arguments(request)
     words: str | None = given.pop("text")
     offset = int(given.pop("cursor") or 0)
-    if offset > OFFSET_MAX:
-        raise bad_value("cursor", str(offset), f"at most {OFFSET_MAX}")
     payloads = request.app.state.settings.show_payloads
     newest_first = given.pop("order") == "newest"
     page = await queue_of(request).jobs.page(offset=offset, newest_first=newest_first, **given)
     jobs = [job_view(job, payloads=payloads) for job in page.jobs if words is None or _has(job, words, payloads)]
-    return JSONResponse({"jobs": jobs, "cursor": None if page.next is None else str(page.next)})
+    after = None if page.next is None or page.next >= _CURSORS_END else str(page.next)
+    return JSONResponse({"jobs": jobs, "cursor": after})
 
 
 @described("A job", answers={200: schemas.JOB})

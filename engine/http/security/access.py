@@ -18,7 +18,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.http.problems import Problem
+from engine.errors import EngineError
+from engine.http.problems import Problem, problem_of
 from engine.http.security.forgery import refuse_forged
 from engine.http.security.roles import Access as Access
 from engine.http.security.roles import Role as Role
@@ -48,21 +49,24 @@ def needs(role: Role, *, changes: bool = False, queue: str = "") -> Callable[[En
     def decorate(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
         async def guarded(request: Request) -> Response:
-            access = await _admit(request, role, queue, changes)
             if not changes:
+                await _admit(request, role, queue)
+                await _meet(request)
                 return await endpoint(request)
-            if not request.app.state.settings.allow_changes:
-                raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
-            await refuse_forged(request, access)
             status = 500
             try:
+                await _admit_change(request, role, queue)
+                await _meet(request)
                 response = await endpoint(request)
                 status = response.status_code
             except Problem as problem:
                 status = problem.status
                 raise
+            except EngineError as error:
+                status = problem_of(error).status
+                raise
             finally:
-                _audit(request, access, status)
+                _audit(request, status)
             return response
 
         return declared(guarded, Needed(role, changes))
@@ -103,26 +107,47 @@ async def caller(request: Request) -> Access | None:
     return token and token.access(ambient=True)
 
 
-async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Access:
+async def _admit(request: Request, role: Role, queue: str) -> Access:
     """The access of a request, where it is enough. Raises Problem."""
     access = await caller(request)
     if access is None:
         raise Problem(401, "Who asks is not known.", headers={"WWW-Authenticate": 'Bearer realm="ironclaim"'})
+    request.state.access = access
     if not access.may(role):
         raise Problem(403, f"This needs the role {role}, and {access.name} has {access.role}.")
-    names = [queue] if queue else [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
-    if not all(map(access.reaches, names)) or (access.queues and changes and not names):
+    if not all(map(access.reaches, _names(request, queue))):
         raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
-    request.state.access = access
     return access
 
 
-def _audit(request: Request, access: Access, status: int) -> None:
-    """One line of JSON for each change, also for one that failed."""
+async def _admit_change(request: Request, role: Role, queue: str) -> None:
+    """Raise Problem for a change that is not to be made."""
+    access = await _admit(request, role, queue)
+    if access.queues and not _names(request, queue):
+        raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
+    if not request.app.state.settings.allow_changes:
+        raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
+    await refuse_forged(request, access)
+
+
+async def _meet(request: Request) -> None:
+    """Open the queue that the path names. Raises Malformed, ServerUnavailable."""
+    if "queue" in request.path_params:
+        await request.app.state.opened.meet(request.path_params["queue"])
+
+
+def _names(request: Request, queue: str) -> list[str]:
+    """The queue or channel that a request is about; none where it is about all of them."""
+    return [queue] if queue else [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
+
+
+def _audit(request: Request, status: int) -> None:
+    """One line of JSON for each change, also for one that was refused or failed."""
+    access: Access | None = getattr(request.state, "access", None)
     line = {
-        "who": access.name,
-        "role": access.role,
-        "from": request.client.host if request.client else "",
+        "who": access.name if access else None,
+        "role": access.role if access else None,
+        "from": request.client.host if request.client else None,
         "method": request.method,
         "path": request.url.path,
         "status": status,

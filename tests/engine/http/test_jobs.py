@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from engine import Handlers, Job, Queue, Worker
 from engine.http.settings import HttpSettings
@@ -221,3 +222,39 @@ def test_a_server_that_is_away_is_a_problem_that_says_when_to_try_again() -> Non
     with served(HttpSettings(url="redis://127.0.0.1:1")) as base:
         answer = httpx.get(f"{base}/api/queues", timeout=120)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_a_queue_in_shards_is_served_whole(client: httpx.Client, ironclaim_url: str) -> None:
+    with Queue("parts", url=ironclaim_url, shards=4) as parts:
+        parts.enqueue("a", 0, id="first")
+        jobs = [{"name": "a", "payload": at, "id": f"j{at}", "key": f"k{at}"} for at in range(20)]
+        assert client.post("/api/queues/parts/jobs/batch", json={"jobs": jobs}).status_code == 201
+        assert client.get("/api/queues/parts").json()["counts"]["waiting"] == parts.counts().waiting == 21
+        assert client.get("/api/queues/parts/jobs/j7").json()["payload"] == 7
+        assert len(client.get("/api/queues/parts/jobs", params={"limit": 100}).json()["jobs"]) == 21
+        assert client.post("/api/queues/parts/jobs/j7/cancel").status_code == 200
+        assert parts.jobs.state("j7") == "cancelled"
+
+
+def test_a_view_costs_two_calls_however_much_there_is(client: httpx.Client, ironclaim_url: str, queue: Queue) -> None:
+    """With more lanes than one call counts, and more schedules than one call lists."""
+    queue.enqueue_many([{"name": "a", "payload": at, "key": f"k{at % 700}"} for at in range(2_000)])
+    for at in range(120):
+        queue.schedules.put(f"s{at}", "a", every_ms=3_600_000)
+    paths = ("", "/jobs?limit=100", "/jobs?limit=100&cursor=1900", "/jobs?text=nothing&key=k1&error=x", "/workers", "/schedules")
+    client.get("/api/queues/q")
+    with redis.Redis.from_url(ironclaim_url) as server:
+
+        def calls() -> int:
+            stats: Any = server.info("commandstats")
+            return sum(of["calls"] for name, of in stats.items() if name in ("cmdstat_evalsha", "cmdstat_evalsha_ro"))
+
+        for path in paths:
+            before = calls()
+            answer = client.get(f"/api/queues/q{path}")
+            assert answer.status_code == 200 and 1 <= calls() - before <= 2, path
+    shown = client.get("/api/queues/q").json()
+    assert shown["cut"] and shown["waiting_is_cut"] and 0 < shown["counts"]["waiting"] < 2_000
+    assert queue.counts().waiting == 2_000 and not queue.counts().cursor
+    assert client.get("/api/queues/q/schedules").json()["next"] == 100
+    assert len(client.get("/api/queues/q/schedules?offset=100").json()["schedules"]) == 20

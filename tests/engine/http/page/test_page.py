@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -135,17 +136,17 @@ def test_who_is_not_known_signs_in_and_sees_and_does_what_the_token_allows(busy:
             assert post(client, "/sign-in", {"token": secret}).headers["location"] == "/queues"
             return client
 
-        with signed_in(TOKENS[0].secret) as reader:
+        with closing(signed_in(TOKENS[0].secret)) as reader:
             assert 'method="post" action="/queues' not in reader.get(f"/queues/q/jobs/{busy.dead}").text
             assert post(reader, f"/queues/q/jobs/{busy.dead}/requeue").status_code == 403
-        with signed_in(TOKENS[1].secret) as operator:
+        with closing(signed_in(TOKENS[1].secret)) as operator:
             limits = operator.get("/queues/q/limits").text
             assert "/queues/q/pause" in limits and "/queues/q/limits/remove" not in limits
             assert post(operator, "/queues/q/limits/remove", {"of": "name", "target": "wait"}).status_code == 403
             assert post(operator, "/queues/q/pause").headers["location"] == "/queues/q?did=paused"
             assert post(operator, "/sign-out").headers["location"] == "/sign-in"
             assert operator.get("/queues/q").headers["location"] == "/sign-in"
-        with signed_in(TOKENS[2].secret) as stranger:
+        with closing(signed_in(TOKENS[2].secret)) as stranger:
             assert stranger.get("/queues/q").status_code == 403
             assert "/queues/q" not in stranger.get("/queues").text
     assert [pause.name for pause in busy.queue.obstacles().pauses] == [None, "late"]
