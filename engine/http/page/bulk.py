@@ -11,6 +11,7 @@ from engine.http.page.looks import Looks
 from engine.http.page.views.jobs import OFFSET_MAX, Filter, matching
 from engine.queue import altering
 from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.wire.operations import AdminAction, Counts
 
 #: Actions on many jobs, by the state that the jobs are in.
@@ -54,6 +55,15 @@ async def count(looks: Looks, wanted: Filter, before: Count, *, payloads: bool) 
 
 async def change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool) -> int:
     """Do something to the jobs that are meant, at most so many; how many it was done to. Each job is looked at once."""
+    if not isinstance(queue, AsyncShardedQueue):
+        return await _change(queue, action, wanted, most, payloads=payloads)
+    done = 0
+    for shard in await queue.in_use():
+        done += await _change(shard, action, wanted, most - done, payloads=payloads)
+    return done
+
+
+async def _change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool) -> int:
     looks = Looks(queue)
     # What comes back into the state meanwhile, as a dead job that was requeued and died again, is not changed twice.
     left = min(_LOOKED_MAX, _in_state(await looks.counts(), wanted.state))

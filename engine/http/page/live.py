@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.errors import EngineError
-from engine.http.page.looks import Looks
+from engine.http.page.looks import looks_at
+from engine.http.page.rounds import LanesRound, ObstaclesRound
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.durations import Durations, HandlerTimes
-from engine.queue.obstacles import Obstacles, obstacles_of
-from engine.wire.operations import Counts, ObstaclesPart
+from engine.wire.operations import Counts
 
 EVERY_S = 1.0
 #: Samples that a queue keeps for who opens the page later, and queues that are kept while nobody looks.
@@ -27,8 +27,6 @@ QUEUES_KEPT = 64
 #: Run times are of the runs of the last minute: workers tell of theirs every ten seconds.
 _TIMES_SPAN_MS = 60_000
 _WORKERS_MAX = 200
-#: Lanes of a round that are kept: with more, names and reasons are of the first ones.
-_PARTS_MAX = 200
 #: Names in a sample.
 _NAMES_MAX = 8
 
@@ -63,55 +61,6 @@ class Sample:
     def fields(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
-
-
-class LanesRound:
-    """Numbers of lanes that come in parts: the sum of a whole round, and of the parts so far while there was none."""
-
-    def __init__(self) -> None:
-        self.cursor = ""
-        self._so_far = 0
-        self._whole: int | None = None
-
-    def add(self, counts: Counts) -> None:
-        """The answer to the call with `cursor`."""
-        self._so_far += counts.waiting
-        self.cursor = counts.cursor
-        if not counts.cursor:
-            self._whole, self._so_far = self._so_far, 0
-
-    @property
-    def least(self) -> bool:
-        """Whether there are lanes that were never counted."""
-        return self._whole is None
-
-    @property
-    def waiting(self) -> int:
-        """The waiting jobs as far as they are known."""
-        return self._so_far if self._whole is None else self._whole
-
-
-class ObstaclesRound:
-    """What holds jobs back, in parts."""
-
-    def __init__(self) -> None:
-        self._parts: list[ObstaclesPart] = []
-        self.whole: Obstacles | None = None
-
-    @property
-    def cursor(self) -> str:
-        """Where the next part begins."""
-        return self._parts[-1].cursor if self._parts else ""
-
-    def add(self, part: ObstaclesPart) -> None:
-        """The answer to the call with `cursor`."""
-        self._parts.append(part)
-        known = obstacles_of(self._parts)
-        if not part.cursor or len(self._parts) >= _PARTS_MAX:
-            self.whole, self._parts = known, []
-        elif self.whole is None or self.whole.cut:
-            # Until the first round has ended the parts so far are better than nothing.
-            self.whole = known
 
 
 class RunTimes:
@@ -149,7 +98,7 @@ class Sampler:
     """The samples of one queue."""
 
     def __init__(self, queue: AsyncQueue) -> None:
-        self._looks = Looks(queue)
+        self._looks = looks_at(queue)
         self.samples: deque[Sample] = deque(maxlen=KEPT)
         self.waiting = LanesRound()
         self.obstacles = ObstaclesRound()
@@ -219,9 +168,7 @@ class Sampler:
             alive = [info for info in (await self._looks.workers(0, _WORKERS_MAX)).workers if info.alive]
             self._workers = (len(alive), sum(info.in_hand for info in alive), sum(info.concurrency for info in alive))
         else:
-            part = await self._looks.obstacles(self.obstacles.cursor)
-            if part is not None:
-                self.obstacles.add(part)
+            await self._looks.look_on(self.obstacles)
         self._round += 1
         before, self._before = self._before, counts
         passed_s = (counts.srv_us - before.srv_us) / 1e6 if before is not None else 0.0

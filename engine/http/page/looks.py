@@ -1,7 +1,7 @@
 """What the views read of a queue: each look is at most two calls of bounded cost, however many jobs and lanes there are.
 
 The methods of a queue that answer for all lanes or all jobs take as many calls as that needs; a page that many people look at
-must not. So each look here says what part it has seen.
+must not. So each look here says what part it has seen. Of a queue with shards a call is one of each shard, all at once.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from engine.errors import UnsupportedFeature
+from engine.http.page.rounds import ObstaclesRound
+from engine.queue.altering import PIECE
 from engine.queue.asynchronous.calls import AsyncPart
-from engine.queue.durations import HandlerTimes, handler_times
+from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.asynchronous.sharded import AsyncShardedQueue
+from engine.queue.durations import HandlerTimes, added_times, handler_times
 from engine.queue.job_info import JobInfo, job_info, state_of
-from engine.queue.obstacles import Obstacles, obstacles_of
+from engine.queue.obstacles import Obstacles, added_obstacles, obstacles_of
 from engine.queue.scheduling import Schedule, schedule_of
 from engine.queue.workers import WorkerInfo, worker_info
 from engine.wire.operations import (
@@ -106,6 +110,12 @@ class Looks(AsyncPart):
         part = await self.obstacles()
         return None if part is None else obstacles_of([part])
 
+    async def look_on(self, round: ObstaclesRound) -> None:
+        """Look at the next lanes of a round. One call."""
+        part = await self.obstacles(round.cursor)
+        if part is not None:
+            round.add(part)
+
     async def run_times(self) -> tuple[HandlerTimes, ...]:
         """How long handlers took, of the names that were told of first. One call."""
         found = await self._if_known(ListRunTimes(0, TIMES_MAX), ListedRunTimes)
@@ -163,3 +173,56 @@ class Looks(AsyncPart):
             return None
         assert isinstance(found, kind)
         return found
+
+
+class ShardedLooks(Looks):
+    """The looks at a queue with shards. Schedules are in shard 0, as the base looks for them."""
+
+    def __init__(self, queue: AsyncShardedQueue) -> None:
+        super().__init__(queue)
+        self._sharded = queue
+
+    async def counts(self, cursor: str = "") -> Counts:
+        """Jobs in each state, of all lanes of all shards."""
+        return await self._sharded.counts()
+
+    async def held(self) -> Obstacles | None:
+        """Pauses and limits with what holds some 100 lanes of each shard back."""
+        found = await self._sharded.each(ListObstacles())
+        return added_obstacles([obstacles_of([part]) for _, part in found])
+
+    async def look_on(self, round: ObstaclesRound) -> None:
+        """Look at the first lanes of each shard."""
+        round.whole = await self.held()
+
+    async def run_times(self) -> tuple[HandlerTimes, ...]:
+        """How long handlers took in all shards."""
+        found = await self._sharded.each(ListRunTimes(0, TIMES_MAX))
+        return tuple(added_times(handler_times(*names) for _, reply in found for names in reply.names))
+
+    async def workers(self, offset: int = 0, limit: int = WORKERS_MAX) -> SomeWorkers:
+        """Workers from this rank on, each with what it has in hand in all shards."""
+        found = tuple(await self._sharded.workers.list(offset=offset, limit=limit))
+        return SomeWorkers(found, len(found) >= limit, await self._sharded.driver.server_now_ms())
+
+    async def jobs(self, state: str, offset: int, *, newest_first: bool, limit: int = JOBS_MAX) -> SomeJobs:
+        """Jobs of a state from this rank on."""
+        most = min(limit, PIECE)
+        page = await self._sharded.jobs.page(state, offset=offset, limit=most, newest_first=newest_first)
+        seen = len(page.jobs) if page.next is None else page.next - offset
+        return SomeJobs(page.jobs, offset, seen, page.next, await self._sharded.driver.server_now_ms())
+
+    async def job(self, id: str) -> OneJob | None:
+        """One job, in its shard."""
+        shard = await self._sharded.find(id)
+        return None if shard is None else await Looks(shard).job(id)
+
+    async def events_of(self, job: str, since_ms: int) -> tuple[tuple[Event, ...], bool]:
+        """What the shard of a job has recorded of it."""
+        shard = await self._sharded.find(job)
+        return ((), False) if shard is None else await Looks(shard).events_of(job, since_ms)
+
+
+def looks_at(queue: AsyncQueue) -> Looks:
+    """The looks at a queue, with shards or without."""
+    return ShardedLooks(queue) if isinstance(queue, AsyncShardedQueue) else Looks(queue)

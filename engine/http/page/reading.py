@@ -19,7 +19,7 @@ from engine.http.jobs.events import EventStream
 from engine.http.opening import queue_of
 from engine.http.page import bulk, rendering
 from engine.http.page.live import Sampler, Samplers
-from engine.http.page.looks import JOBS_MAX, JOBS_SHOWN, Looks
+from engine.http.page.looks import JOBS_MAX, JOBS_SHOWN, looks_at
 from engine.http.page.notices import notice_of
 from engine.http.page.serving import view
 from engine.http.page.views import channels, dead, job, jobs, limits, overview, runs, schedules, workers
@@ -27,7 +27,6 @@ from engine.http.problems import Problem
 from engine.http.security.access import access_of
 from engine.http.settings import HttpSettings
 from engine.http.waiting import Waits
-from engine.queue.obstacles import obstacles_of
 from engine.wire.drivers.endpoint import Endpoint
 
 #: Queues of one view: their numbers are asked for when they come into sight, each by a request of its own.
@@ -77,7 +76,7 @@ async def queues(request: Request) -> Response:
 @view("read")
 async def queue_summary(request: Request) -> Response:
     """The numbers of one queue, as a row of the list."""
-    looks = Looks(queue_of(request))
+    looks = looks_at(queue_of(request))
     counts, held = await looks.counts(), await looks.held()
     shown = overview.held(held, counts.srv_us // 1000, idle=not counts.waiting)
     tiles = overview.tiles(counts, counts.waiting, least=bool(counts.cursor))
@@ -88,14 +87,14 @@ async def queue_summary(request: Request) -> Response:
 async def queue(request: Request) -> Response:
     """One queue at a glance, with charts that go on by themselves."""
     opened = queue_of(request)
-    looks, sampler = Looks(opened), samplers_of(request).of(opened)
-    counts, part = await looks.counts(), await looks.obstacles()
+    looks, sampler = looks_at(opened), samplers_of(request).of(opened)
+    counts, found = await looks.counts(), await looks.held()
     now_ms = counts.srv_us // 1000
     # A sampler that is at work may have been through all lanes.
     known = sampler.watched and not sampler.waiting.least
     waiting, least = (sampler.waiting.waiting, False) if known else (counts.waiting, bool(counts.cursor))
     tiles = overview.tiles(counts, waiting, least=least)
-    held = overview.held(None if part is None else obstacles_of([part]), now_ms, idle=not waiting)
+    held = overview.held(found, now_ms, idle=not waiting)
     return queue_page(request, "queue.html", "overview", tiles=tiles, held=held, counts=counts)
 
 
@@ -132,7 +131,7 @@ async def queue_jobs(request: Request) -> Response:
     wanted = jobs.filter_of(request.query_params)
     payloads = settings_of(request).show_payloads
     most = JOBS_MAX if wanted.narrow else JOBS_SHOWN
-    found = await Looks(queue_of(request)).jobs(wanted.state, wanted.cursor, newest_first=wanted.newest, limit=most)
+    found = await looks_at(queue_of(request)).jobs(wanted.state, wanted.cursor, newest_first=wanted.newest, limit=most)
     listed = jobs.job_list(found, wanted, payloads=payloads)
     actions = bulk.ACTIONS.get(wanted.state, ())
     return queue_page(request, "jobs.html", "jobs", wanted=wanted, listed=listed, actions=actions)
@@ -149,7 +148,7 @@ async def find_job(request: Request) -> Response:
 async def queue_job(request: Request) -> Response:
     """One job."""
     id = validate.known_id(request.path_params["id"])
-    found = await Looks(queue_of(request)).job(id)
+    found = await looks_at(queue_of(request)).job(id)
     if found is None:
         raise Problem(404, f"Queue {request.path_params['queue']} knows no job {id}, or no longer.")
     shown = job.job_view(found, payloads=settings_of(request).show_payloads)
@@ -160,14 +159,14 @@ async def queue_job(request: Request) -> Response:
 async def job_events(request: Request) -> Response:
     """What the queue has recorded of a job, as a part of its page."""
     id, since = validate.known_id(request.path_params["id"]), _number(request, "since")
-    found, more = await Looks(queue_of(request)).events_of(id, since)
+    found, more = await looks_at(queue_of(request)).events_of(id, since)
     return rendering.page(request, "job_events.html", moments=job.recorded(found), more=more)
 
 
 @view("read")
 async def queue_dead(request: Request) -> Response:
     """The dead jobs by error."""
-    found = await Looks(queue_of(request)).jobs("dead", 0, newest_first=True)
+    found = await looks_at(queue_of(request)).jobs("dead", 0, newest_first=True)
     return queue_page(request, "dead.html", "dead", found=dead.dead_jobs(found))
 
 
@@ -190,7 +189,7 @@ async def _counted(request: Request) -> tuple[jobs.Filter, bulk.Count, str]:
     wanted = jobs.filter_of(request.query_params)
     action = bulk.action_of(request.query_params.get("action", ""), wanted.state)
     before = bulk.Count(_number(request, "matched"), _number(request, "seen"), wanted.cursor, False)
-    looks = Looks(queue_of(request))
+    looks = looks_at(queue_of(request))
     return wanted, await bulk.count(looks, wanted, before, payloads=settings_of(request).show_payloads), action
 
 
@@ -198,7 +197,7 @@ async def _counted(request: Request) -> tuple[jobs.Filter, bulk.Count, str]:
 async def queue_schedules(request: Request) -> Response:
     """The schedules, by next tick."""
     offset = _number(request, "offset")
-    found = await Looks(queue_of(request)).schedules(offset)
+    found = await looks_at(queue_of(request)).schedules(offset)
     return queue_page(request, "schedules.html", "schedules", listed=schedules.schedule_list(found, offset))
 
 
@@ -206,14 +205,14 @@ async def queue_schedules(request: Request) -> Response:
 async def queue_workers(request: Request) -> Response:
     """The workers with what each has in hand."""
     offset = _number(request, "offset")
-    found = await Looks(queue_of(request)).workers(offset)
+    found = await looks_at(queue_of(request)).workers(offset)
     return queue_page(request, "workers.html", "workers", listed=workers.worker_list(found, offset))
 
 
 @view("read")
 async def queue_limits(request: Request) -> Response:
     """Pauses and limits."""
-    found = await Looks(queue_of(request)).held()
+    found = await looks_at(queue_of(request)).held()
     return queue_page(request, "limits.html", "limits", listed=limits.limit_list(found))
 
 

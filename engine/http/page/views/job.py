@@ -98,7 +98,7 @@ def job_view(found: OneJob, *, payloads: bool) -> JobView:
     return JobView(
         job=job,
         sentence="" if found.explained is None else why(job.id, found.explained).sentence,
-        facts=facts(job),
+        facts=facts(job, payloads=payloads),
         moments=moments(job, found.now_ms),
         bars=bars(job, found.now_ms),
         bars_width=_BAR_WIDTH,
@@ -122,8 +122,8 @@ def offered(action: str, job: JobInfo) -> bool:
     return state in allowed[action] and not (action == "remove" and state in (*ALLOWED["cancel"], "dead"))
 
 
-def facts(job: JobInfo) -> tuple[tuple[str, str], ...]:
-    """Its options, those that say something."""
+def facts(job: JobInfo, *, payloads: bool) -> tuple[tuple[str, str], ...]:
+    """Its options, those that say something; headers only where payloads may be seen."""
     options = job.options
     known = (
         ("Name", job.name),
@@ -142,7 +142,7 @@ def facts(job: JobInfo) -> tuple[tuple[str, str], ...]:
         ("Route", options.route),
         ("Target", options.target),
         ("Serializer", options.serializer),
-        *((f"Header {name}", value) for name, value in options.headers),
+        *((f"Header {name}", value) for name, value in (options.headers if payloads else ())),
     )
     return tuple((name, value) for name, value in known if value)
 

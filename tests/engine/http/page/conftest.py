@@ -56,7 +56,7 @@ def busy(queue: Queue, ironclaim_url: str, tmp_path: Path) -> Iterator[Busy]:
 
     queue.events.on()
     dead = queue.enqueue("fail", 7, attempts=1).job
-    running = queue.enqueue("hold", {"to": "someone"}, id="runs", timeout_ms=0).job
+    running = queue.enqueue("hold", {"to": "someone"}, id="runs", headers={"trace": "someone"}).job
     for number in range(12):
         queue.enqueue("wait", number, key=f"tenant-{number % 3}")
     queue.enqueue("late", None, delay_ms=3_600_000, id="late")

@@ -7,6 +7,7 @@ import json
 import re
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -113,7 +114,7 @@ def test_a_page_that_may_change_nothing_has_no_forms_and_refuses_them(busy: Busy
 
 
 @pytest.mark.parametrize("attack", [{"origin": "http://evil.example"}, {"origin": "null"}, {"token": "x" * 43}, {"token": ""}])
-def test_a_form_of_another_site_changes_nothing(client: httpx.Client, busy: Busy, attack: dict[str, str]) -> None:
+def test_a_form_of_another_site_changes_nothing(client: httpx.Client, busy: Busy, attack: dict[str, Any]) -> None:
     assert post(client, f"/queues/q/jobs/{busy.dead}/discard", **attack).status_code == 403
     assert busy.queue.jobs.state(busy.dead) == "dead"
     assert post(client, f"/queues/q/jobs/{busy.dead}/discard").headers["location"] == f"/queues/q/jobs/{busy.dead}?did=discarded"
@@ -149,7 +150,7 @@ def test_who_is_not_known_signs_in_and_sees_and_does_what_the_token_allows(busy:
         with closing(signed_in(TOKENS[2].secret)) as stranger:
             assert stranger.get("/queues/q").status_code == 403
             assert "/queues/q" not in stranger.get("/queues").text
-    assert [pause.name for pause in busy.queue.obstacles().pauses] == [None, "late"]
+    assert {pause.name for pause in busy.queue.obstacles().pauses} == {None, "late"}
     assert [limit.name for limit in busy.queue.limits() if limit.name] == ["wait"]
 
 
@@ -248,3 +249,24 @@ def test_the_samples_are_events_that_a_browser_can_read(client: httpx.Client) ->
     (sample,) = kinds["samples"]  # type: ignore[misc]
     assert sample["waiting"] == 12 and sample["dead"] == 1 and sample["error"] == ""
     assert "limit of name wait" not in str(kinds["held"]) and "the name late is paused" in str(kinds["held"])
+
+
+def test_a_queue_with_shards_is_looked_at_and_changed_as_one(ironclaim_url: str) -> None:
+    with Queue("wide", url=ironclaim_url, shards=3) as queue:
+        queue.enqueue_many({"name": "send", "payload": at, "id": f"j{at}", "key": f"k{at}"} for at in range(40))
+        queue.enqueue("send", 0, id="later", delay_ms=3_600_000)
+        with (
+            served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base,
+            httpx.Client(base_url=base, timeout=120) as client,
+        ):
+            assert 'data-number="waiting">40<' in client.get("/queues/wide").text
+            assert client.get("/queues/wide/jobs").text.count('class="id"') == 40
+            assert client.get("/queues/wide/jobs/j7").status_code == client.get("/queues/wide/jobs/later").status_code == 200
+            for tab in ("summary", "dead", "schedules", "workers", "limits"):
+                assert client.get(f"/queues/wide/{tab}").status_code == 200, tab
+            assert "run_now" in client.get("/queues/wide/jobs/later").text
+            assert post(client, "/queues/wide/jobs/later/run_now").headers["location"].endswith("did=runs-now")
+            form = {"state": "waiting", "action": "cancel", "limit": "30"}
+            assert post(client, "/queues/wide/bulk", form).headers["location"].endswith("did=bulk&count=30")
+            assert post(client, "/queues/wide/pause").status_code == 303
+        assert queue.counts().waiting == 11 and [pause.name for pause in queue.obstacles().pauses] == [None]

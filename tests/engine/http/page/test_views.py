@@ -6,8 +6,9 @@ import pytest
 
 from engine.errors import Malformed
 from engine.http.page import words
-from engine.http.page.live import LanesRound, RunTimes, rate
+from engine.http.page.live import RunTimes, rate
 from engine.http.page.looks import OneJob, SomeJobs
+from engine.http.page.rounds import LanesRound
 from engine.http.page.views import dead, job, jobs, overview
 from engine.queue.durations import Durations, HandlerTimes
 from engine.queue.job_info import JobError, JobInfo
