@@ -16,6 +16,7 @@ _SCHEDULE = f"{_QUEUE}/schedules/{{schedule}}"
 _ROUTES: tuple[tuple[str, str, Any], ...] = (
     ("GET", "/api/queues", queues.list_queues),
     ("GET", _QUEUE, queues.get_queue),
+    ("GET", f"{_QUEUE}/metrics", queues.get_metrics),
     ("GET", f"{_QUEUE}/jobs", looking.list_jobs),
     ("POST", f"{_QUEUE}/jobs", enqueueing.enqueue),
     ("POST", f"{_QUEUE}/jobs/batch", enqueueing.enqueue_batch),

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from engine import validate
 from engine.errors import UnsupportedFeature
@@ -46,6 +46,13 @@ async def get_queue(request: Request) -> Response:
     srv_us, cursor = counts.pop("srv_us"), counts.pop("cursor")
     view: dict[str, Any] = {"queue": queue.name, "model": queue.model.name, "srv_ms": srv_us // 1000, "counts": counts}
     return JSONResponse({**view, **await _held(queue), "waiting_is_cut": bool(cursor)})
+
+
+@described("The numbers of a queue as Prometheus reads them", answers={200: {"type": "string"}}, media_type="text/plain")
+@needs("read")
+async def get_metrics(request: Request) -> Response:
+    """All of them, so it takes more calls the more lanes and names of jobs there are."""
+    return PlainTextResponse(await queue_of(request).metrics(), media_type="text/plain; version=0.0.4")
 
 
 @described(

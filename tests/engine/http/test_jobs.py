@@ -194,6 +194,9 @@ def test_a_queue_shows_its_counts_and_what_holds_its_jobs_back(client: httpx.Cli
     assert client.put("/api/queues/q/limits/a", json={"rate": 5}).json()["field"] == "per_ms"
     assert (queue.obstacles().pauses, queue.limits()) == ((), [])
     assert [found["queue"] for found in client.get("/api/queues").json()["queues"]] == ["q"]
+    numbers = client.get("/api/queues/q/metrics")
+    assert numbers.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'ironclaim_jobs{queue="q",state="waiting"} 1' in numbers.text.splitlines()
 
 
 def test_workers_and_schedules_are_shown(client: httpx.Client, queue: Queue, working: threading.Event) -> None:

@@ -35,6 +35,8 @@ TOKENS = (
     Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
 )
 JOBS = "/api/queues/q/jobs"
+#: A browser whose token is the right one.
+BROWSER = {"Cookie": f"{forgery.COOKIE}={'t' * 43}", "X-CSRF-Token": "t" * 43}
 
 
 def bearer(secret: str) -> dict[str, str]:
@@ -153,11 +155,17 @@ def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironcl
         {"Origin": "http://127.0.0.1.evil.example"},
         {"Origin": "http://evil.example/http://127.0.0.1"},
         {"Origin": "http://127.0.0.1"},
-        {"Origin": "OWN", "X-CSRF-Token": "t" * 43},
-        {"Origin": "OWN", "Cookie": f"{forgery.COOKIE}={'t' * 43}"},
-        {"Origin": "OWN", "Cookie": f"{forgery.COOKIE}={'t' * 43}", "X-CSRF-Token": "u" * 43},
-        {"Origin": "OWN", "Cookie": f"{forgery.COOKIE}=", "X-CSRF-Token": ""},
-        {"Cookie": f"{forgery.COOKIE}={'t' * 43}", "X-CSRF-Token": "t" * 43},
+        {"Origin": "https://evil.example", **BROWSER},
+        {"Origin": "null", **BROWSER},
+        {"Origin": "http://127.0.0.1.evil.example", **BROWSER},
+        {"Origin": "http://127.0.0.1", **BROWSER},
+        {"Origin": "file://OWN", **BROWSER},
+        {"Sec-Fetch-Site": "same-origin", **BROWSER},
+        {"Origin": "http://OWN", "X-CSRF-Token": "t" * 43},
+        {"Origin": "http://OWN", "Cookie": f"{forgery.COOKIE}={'t' * 43}"},
+        {"Origin": "http://OWN", "Cookie": f"{forgery.COOKIE}={'t' * 43}", "X-CSRF-Token": "u" * 43},
+        {"Origin": "http://OWN", "Cookie": f"{forgery.COOKIE}=", "X-CSRF-Token": ""},
+        BROWSER,
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-origin"},
         {"Content-Type": "text/plain"},
@@ -166,8 +174,8 @@ def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironcl
     ],
 )
 def test_the_page_of_another_site_changes_nothing(open_client: httpx.Client, queue: Queue, headers: dict[str, str]) -> None:
-    own = str(open_client.base_url).rstrip("/")
-    given = {name: own if value == "OWN" else value for name, value in headers.items()}
+    own = open_client.base_url.netloc.decode()
+    given = {name: value.replace("OWN", own) for name, value in headers.items()}
     answer = open_client.post(JOBS, content=b'{"name": "a"}', headers={"Content-Type": "application/json", **given})
     assert answer.status_code == 403
     assert queue.counts().waiting == 0
