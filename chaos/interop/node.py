@@ -1,8 +1,10 @@
-"""Node and the npm packages of the adapter: found, or installed once into the user's cache folder. Standard library only.
+"""Node and npm packages, those of the adapter or of another folder: found, or installed once into the user's cache folder.
+Standard library only.
 
     python -m chaos.interop.node    prints the folder of the packages, which it installs first where there is none
 
-The versions are those of package-lock.json beside the adapter. npm takes them from the registry that it is set up for.
+The versions are those of package-lock.json beside the adapter, or in that folder. npm takes them from the registry that it is
+set up for.
 """
 
 from __future__ import annotations
@@ -45,25 +47,25 @@ def program(name: str) -> Path:
     return Path(found)
 
 
-def modules(say: Say = lambda line: None) -> Path:
-    """The folder of the packages, installed now where it is not there yet. Raises NodeMissing."""
+def modules(say: Say = lambda line: None, folder: Path = FOLDER) -> Path:
+    """The folder of the packages that `folder` names, installed now where it is not there yet. Raises NodeMissing."""
     program("node")
-    target = cached()
+    target = cached(folder)
     if target.is_dir():
         return target
     npm = program("npm")
     with locked(target.parent.parent, ".node-lock", NodeMissing):
         if not target.is_dir():
             say(f"installing the npm packages of {LOCK}, once")
-            install(npm, target.parent)
+            install(npm, target.parent, folder)
     return target
 
 
-def install(npm: Path, target: Path) -> None:
-    """Install the packages of the lock file as `target/node_modules`, in one step: no reader ever sees half of it."""
+def install(npm: Path, target: Path, wanted: Path) -> None:
+    """Install the packages of a lock file as `target/node_modules`, in one step: no reader ever sees half of it."""
     with tempfile.TemporaryDirectory(prefix="install-", dir=target.parent) as folder:
         for name in ("package.json", LOCK):
-            shutil.copy(FOLDER / name, folder)
+            shutil.copy(wanted / name, folder)
         command = [str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         try:
             done = subprocess.run(
@@ -94,9 +96,9 @@ def first_error(output: str) -> str:
     return lines[0] if lines else "it said nothing"
 
 
-def cached() -> Path:
+def cached(folder: Path = FOLDER) -> Path:
     """Where the packages are kept: one folder per lock file, below XDG_CACHE_HOME or ~/.cache."""
-    digest = hashlib.sha256((FOLDER / LOCK).read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256((folder / LOCK).read_bytes()).hexdigest()[:16]
     return cache_folder() / f"node-{digest}" / "node_modules"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -15,6 +15,7 @@ from engine.queue import registry
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.registry import QueueInfo
 from engine.queue.sharding import read_record
+from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.operations import ReadShards
@@ -22,6 +23,8 @@ from engine.wire.operations import ReadShards
 #: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever still uses it goes on,
 #: with new connections.
 QUEUES_MAX = 256
+
+T = TypeVar("T")
 
 
 #: The name that the keyspace of Bananas has as a queue here; it is not on its wire.
@@ -86,8 +89,12 @@ class Opened:
     async def queues(self, limit: int) -> list[QueueInfo]:
         """The queues of the server, last used first. Raises ServerUnavailable."""
         settings = self._settings
+        return await self.run(registry.listing(settings.spec, settings.prefix, limit))
+
+    async def run(self, call: Call[T]) -> T:
+        """Run a call that belongs to no queue. Raises ServerUnavailable."""
         async with self._driver.turns:
-            return await self._driver.run(registry.listing(settings.spec, settings.prefix, limit))
+            return await self._driver.run(call)
 
     async def close(self) -> None:
         """Close all of them."""

@@ -1,12 +1,14 @@
 #!lua flags=no-writes
 -- What is known of a job, and of what may hold it back: pauses, limits with some of who fills them, the jobs before it, those that it
--- waits for, and the workers that live, of which at most 200.
+-- waits for, and the workers that live, of which at most 200; and the jobs that wait for it or may still read its result.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
 --   run      hash    run:<id>
 --   needs    set     needs:<id>, the jobs that it waits for
+--   feeds    set     feeds:<id>, the jobs that wait for it
+--   heirs    set     heirs:<id>, those that were told of its end and may read its result
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
@@ -24,7 +26,8 @@
 -- REPLY srv_us, state, fence, time (ms: due, end of the lease, death or finish; 0 = none); name, key, priority, what it requires of a
 --       worker as JSON; fields of `run` with their values; pauses: name, until_ms, ...; for each limit that it counts against: see
 --       limit_use; the end of its lane's rest (ms, 0 = none), how many jobs of its lane come first, how many jobs it waits for,
---       and of up to 10 of these id and state; for each worker: incarnation, until_ms, last heartbeat, until_ms of its pause (-1 = none)
+--       and of up to 10 of these id and state; for each worker: incarnation, until_ms, last heartbeat, until_ms of its pause (-1 = none);
+--       how many jobs wait for it or may read its result, and of up to 10 of these id and state
 
 settled(prefix)
 check_types({ due, active, dead, done, rest, workers }, { sweep, paused, limits, parked, worker_settings }, {}, { job, run })
@@ -55,6 +58,19 @@ if opened and opened.kind == 'J' then
     needed[#needed + 1] = state_of(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700)), parent)
   end
 end
+-- A member of `feeds` that begins with > leads to the callbacks of the job, and is no child.
+local children, told = { redis.call('SCARD', feeds) + redis.call('SCARD', heirs) }, {}
+for _, key in ipairs({ feeds, heirs }) do
+  for _, child in ipairs(redis.call('SRANDMEMBER', key, 10)) do
+    if string.sub(child, 1, 1) == '>' then
+      children[1] = children[1] - 1
+    elseif #told < 20 then
+      told[#told + 1] = child
+      told[#told + 1] = state_of(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. child, 0, 700)), child)
+    end
+  end
+end
+children[2] = told
 local lives = redis.call('ZRANGE', workers, string.format('(%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 200, 'WITHSCORES')
 for at = 1, #lives, 2 do
   local beat = redis.call('GET', prefix .. 'worker:' .. lives[at]) or ''
@@ -63,4 +79,4 @@ for at = 1, #lives, 2 do
   local rests = pause and pauses_on({ name, pause }, now_ms) or {}
   living[#living + 1] = { lives[at], lives[at + 1], beat, rests[2] or -1 }
 end
-return { srv_us, state, fence, tonumber(at_ms), about, ran, pauses, used, place, needed, living }
+return { srv_us, state, fence, tonumber(at_ms), about, ran, pauses, used, place, needed, living, children }

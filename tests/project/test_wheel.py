@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 BUILD_TIMEOUT_S = 120
 
+#: What the operators' page is made of beside modules.
+PAGE_FOLDERS = ("templates", "static")
+
 #: Starts every program below. No site packages are processed (-S), so an editable install cannot put the source tree back on
 #: the path; the dependencies are added by hand, after the unpacked wheel.
 PRELUDE = """
@@ -101,6 +104,9 @@ def test_it_holds_the_engine_with_its_scripts_and_nothing_else(wheel: Path) -> N
     in_tree = {path.relative_to(ROOT).as_posix() for path in (ROOT / "lua").rglob("*.lua")}
     assert in_tree and {name for name in names if name.endswith(".lua")} == {f"engine/{name}" for name in in_tree}
     assert {"engine/py.typed", f"{info}/licenses/LICENSE"} <= names
+    files = [path for folder in PAGE_FOLDERS for path in (ROOT / "engine/http/page" / folder).iterdir()]
+    page = {path.relative_to(ROOT).as_posix() for path in files}
+    assert {path.rpartition(".")[2] for path in page} == {"html", "css", "js", "svg", "LICENSE"} and page <= names
     assert not [name for name in names if name.endswith((".pyc", ".jsonl"))]
 
 

@@ -1,4 +1,4 @@
-"""Headless Chromium through chromedriver's own protocol (W3C WebDriver over HTTP): the standard library is all it needs."""
+"""Headless Chromium through chromedriver's own protocol (W3C WebDriver over HTTP), and the fixture of tests that use it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+
+import pytest
 
 HELP = "install the Debian packages chromium and chromium-driver"
 
@@ -45,13 +47,13 @@ class BrowserMissing(Exception):
 
 
 class Browser:
-    """One window. `open` a file, then ask it."""
+    """One window. `open` a file or an address, then ask it."""
 
     def __init__(self, address: str, session: str) -> None:
         self._address = f"{address}/session/{session}"
 
-    def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Load a page from disk in a window of that size, in the light or the dark colour scheme."""
+    def open(self, page: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Load a page, from disk or from a server, in a window of that size, in the light or the dark colour scheme."""
         # The browser's own first page asks for things of its own.
         self._send("/url", {"url": "about:blank"})
         self.console()
@@ -59,10 +61,10 @@ class Browser:
         self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.devtools("Emulation.setEmulatedMedia", features=[scheme])
-        self._send("/url", {"url": page.resolve().as_uri()})
+        self._send("/url", {"url": page if isinstance(page, str) else page.resolve().as_uri()})
 
     def run(self, script: str) -> Any:
-        """The value that a script returns."""
+        """The value that a script returns, also one that it promises."""
         return self._send("/execute/sync", {"script": script, "args": []})
 
     def devtools(self, command: str, **parameters: Any) -> Any:
@@ -146,3 +148,16 @@ def capabilities(chromium: str, scratch: str) -> dict[str, Any]:
         "goog:chromeOptions": {"binary": chromium, "args": switches},
         "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
     }
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    """A browser. Who may not install one can still run the other tests; CI installs it, so there its absence is a failure."""
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(browser())
+        except BrowserMissing as missing:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(str(missing))
+        yield opened

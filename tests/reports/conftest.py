@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from reports.findings import examine
 from reports.folder import history_files
 from reports.judge import judge, tables_folder
 from reports.samples import cpu_usage
-from tests.reports.browser import Browser, BrowserMissing, browser
+from tests.reports.browser import window as window
 
 Judge = Callable[[Path], dict[str, Any]]
 
@@ -76,16 +74,3 @@ def rows_of(checked: Checked, spark: SparkSession) -> RowsOf:
 def told(found: CheckResult) -> tuple[str, str]:
     """Verdict and reason of a check."""
     return found.verdict, found.why
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    """A browser. Who may not install one can still run the other tests; CI installs it, so there its absence is a failure."""
-    with ExitStack() as stack:
-        try:
-            opened = stack.enter_context(browser())
-        except BrowserMissing as missing:
-            if os.environ.get("CI"):
-                raise
-            pytest.skip(str(missing))
-        yield opened

@@ -125,7 +125,7 @@ from engine.wire.operations.obstacles import (
     ObstaclesReply,
     PauseOn,
 )
-from engine.wire.operations.registry import ListQueues, NoteQueue, RegistryOperation
+from engine.wire.operations.registry import ListQueues, ListSubscribers, NoteQueue, ReadClocks, RegistryOperation
 from engine.wire.operations.results import (
     AwaitEnds,
     EndedJobs,
@@ -317,6 +317,7 @@ __all__ = [
     "ListQueues",
     "ListRunTimes",
     "ListSchedules",
+    "ListSubscribers",
     "ListWorkers",
     "ListedConnections",
     "ListedRunTimes",
@@ -355,6 +356,7 @@ __all__ = [
     "PublishedMessage",
     "PutJobs",
     "PutSchedule",
+    "ReadClocks",
     "ReadEvents",
     "ReadMetadata",
     "ReadProgress",

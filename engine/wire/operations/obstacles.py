@@ -94,7 +94,9 @@ class LivingWorker(NamedTuple):
 
 
 @immutable
-class Explain(Declaration, script="why", label="look at a job", slots={"id": "job", "needs": "job"}):
+class Explain(
+    Declaration, script="why", label="look at a job", slots={"id": "job", "needs": "job", "feeds": "job", "heirs": "job"}
+):
     """All that bears on one job."""
 
     job: str
@@ -104,13 +106,15 @@ class Explain(Declaration, script="why", label="look at a job", slots={"id": "jo
         name, key, priority, target = raw[4]
         ran = {raw[5][at].decode(): raw[5][at + 1].decode(errors="replace") for at in range(0, len(raw[5]), 2)}
         rest_ms, before, needed = map(int, raw[8])
-        words = [word.decode() for word in raw[9]]
+        words, fed = ([word.decode() for word in flat] for flat in (raw[9], raw[11][1]))
         return Explained(
             *(server_us(raw), raw[1].decode(), int(raw[2]), int(raw[3])),
             *(name.decode(), key.decode(), int(priority), target.decode(), ran),
             *(PauseOn.read(raw[6]), tuple(map(LimitUse.read, raw[7])), rest_ms, before, needed),
             tuple(zip(words[::2], words[1::2], strict=True)),
             tuple(LivingWorker(ListedWorker.read(values[:3], b""), int(values[3])) for values in raw[10]),
+            int(raw[11][0]),
+            tuple(zip(fed[::2], fed[1::2], strict=True)),
         )
 
 
@@ -119,7 +123,7 @@ class Explained:
     """The job: its state, its last fence, the time (ms) that its state is scored by, name, key, priority, what it requires of a
     worker (JSON, '' = nothing), and of its run fields owner, error, failures and crashes. What bears on it: pauses and limits,
     the end of its lane's rest (ms, 0: none), how many jobs of its lane come first, how many it needs and some of them with their
-    states, and the workers."""
+    states, and the workers. `feeds` jobs wait for it or may still read its result; `children` are some of them."""
 
     srv_us: int
     state: str
@@ -137,6 +141,8 @@ class Explained:
     needed: int
     needs: tuple[tuple[str, str], ...]
     workers: tuple[LivingWorker, ...]
+    feeds: int
+    children: tuple[tuple[str, str], ...]
 
 
 ObstaclesOperation = ListObstacles | Explain

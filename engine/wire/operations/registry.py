@@ -1,4 +1,4 @@
-"""The queues of a server (MQ22): what notes one as used, and lists them."""
+"""What a server holds: the queues (MQ22), noted as used and listed, and the subscribers of channels."""
 
 from __future__ import annotations
 
@@ -24,4 +24,16 @@ class ListQueues(Declaration):
     """The queues under a prefix."""
 
 
-RegistryOperation = NoteQueue | ListQueues
+@immutable
+class ListSubscribers(Declaration):
+    """Subscribers of channels, from a cursor of the scan on."""
+
+    cursor: int
+
+
+@immutable
+class ReadClocks(Declaration):
+    """The clocks of channels and the cursors of subscribers."""
+
+
+RegistryOperation = NoteQueue | ListQueues | ListSubscribers | ReadClocks

@@ -1,0 +1,265 @@
+"""The views: each asks the server at most twice and shows what it found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from engine import validate
+from engine.channel import ids, lags
+from engine.errors import UnsupportedFeature
+from engine.http.jobs.events import EventStream
+from engine.http.opening import queue_of
+from engine.http.page import bulk, rendering
+from engine.http.page.live import Sampler, Samplers
+from engine.http.page.looks import JOBS_MAX, JOBS_SHOWN, looks_at
+from engine.http.page.notices import notice_of
+from engine.http.page.serving import view
+from engine.http.page.views import channels, dead, job, jobs, limits, overview, runs, schedules, workers
+from engine.http.problems import Problem
+from engine.http.security.access import access_of
+from engine.http.settings import HttpSettings
+from engine.http.waiting import Waits
+from engine.wire.drivers.endpoint import Endpoint
+
+#: Queues of one view: their numbers are asked for when they come into sight, each by a request of its own.
+QUEUES_MAX = 500
+_OFFSET_MAX = 100_000
+#: Samples that a page which is opened gets at once.
+_SAMPLES_SHOWN = 300
+
+#: What a report may do: it is a file of its own, with its styles inline, and from other runs than ours.
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; sandbox"
+
+
+def settings_of(request: Request) -> HttpSettings:
+    """The settings of the application."""
+    return request.app.state.settings
+
+
+def samplers_of(request: Request) -> Samplers:
+    """The samplers of the application."""
+    state = request.app.state
+    if not hasattr(state, "samplers"):
+        state.samplers = Samplers()
+    return state.samplers
+
+
+def queue_page(request: Request, template: str, tab: str, **shown: Any) -> Response:
+    """A page of one queue."""
+    name = request.path_params["queue"]
+    return rendering.page(request, template, queue=name, tab=tab, notice=notice_of(request.query_params), **shown)
+
+
+@view("read")
+async def home(request: Request) -> Response:
+    """The first page is that of the queues."""
+    return RedirectResponse(rendering.address(request, "queues"), 303)
+
+
+@view("read")
+async def queues(request: Request) -> Response:
+    """The queues of the server, last used first."""
+    found = await request.app.state.opened.queues(QUEUES_MAX)
+    access = access_of(request)
+    reached = [info for info in found if access.reaches(info.name)]
+    return rendering.page(request, "queues.html", queues=reached, cut=len(found) == QUEUES_MAX)
+
+
+@view("read")
+async def queue_summary(request: Request) -> Response:
+    """The numbers of one queue, as a row of the list."""
+    looks = looks_at(queue_of(request))
+    counts, held = await looks.counts(), await looks.held()
+    shown = overview.held(held, counts.srv_us // 1000, idle=not counts.waiting)
+    tiles = overview.tiles(counts, counts.waiting, least=bool(counts.cursor))
+    return rendering.page(request, "queue_summary.html", queue=request.path_params["queue"], tiles=tiles, held=shown)
+
+
+@view("read")
+async def queue(request: Request) -> Response:
+    """One queue at a glance, with charts that go on by themselves."""
+    opened = queue_of(request)
+    looks, sampler = looks_at(opened), samplers_of(request).of(opened)
+    counts, found = await looks.counts(), await looks.held()
+    now_ms = counts.srv_us // 1000
+    # A sampler that is at work may have been through all lanes.
+    known = sampler.watched and not sampler.waiting.least
+    waiting, least = (sampler.waiting.waiting, False) if known else (counts.waiting, bool(counts.cursor))
+    tiles = overview.tiles(counts, waiting, least=least)
+    held = overview.held(found, now_ms, idle=not waiting)
+    return queue_page(request, "queue.html", "overview", tiles=tiles, held=held, counts=counts)
+
+
+@view("read")
+async def live(request: Request) -> Response:
+    """The samples of a queue as they are taken: server-sent events."""
+    sampler, waits = samplers_of(request).of(queue_of(request)), request.app.state.waits
+    stack = AsyncExitStack()
+    stack.enter_context(waits.place())
+    stack.enter_context(sampler.watching())
+    return EventStream(_samples(request, sampler, waits), stack)
+
+
+async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGenerator[bytes]:
+    yield _event("samples", [sample.fields() for sample in list(sampler.samples)[-_SAMPLES_SHOWN:]])
+    shown = None
+    while not waits.ending.is_set():
+        sample = await sampler.next()
+        yield _event("samples", [sample.fields()])
+        found = sampler.obstacles.whole
+        if found is not None and found is not shown:
+            shown = found
+            held = overview.held(found, sample.at_ms, idle=not sample.waiting)
+            yield _event("held", rendering.text(request, "held.html", queue=request.path_params["queue"], held=held))
+
+
+def _event(name: str, data: object) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+@view("read")
+async def queue_jobs(request: Request) -> Response:
+    """The jobs of a state, filtered, one look at a time."""
+    wanted = jobs.filter_of(request.query_params)
+    payloads = settings_of(request).show_payloads
+    most = JOBS_MAX if wanted.narrow else JOBS_SHOWN
+    found = await looks_at(queue_of(request)).jobs(wanted.state, wanted.cursor, newest_first=wanted.newest, limit=most)
+    listed = jobs.job_list(found, wanted, payloads=payloads)
+    actions = bulk.ACTIONS.get(wanted.state, ())
+    return queue_page(request, "jobs.html", "jobs", wanted=wanted, listed=listed, actions=actions)
+
+
+@view("read")
+async def find_job(request: Request) -> Response:
+    """The job whose id was typed in."""
+    id = validate.known_id(request.query_params.get("id", "").strip())
+    return RedirectResponse(rendering.address(request, "queues", request.path_params["queue"], "jobs", id), 303)
+
+
+@view("read")
+async def queue_job(request: Request) -> Response:
+    """One job."""
+    id = validate.known_id(request.path_params["id"])
+    found = await looks_at(queue_of(request)).job(id)
+    if found is None:
+        raise Problem(404, f"Queue {request.path_params['queue']} knows no job {id}, or no longer.")
+    shown = job.job_view(found, payloads=settings_of(request).show_payloads)
+    return queue_page(request, "job.html", "jobs", view=shown)
+
+
+@view("read")
+async def job_events(request: Request) -> Response:
+    """What the queue has recorded of a job, as a part of its page."""
+    id, since = validate.known_id(request.path_params["id"]), _number(request, "since")
+    found, more = await looks_at(queue_of(request)).events_of(id, since)
+    return rendering.page(request, "job_events.html", moments=job.recorded(found), more=more)
+
+
+@view("read")
+async def queue_dead(request: Request) -> Response:
+    """The dead jobs by error."""
+    found = await looks_at(queue_of(request)).jobs("dead", 0, newest_first=True)
+    return queue_page(request, "dead.html", "dead", found=dead.dead_jobs(found))
+
+
+@view("read")
+async def bulk_preview(request: Request) -> Response:
+    """How many jobs an action on many would change."""
+    wanted, counted, action = await _counted(request)
+    return queue_page(request, "bulk.html", "jobs", wanted=wanted, counted=counted, action=action, most=bulk.CHANGED_MAX)
+
+
+@view("read")
+async def bulk_count(request: Request) -> Response:
+    """The same, some jobs further, as a part of its page."""
+    wanted, counted, action = await _counted(request)
+    name = request.path_params["queue"]
+    return rendering.page(request, "bulk_count.html", queue=name, wanted=wanted, counted=counted, action=action)
+
+
+async def _counted(request: Request) -> tuple[jobs.Filter, bulk.Count, str]:
+    wanted = jobs.filter_of(request.query_params)
+    action = bulk.action_of(request.query_params.get("action", ""), wanted.state)
+    before = bulk.Count(_number(request, "matched"), _number(request, "seen"), wanted.cursor, False)
+    looks = looks_at(queue_of(request))
+    return wanted, await bulk.count(looks, wanted, before, payloads=settings_of(request).show_payloads), action
+
+
+@view("read")
+async def queue_schedules(request: Request) -> Response:
+    """The schedules, by next tick."""
+    offset = _number(request, "offset")
+    found = await looks_at(queue_of(request)).schedules(offset)
+    return queue_page(request, "schedules.html", "schedules", listed=schedules.schedule_list(found, offset))
+
+
+@view("read")
+async def queue_workers(request: Request) -> Response:
+    """The workers with what each has in hand."""
+    offset = _number(request, "offset")
+    found = await looks_at(queue_of(request)).workers(offset)
+    return queue_page(request, "workers.html", "workers", listed=workers.worker_list(found, offset))
+
+
+@view("read")
+async def queue_limits(request: Request) -> Response:
+    """Pauses and limits."""
+    found = await looks_at(queue_of(request)).held()
+    return queue_page(request, "limits.html", "limits", listed=limits.limit_list(found))
+
+
+@view("read")
+async def channel_lags(request: Request) -> Response:
+    """The subscribers of channels, and how far each is behind: some keys of the server a look."""
+    if Endpoint(settings_of(request).url, asynchronous=True).is_cluster:
+        raise UnsupportedFeature("On a cluster the subscribers of channels are not looked for.")
+    opened, access = request.app.state.opened, access_of(request)
+    wanted = request.query_params.get("channel", "").strip()
+    found = await opened.run(lags.subscribers(_number(request, "cursor"), ids.check("channel", wanted) if wanted else None))
+    reached = [pair for pair in found.found if access.reaches(pair[0])]
+    known = await opened.run(lags.lags(reached)) if reached else ()
+    return rendering.page(request, "channels.html", listed=channels.channel_list(known, found.cursor), wanted=wanted)
+
+
+@view("read")
+async def drills(request: Request) -> Response:
+    """The runs of drills."""
+    return rendering.page(request, "runs.html", listed=await run_in_threadpool(runs.run_list, _folder(request)))
+
+
+@view("read")
+async def report(request: Request) -> Response:
+    """The report of a run, as the judge has written it."""
+    path = await run_in_threadpool(runs.report_of, _folder(request), request.path_params["run"])
+    if path is None:
+        raise Problem(404, "There is no report of this run.")
+    headers = {"Content-Security-Policy": REPORT_POLICY}
+    return Response(await run_in_threadpool(path.read_bytes), media_type="text/html", headers=headers)
+
+
+def _folder(request: Request) -> Path:
+    folder = settings_of(request).runs
+    if folder is None:
+        raise Problem(404, "No folder of runs is served here: --runs names one.")
+    # Runs are of the harness, and not of a queue that a token may be bound to.
+    access = access_of(request)
+    if access.queues:
+        raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
+    return folder
+
+
+def _number(request: Request, field: str) -> int:
+    """A number of an address, 0 where there is none. Raises Malformed."""
+    value = request.query_params.get(field, "0")
+    if not value.isascii() or not value.isdigit() or len(value) > 20:
+        raise Problem(422, f"{field} is a number.", field=field, value=value[:80], bound="a number")
+    most = {"since": validate.INSTANT_MS_MAX, "cursor": 2**64 - 1}.get(field, _OFFSET_MAX)
+    return validate.integer(field, int(value), 0, most)

@@ -1,0 +1,135 @@
+"""The jobs of a state, filtered by name, key, error and text, one look at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from engine import validate
+from engine.errors import Malformed
+from engine.http.page.looks import SomeJobs
+from engine.http.page.words import last_line
+from engine.queue import altering, selecting
+from engine.queue.job_info import JobInfo
+from engine.queue.selecting import Selection
+
+#: As in `selecting.LOOKED_MAX`: what lies deeper is found by its id or by a filter of another state.
+OFFSET_MAX = selecting.LOOKED_MAX
+_TEXT_CHARACTERS_MAX = 200
+#: How many characters of a payload a row shows.
+_PAYLOAD_SHOWN = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs are meant, as the address of a view says it. An empty field means all."""
+
+    state: str = "waiting"
+    name: str = ""
+    key: str = ""
+    error: str = ""
+    text: str = ""
+    newest: bool = False
+    cursor: int = 0
+
+    @property
+    def selection(self) -> Selection:
+        """What the engine calls the same, without the text."""
+        return selecting.selection(self.name or None, self.key or None, self.error or None, 0, None)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether some jobs of the state are not meant."""
+        return bool(self.name or self.key or self.error or self.text)
+
+    def address(self, **changed: object) -> str:
+        """The query of an address with some fields changed."""
+        fields = {"state": self.state, "name": self.name, "key": self.key, "error": self.error, "text": self.text}
+        fields |= {"newest": "1" if self.newest else "", "cursor": self.cursor or ""}
+        return urlencode({name: value for name, value in (fields | changed).items() if value not in ("", None)})
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job in a table. `at_ms` is the time that its state is about: due, lease end, death or end, else the enqueue."""
+
+    id: str
+    name: str
+    key: str
+    state: str
+    priority: int
+    at_ms: int
+    attempts: str
+    error: str
+    payload: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """One look: of `seen` jobs from rank `first` on these match. `next` is the cursor of the next look."""
+
+    rows: tuple[JobRow, ...]
+    first: int
+    seen: int
+    next: int | None
+    now_ms: int
+
+
+def filter_of(query: Mapping[str, str]) -> Filter:
+    """The filter of an address. Raises Malformed."""
+    state = query.get("state", "waiting")
+    altering.check_state(state, altering.LISTED)
+    cursor = query.get("cursor", "0")
+    if not cursor.isascii() or not cursor.isdigit() or int(cursor[:9]) > OFFSET_MAX or len(cursor) > 9:
+        raise Malformed("cursor", cursor, f"a number from 0 to {OFFSET_MAX}")
+    text = query.get("text", "").strip()
+    if len(text) > _TEXT_CHARACTERS_MAX:
+        raise Malformed("text", text, f"a text of at most {_TEXT_CHARACTERS_MAX} characters")
+    words = {field: query.get(field, "").strip() for field in ("name", "key", "error")}
+    made = Filter(state, **words, text=text, newest=query.get("newest") == "1", cursor=int(cursor))
+    # What cannot be meant is refused before any call.
+    assert made.selection is not None
+    return made
+
+
+def matching(jobs: Iterable[JobInfo], wanted: Filter, now_ms: int, *, payloads: bool) -> tuple[JobInfo, ...]:
+    """The jobs that are meant. Payloads are looked into only where they may be seen."""
+    selection = wanted.selection
+    return tuple(
+        job
+        for job in jobs
+        if selection.matches(job, now_ms) and (not wanted.text or has_text(job, wanted.text, payloads=payloads))
+    )
+
+
+def has_text(job: JobInfo, text: str, *, payloads: bool) -> bool:
+    """Whether a text is part of what may be seen of a job; upper and lower case are the same."""
+    places = [job.id, job.name, job.key, job.last_error, *(error.error for error in job.errors)]
+    if payloads:
+        places.append(job.payload_bytes.decode(errors="replace"))
+    return any(text.casefold() in place.casefold() for place in places)
+
+
+def job_list(found: SomeJobs, wanted: Filter, *, payloads: bool) -> JobList:
+    """One look, filtered."""
+    meant = matching(found.jobs, wanted, found.now_ms, payloads=payloads)
+    following = found.next_offset if found.next_offset is not None and found.next_offset <= OFFSET_MAX else None
+    return JobList(tuple(row(job, payloads=payloads) for job in meant), found.offset, found.seen, following, found.now_ms)
+
+
+def row(job: JobInfo, *, payloads: bool) -> JobRow:
+    """A job as its row."""
+    at_ms = job.ended_ms or job.lease_end_ms or (job.due_ms if job.state == "delayed" else 0) or job.enqueued_ms
+    tried = job.failures + job.crashes
+    attempts = f"{tried} of {job.options.attempts}" if job.name and (tried or job.claims) else ""
+    error = job.unreadable or last_line(job.last_error)
+    shown = job.payload_bytes[: _PAYLOAD_SHOWN * 4].decode(errors="replace")[:_PAYLOAD_SHOWN] if payloads else None
+    return JobRow(job.id, job.name, job.key, job.state, job.priority, at_ms, attempts, error, shown)
+
+
+def checked_limit(value: str) -> int:
+    """How many jobs a bulk action may change at most. Raises Malformed."""
+    if not value.isascii() or not value.isdigit() or len(value) > 9:
+        raise Malformed("limit", value, f"a number from 1 to {validate.DEAD_MAX}")
+    return validate.integer("limit", int(value), 1, validate.DEAD_MAX)

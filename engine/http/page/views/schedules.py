@@ -1,0 +1,62 @@
+"""Schedules with their next ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.calendar import calendar
+from engine.http.page.looks import SomeSchedules
+from engine.http.page.words import UNKNOWN, length
+from engine.queue.scheduling import Schedule
+
+#: Ticks that a row shows.
+_TICKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """A schedule: when it ticks, in words, and its next ticks (ms). `idle`: why it does not tick, '' where it does."""
+
+    schedule: Schedule
+    timing: str
+    ticks: tuple[int, ...]
+    idle: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleList:
+    """Schedules from rank `offset` on; `next` is where the following ones begin."""
+
+    rows: tuple[ScheduleRow, ...]
+    offset: int
+    next: int | None
+    now_ms: int
+
+
+def schedule_list(found: SomeSchedules, offset: int) -> ScheduleList:
+    """One page of schedules."""
+    rows = tuple(row(schedule, anchor_ms) for schedule, anchor_ms in found.schedules)
+    return ScheduleList(rows, offset, offset + len(rows) if found.more else None, found.now_ms)
+
+
+def row(schedule: Schedule, anchor_ms: int) -> ScheduleRow:
+    """A schedule as its row."""
+    idle = schedule.error or ("" if schedule.enabled else "disabled")
+    ticks = [schedule.next_ms] if schedule.next_ms and not idle else []
+    try:
+        while ticks and len(ticks) < _TICKS:
+            ticks.append(calendar(schedule.timing).after(ticks[-1], anchor_ms))
+    except ValueError as error:
+        idle = str(error)
+    return ScheduleRow(schedule, timing_words(schedule), tuple(ticks), idle)
+
+
+def timing_words(schedule: Schedule) -> str:
+    """When it ticks: `0 9 * * 1 (Europe/Berlin)`, `every 5 min`, `every 3 months`."""
+    timing = schedule.timing
+    zone = "" if timing.zone == "UTC" else f" ({timing.zone})"
+    if timing.cron:
+        return timing.cron + zone
+    if timing.every_ms:
+        return f"every {length(timing.every_ms)}"
+    return f"every {timing.months} month{'' if timing.months == 1 else 's'}{zone}" if timing.months else UNKNOWN

@@ -1,0 +1,92 @@
+"""A busy queue behind the page, and a browser."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from chaos.interop import node
+from engine import Handlers, Job, Queue, Worker
+from engine.http.channels.settings import ChannelSettings
+from engine.http.settings import HttpSettings
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.waiting import wait_until
+from tests.engine.http.serving import served
+from tests.reports.browser import window as window
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core."""
+    return (node.modules(folder=Path(__file__).with_name("node")) / "axe-core" / "axe.min.js").read_text()
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A queue with something in each state, and the address of its page."""
+
+    queue: Queue
+    base: str
+    dead: str
+    running: str
+
+    @property
+    def of_queue(self) -> str:
+        return f"{self.base}/queues/{self.queue.name}"
+
+
+@pytest.fixture
+def busy(queue: Queue, ironclaim_url: str, tmp_path: Path) -> Iterator[Busy]:
+    """Jobs that wait, are delayed, blocked, active and dead, a schedule, a pause, limits, a worker and a run of a drill."""
+    handlers, let_go = Handlers(), threading.Event()
+
+    @handlers("hold")
+    def hold(job: Job) -> None:
+        let_go.wait()
+
+    @handlers("fail")
+    def fail(job: Job) -> None:
+        raise ValueError(f"no such user: {job.payload}")
+
+    queue.events.on()
+    dead = queue.enqueue("fail", 7, attempts=1).job
+    running = queue.enqueue("hold", {"to": "someone"}, id="runs", headers={"trace": "someone"}).job
+    for number in range(12):
+        queue.enqueue("wait", number, key=f"tenant-{number % 3}")
+    queue.enqueue("late", None, delay_ms=3_600_000, id="late")
+    queue.enqueue("child", None, needs=["runs"], id="child")
+    queue.schedules.put("nightly", "wait", cron="0 3 * * *", zone="Europe/Berlin")
+    queue.schedules.put("off", "wait", every_ms=60_000, enabled=False)
+    queue.pause("late")
+    queue.set_limit("wait", concurrency=2)
+    queue.set_limit(key="tenant-1", rate=5, per_ms=60_000)
+    run = tmp_path / "runs" / "20260501-120000-mixed-seed7"
+    run.mkdir(parents=True)
+    (run / "spec.json").write_text('{"scenario": "mixed", "model": "lanes", "seed": 7, "started_utc": "2026-05-01T12:00:00Z"}')
+    (run / "verdict.json").write_text('{"verdict": "violated", "reasons": ["J6: a job was finished twice"]}')
+    (run / "report.html").write_text("<!DOCTYPE html><html lang=en><title>r</title><style>p { color: red }</style><p>Report")
+    worker = Worker(queue, handlers, name="w1", concurrency=2, beat_ms=1_000)
+    settings = HttpSettings(
+        url=ironclaim_url, allow_changes=True, show_payloads=True, runs=tmp_path / "runs", channels=ChannelSettings()
+    )
+    with ExitStack() as stack:
+        stack.enter_context(at_work(worker))
+        stack.callback(let_go.set)
+        wait_until(lambda: queue.jobs.state(dead) == "dead", "the job dies")
+        wait_until(lambda: queue.jobs.state(running) == "active", "the job runs")
+        wait_until(lambda: any(info.in_hand for info in queue.workers.list()), "the worker tells what it has in hand")
+        base = stack.enter_context(served(settings))
+        yield Busy(queue, base, dead, running)
+
+
+@pytest.fixture
+def client(busy: Busy) -> Iterator[httpx.Client]:
+    """A client of the page that is no browser."""
+    with httpx.Client(base_url=busy.base, timeout=120) as made:
+        yield made

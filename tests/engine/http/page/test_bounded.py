@@ -1,0 +1,116 @@
+"""What a view costs the server: at most two calls, and no more commands with 200,000 waiting jobs than with few."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import redis
+
+from engine import Queue
+from engine.http.settings import HttpSettings
+from tests.engine.http.serving import served
+
+#: Commands that the scripts of one view may give, whatever the queue holds: some for each of 500 lanes or 250 jobs.
+COMMANDS_MAX = 6_000
+VIEWS = (
+    "/queues",
+    "/queues/q",
+    "/queues/q/summary",
+    "/queues/q/jobs",
+    "/queues/q/jobs?state=waiting&name=n1",
+    "/queues/q/jobs?state=waiting&text=nothing&newest=1",
+    "/queues/q/jobs?state=waiting&cursor=250",
+    "/queues/q/jobs/some",
+    "/queues/q/jobs/some/events?since=1",
+    "/queues/q/dead",
+    "/queues/q/bulk?action=cancel&state=waiting&name=n1",
+    "/queues/q/bulk/count?action=cancel&state=waiting&name=n1&cursor=250&seen=250",
+    "/queues/q/schedules",
+    "/queues/q/workers",
+    "/queues/q/limits",
+)
+
+
+@pytest.fixture(params=[(3_000, 1_200), pytest.param((200_000, 10_000), marks=pytest.mark.slow)], ids=["some", "many"])
+def crowded(request: pytest.FixtureRequest, queue: Queue) -> tuple[int, int]:
+    """How many jobs wait, in how many lanes."""
+    jobs, lanes = request.param
+    for start in range(0, jobs, 50_000):
+        numbers = range(start, min(start + 50_000, jobs))
+        queue.enqueue_many(
+            {"name": f"n{at % 4}", "payload": at, "id": "some" if at == 0 else None, "key": f"k{at % lanes}"} for at in numbers
+        )
+    return jobs, lanes
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[httpx.Client]:
+    """Of a page that may change things."""
+    with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base, httpx.Client(base_url=base, timeout=300) as made:
+        yield made
+
+
+def test_each_view_is_two_calls_of_bounded_cost(crowded: tuple[int, int], client: httpx.Client, ironclaim_url: str) -> None:
+    server = redis.Redis.from_url(ironclaim_url)
+    # The first request connects and loads the scripts.
+    for path in ("/queues", "/queues/q/workers"):
+        assert client.get(path).status_code == 200
+    costs: dict[str, tuple[int, int]] = {}
+    for path in VIEWS:
+        server.config_resetstat()
+        assert client.get(path).status_code == 200, path
+        stats = {name.removeprefix("cmdstat_"): found["calls"] for name, found in server.info("commandstats").items()}
+        ours = {"config|resetstat", "info"}
+        calls = stats.get("evalsha", 0) if path != "/queues" else stats["zrange"]
+        if path.endswith("since=1"):
+            calls = stats["xread"]
+        costs[path] = (calls, sum(count for name, count in stats.items() if name not in ours))
+    assert {path: cost for path, cost in costs.items() if not 1 <= cost[0] <= 2 or cost[1] > COMMANDS_MAX} == {}
+
+
+def test_the_live_numbers_are_two_calls_a_sample_and_come_to_count_all_lanes(
+    crowded: tuple[int, int], client: httpx.Client, ironclaim_url: str
+) -> None:
+    server = redis.Redis.from_url(ironclaim_url)
+    assert client.get("/queues/q/workers").status_code == 200
+    server.config_resetstat()
+    samples: list[dict[str, int]] = []
+    with client.stream("GET", "/queues/q/live") as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: ["):
+                samples += json.loads(line.removeprefix("data: "))
+            if samples and not samples[-1]["least"]:
+                break
+    calls = server.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert samples[0]["least"] and samples[0]["waiting"] < crowded[0]
+    assert samples[-1]["waiting"] == crowded[0]
+    # The sampler may be one sample ahead of what has come.
+    assert calls <= 2 * (len(samples) + 1)
+
+
+def test_who_looks_at_the_same_queue_shares_the_samples(queue: Queue, client: httpx.Client, ironclaim_url: str) -> None:
+    queue.enqueue("work", 1)
+    server = redis.Redis.from_url(ironclaim_url)
+    with client.stream("GET", "/queues/q/live") as first, client.stream("GET", "/queues/q/live") as second:
+        lines = [stream.iter_lines() for stream in (first, second)]
+        for found in lines:
+            _samples(found, 1)
+        server.config_resetstat()
+        came = [_samples(found, 3) for found in lines]
+        calls = server.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert {sample["at_ms"] for sample in came[0]} & {sample["at_ms"] for sample in came[1]}
+    assert calls <= 2 * (3 + 2)
+    assert came[0][-1]["waiting"] == 1
+
+
+def _samples(lines: Iterator[str], count: int) -> list[dict[str, int]]:
+    """So many more samples of a stream."""
+    found: list[dict[str, int]] = []
+    while len(found) < count:
+        line = next(lines)
+        if line.startswith("data: ["):
+            found += json.loads(line.removeprefix("data: "))
+    return found

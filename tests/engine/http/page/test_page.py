@@ -1,0 +1,272 @@
+"""The page over HTTP: what it shows to whom, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from engine import Channel, Queue, models
+from engine.http.application import application
+from engine.http.settings import HttpSettings, Token
+from tests.engine.http.page.conftest import Busy
+from tests.engine.http.serving import served
+
+TOKENS = (
+    Token(secret="reader-0123456789", role="read", name="reader"),
+    Token(secret="operator-0123456789", role="operate", name="operator"),
+    Token(secret="of-one-queue-0123456789", role="admin", queues=("other",), name="of-one"),
+)
+
+
+def post(
+    client: httpx.Client, path: str, fields: dict[str, str] | None = None, *, origin: str | None = None, token: str | None = None
+) -> httpx.Response:
+    """A form of the page, as a browser sends it; `token`: another one than that of the page."""
+    if "ironclaim_csrf" not in client.cookies:
+        client.get("/sign-in")
+    form = {"csrf_token": client.cookies["ironclaim_csrf"] if token is None else token, **(fields or {})}
+    return client.post(path, data=form, headers={"Origin": str(client.base_url).rstrip("/") if origin is None else origin})
+
+
+def test_the_first_page_is_that_of_the_queues(client: httpx.Client) -> None:
+    answer = client.get("/", follow_redirects=True)
+    assert answer.url.path == "/queues" and 'href="/queues/q"' in answer.text
+    summary = client.get("/queues/q/summary").text
+    assert re.findall(r'data-label="(\w+)">(\d+)<', summary) == [
+        ("Waiting", "12"), ("Delayed", "1"), ("Blocked", "1"), ("Active", "1"), ("Dead", "1"), ("Finished", "0"),
+    ]  # fmt: skip
+
+
+def test_jobs_are_found_by_name_key_error_and_text(client: httpx.Client, busy: Busy) -> None:
+    def ids(query: str) -> int:
+        return client.get(f"/queues/q/jobs?{query}").text.count('class="id"')
+
+    assert ids("state=waiting") == ids("name=wait") == 12
+    assert ids("key=tenant-1") == ids("text=TENANT-1") == 4
+    assert ids("name=other") == ids("key=tenant-9") == ids("text=nothing") == 0
+    assert ids("state=dead&error=ValueError") == ids("state=dead&text=such+user") == 1
+    assert ids("state=dead&error=Value") == 0, "an error is found by whole words"
+    assert client.get(f"/queues/q/find?id={busy.dead}").headers["location"] == f"/queues/q/jobs/{busy.dead}"
+
+
+def test_a_list_goes_on_where_the_look_before_has_ended(client: httpx.Client, busy: Busy) -> None:
+    busy.queue.enqueue_many({"name": "many", "payload": at, "id": f"many-{at:03d}"} for at in range(120))
+    seen: list[str] = []
+    path: str | None = "/queues/q/jobs?state=waiting"
+    while path:
+        text = client.get(path).text
+        seen += re.findall(r'title="(many-\d+)"', text)
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        path = f"/queues/q/jobs{following[1].replace('&amp;', '&')}" if following else None
+    assert seen == [f"many-{at:03d}" for at in range(120)]
+
+
+def test_one_job_is_a_timeline_with_the_jobs_around_it(client: httpx.Client, busy: Busy) -> None:
+    dead = client.get(f"/queues/q/jobs/{busy.dead}").text
+    titles = re.findall(r"<p><strong>([^<]+)</strong> <time", dead)
+    assert titles == ["Enqueued", "Attempt 1 claimed", "Attempt 1 failed", "Dead"]
+    assert "ValueError: no such user: 7" in dead and "Traceback" in dead
+    fence = busy.queue.jobs.get(busy.dead)
+    assert fence is not None and f"fence <code>{fence.fence}</code>" in dead
+    running = client.get("/queues/q/jobs/runs").text
+    assert "worker w1, fence" in running and '<a href="/queues/q/jobs/child">' in running
+    assert '<a href="/queues/q/jobs/runs">' in client.get("/queues/q/jobs/child").text
+    recorded = client.get(f"/queues/q/jobs/{busy.dead}/events?since=1").text
+    assert re.findall(r"<strong>(\w+)</strong>", recorded) == ["Created", "Claimed", "Failed", "Buried"]
+    assert ">w1<" in recorded
+
+
+def test_a_job_that_there_is_not_is_a_page_that_says_so(client: httpx.Client) -> None:
+    answer = client.get("/queues/q/jobs/nobody")
+    assert answer.status_code == 404 and "knows no job nobody" in answer.text
+    for path in ("/queues/q/jobs?state=none", "/queues/q/jobs?cursor=-1", "/queues/q/jobs?cursor=99999999", "/queues/a%20b"):
+        assert client.get(path).status_code == 422, path
+
+
+def test_payloads_are_hidden_unless_they_may_be_seen(busy: Busy, ironclaim_url: str, client: httpx.Client) -> None:
+    assert "someone" in client.get("/queues/q/jobs/runs").text
+    assert "text/html" in client.get("/queues/q/jobs/runs").headers["content-type"]
+    with served(HttpSettings(url=ironclaim_url)) as base:
+        hidden = httpx.get(f"{base}/queues/q/jobs/runs").text
+        listed = httpx.get(f"{base}/queues/q/jobs?state=active").text
+        found = httpx.get(f"{base}/queues/q/jobs?state=active&text=someone").text
+    assert "someone" not in hidden and "--show-payloads" in hidden
+    assert 'title="runs"' in listed and "someone" not in listed
+    assert 'title="runs"' not in found, "a filter must not tell what is hidden"
+
+
+def test_a_page_that_may_change_nothing_has_no_forms_and_refuses_them(busy: Busy, ironclaim_url: str) -> None:
+    with served(HttpSettings(url=ironclaim_url)) as base, httpx.Client(base_url=base) as client:
+        for view in ("", "/jobs?state=dead", f"/jobs/{busy.dead}", "/dead", "/schedules", "/workers", "/limits"):
+            assert 'method="post"' not in client.get(f"/queues/q{view}").text, view
+        refused = post(client, f"/queues/q/jobs/{busy.dead}/requeue")
+    assert refused.status_code == 403 and "--allow-changes" in refused.text
+    assert busy.queue.jobs.state(busy.dead) == "dead"
+
+
+@pytest.mark.parametrize("attack", [{"origin": "http://evil.example"}, {"origin": "null"}, {"token": "x" * 43}, {"token": ""}])
+def test_a_form_of_another_site_changes_nothing(client: httpx.Client, busy: Busy, attack: dict[str, Any]) -> None:
+    assert post(client, f"/queues/q/jobs/{busy.dead}/discard", **attack).status_code == 403
+    assert busy.queue.jobs.state(busy.dead) == "dead"
+    assert post(client, f"/queues/q/jobs/{busy.dead}/discard").headers["location"] == f"/queues/q/jobs/{busy.dead}?did=discarded"
+    assert busy.queue.jobs.state(busy.dead) == "discarded"
+
+
+def test_a_change_is_never_made_by_get(client: httpx.Client, busy: Busy) -> None:
+    for path in (f"/jobs/{busy.dead}/requeue", "/pause", "/limits/remove", "/schedules/off/remove", "/workers/w1/pause"):
+        assert client.get(f"/queues/q{path}").status_code == 405, path
+    assert busy.queue.jobs.state(busy.dead) == "dead"
+
+
+def test_who_is_not_known_signs_in_and_sees_and_does_what_the_token_allows(busy: Busy, ironclaim_url: str) -> None:
+    with served(HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS)) as base:
+
+        def signed_in(secret: str) -> httpx.Client:
+            client = httpx.Client(base_url=base, timeout=120)
+            assert client.get("/queues/q").headers["location"] == "/sign-in"
+            assert post(client, "/sign-in", {"token": secret[:-1]}).status_code == 401
+            assert post(client, "/sign-in", {"token": secret}).headers["location"] == "/queues"
+            return client
+
+        with closing(signed_in(TOKENS[0].secret)) as reader:
+            assert 'method="post" action="/queues' not in reader.get(f"/queues/q/jobs/{busy.dead}").text
+            assert post(reader, f"/queues/q/jobs/{busy.dead}/requeue").status_code == 403
+        with closing(signed_in(TOKENS[1].secret)) as operator:
+            limits = operator.get("/queues/q/limits").text
+            assert "/queues/q/pause" in limits and "/queues/q/limits/remove" not in limits
+            assert post(operator, "/queues/q/limits/remove", {"of": "name", "target": "wait"}).status_code == 403
+            assert post(operator, "/queues/q/pause").headers["location"] == "/queues/q?did=paused"
+            assert post(operator, "/sign-out").headers["location"] == "/sign-in"
+            assert operator.get("/queues/q").headers["location"] == "/sign-in"
+        with closing(signed_in(TOKENS[2].secret)) as stranger:
+            assert stranger.get("/queues/q").status_code == 403
+            assert "/queues/q" not in stranger.get("/queues").text
+    assert {pause.name for pause in busy.queue.obstacles().pauses} == {None, "late"}
+    assert [limit.name for limit in busy.queue.limits() if limit.name] == ["wait"]
+
+
+def test_an_address_makes_the_page_say_nothing_of_its_own(client: httpx.Client) -> None:
+    assert 'class="notice' not in client.get("/queues/q?did=%3Cb%3Ehacked&count=9").text
+    assert 'class="notice' not in client.get("/queues/q?did=bulk&count=%3Cb%3E").text
+    assert "1,234 jobs were changed." in client.get("/queues/q/jobs?did=bulk&count=1234").text
+
+
+def test_many_jobs_are_changed_as_the_preview_has_counted_them(queue: Queue, ironclaim_url: str) -> None:
+    queue.enqueue_many({"name": f"n{at % 2}", "payload": at, "id": f"j{at}", "delay_ms": 3_600_000} for at in range(700))
+    with (
+        served(HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True)) as base,
+        httpx.Client(base_url=base, timeout=120) as client,
+    ):
+        text = client.get("/queues/q/bulk?state=delayed&action=cancel&name=n1").text
+        looks = 1
+        while following := re.search(r'hx-get="([^"]+)"', text):
+            text = client.get(following[1].replace("&amp;", "&")).text
+            looks += 1
+        assert looks == 3 and "<strong>350</strong>" in text
+        answer = post(client, "/queues/q/bulk", {"state": "delayed", "action": "cancel", "name": "n1", "limit": "10000"})
+        assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=350"
+        assert queue.counts().delayed == 350 and queue.jobs.list("delayed", name="n1") == []
+        answer = post(client, "/queues/q/bulk", {"state": "delayed", "action": "run_now", "text": "j1", "limit": "3"})
+        assert answer.headers["location"] == "/queues/q/jobs?did=bulk&count=3" and queue.counts().waiting == 3
+        for fields in ({"action": "discard"}, {"limit": "0"}, {"limit": "x"}, {"state": "active"}):
+            given = {"state": "delayed", "action": "cancel", "limit": "10", **fields}
+            assert post(client, "/queues/q/bulk", given).status_code == 422, fields
+
+
+def test_runs_are_listed_and_no_other_file_is_served(client: httpx.Client, busy: Busy, tmp_path: Path) -> None:
+    listed = client.get("/runs").text
+    assert "J6: a job was finished twice" in listed and 'href="/runs/20260501-120000-mixed-seed7"' in listed
+    report = client.get("/runs/20260501-120000-mixed-seed7")
+    assert "<p>Report" in report.text and report.headers["content-security-policy"].endswith("; sandbox")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "report.html").write_text("secret")
+    (tmp_path / "runs" / "linked").symlink_to(secret)
+    (tmp_path / "runs" / "plain").mkdir()
+    (tmp_path / "runs" / "plain" / "report.html").symlink_to(secret / "report.html")
+    for name in ("..", "..%2fsecret", "%2e%2e", "linked", "plain", "none", "20260501-120000-mixed-seed7/spec.json"):
+        answer = client.get(f"/runs/{name}")
+        assert answer.status_code in (303, 400, 404) and "secret" not in answer.text, name
+
+
+def test_channels_show_how_far_their_subscribers_are_behind(client: httpx.Client, ironclaim_url: str) -> None:
+    with Channel("news", url=ironclaim_url) as channel:
+        channel.subscribe("slow")
+        for number in range(3):
+            channel.publish(f"m{number}", number)
+        channel.subscribe("new")
+    rows = re.findall(r'data-label="(?:Subscriber|Messages behind)">(\w+)<', client.get("/channels?channel=news").text)
+    assert rows == ["slow", "3", "new", "0"]
+    assert client.get("/channels?cursor=x").status_code == 422
+
+
+def test_an_old_keyspace_shows_what_it_knows(ironclaim_url: str) -> None:
+    with Queue("old", models.Bull(), url=ironclaim_url) as queue:
+        job = queue.enqueue("send", {"to": 1}).job
+    with served(HttpSettings(url=ironclaim_url, model="bull")) as base, httpx.Client(base_url=base, timeout=120) as client:
+        assert "does not tell" in client.get("/queues/old").text
+        assert f'title="{job}"' in client.get("/queues/old/jobs").text
+        assert client.get(f"/queues/old/jobs/{job}").status_code == 200
+        for tab in ("dead", "schedules", "workers", "limits"):
+            assert client.get(f"/queues/old/{tab}").status_code == 200, tab
+
+
+def test_it_may_be_mounted_below_another_path(busy: Busy, ironclaim_url: str) -> None:
+    async def look() -> str:
+        app = application(HttpSettings(url=ironclaim_url))
+        transport = httpx.ASGITransport(app=Starlette(routes=[Mount("/ops", app)]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            text = (await client.get("/ops/queues/q")).text
+            style = re.search(r'href="([^"]+page.css[^"]*)"', text)
+            assert style is not None and (await client.get(style[1])).status_code == 200
+        await app.state.opened.close()
+        return text
+
+    assert set(re.findall(r'(?:href|src|action|data-live)="(/[^/"]*)', asyncio.run(look()))) == {"/ops"}
+
+
+def test_the_samples_are_events_that_a_browser_can_read(client: httpx.Client) -> None:
+    kinds: dict[str, object] = {}
+    with client.stream("GET", "/queues/q/live") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        kind = ""
+        for line in answer.iter_lines():
+            if line.startswith("event: "):
+                kind = line.removeprefix("event: ")
+            elif line.startswith("data: ") and (data := json.loads(line.removeprefix("data: "))):
+                kinds[kind] = data
+            if {"samples", "held"} <= kinds.keys():
+                break
+    (sample,) = kinds["samples"]  # type: ignore[misc]
+    assert sample["waiting"] == 12 and sample["dead"] == 1 and sample["error"] == ""
+    assert "limit of name wait" not in str(kinds["held"]) and "the name late is paused" in str(kinds["held"])
+
+
+def test_a_queue_with_shards_is_looked_at_and_changed_as_one(ironclaim_url: str) -> None:
+    with Queue("wide", url=ironclaim_url, shards=3) as queue:
+        queue.enqueue_many({"name": "send", "payload": at, "id": f"j{at}", "key": f"k{at}"} for at in range(40))
+        queue.enqueue("send", 0, id="later", delay_ms=3_600_000)
+        with (
+            served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base,
+            httpx.Client(base_url=base, timeout=120) as client,
+        ):
+            assert 'data-number="waiting">40<' in client.get("/queues/wide").text
+            assert client.get("/queues/wide/jobs").text.count('class="id"') == 40
+            assert client.get("/queues/wide/jobs/j7").status_code == client.get("/queues/wide/jobs/later").status_code == 200
+            for tab in ("summary", "dead", "schedules", "workers", "limits"):
+                assert client.get(f"/queues/wide/{tab}").status_code == 200, tab
+            assert "run_now" in client.get("/queues/wide/jobs/later").text
+            assert post(client, "/queues/wide/jobs/later/run_now").headers["location"].endswith("did=runs-now")
+            form = {"state": "waiting", "action": "cancel", "limit": "30"}
+            assert post(client, "/queues/wide/bulk", form).headers["location"].endswith("did=bulk&count=30")
+            assert post(client, "/queues/wide/pause").status_code == 303
+        assert queue.counts().waiting == 11 and [pause.name for pause in queue.obstacles().pauses] == [None]

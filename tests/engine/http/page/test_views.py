@@ -1,0 +1,186 @@
+"""What the templates show, from hand-made findings: no server."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import Malformed
+from engine.http.page import words
+from engine.http.page.live import RunTimes, rate
+from engine.http.page.looks import OneJob, SomeJobs
+from engine.http.page.rounds import LanesRound
+from engine.http.page.views import dead, job, jobs, overview
+from engine.queue.durations import Durations, HandlerTimes
+from engine.queue.job_info import JobError, JobInfo
+from engine.queue.obstacles import LaneInfo, PauseInfo
+from engine.wire.operations import Counts, Options
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0 ms"), (0.25, "0.2 ms"), (950, "950 ms"), (1_000, "1 s"), (4_200, "4.2 s"), (60_000, "1 min"),
+        (200_000, "3 min 20 s"), (720_000, "12 min"), (12_000_000, "3 h 20 min"), (5 * 86_400_000, "5 d"), (None, "\u2013"),
+    ],
+)  # fmt: skip
+def test_lengths_are_read_at_a_glance(ms: float | None, text: str) -> None:
+    assert words.length(ms) == text
+
+
+def test_instants_are_told_from_now() -> None:
+    assert words.from_now(NOW_MS - 200_000, NOW_MS) == "3 min 20 s ago"
+    assert words.from_now(NOW_MS + 12_000, NOW_MS) == "in 12 s"
+    assert words.from_now(NOW_MS + 999, NOW_MS) == "now"
+    assert words.instant(NOW_MS + 7) == "2027-01-15 08:00:00.007 UTC"
+    assert words.machine_instant(NOW_MS + 7) == "2027-01-15T08:00:00.007Z"
+
+
+def test_reasons_are_told_once_and_what_holds_most_comes_first() -> None:
+    paused = "the name a is paused until it is resumed"
+    lanes = [LaneInfo("a", str(number), 2, 0, paused) for number in range(3)] + [LaneInfo("b", "", 50, 0, "limit of name b")]
+    found = overview.reasons([PauseInfo("a", 0)], [], lanes)
+    assert found == [overview.Reason("limit of name b", 1, 50), overview.Reason(paused, 3, 6)]
+
+
+def test_names_are_the_sum_of_their_lanes() -> None:
+    lanes = [LaneInfo("a", "x", 2, 500, ""), LaneInfo("a", "y", 3, 400, ""), LaneInfo("b", "", 9, 0, "")]
+    assert overview.names(lanes) == (overview.NameRow("b", 9, 1, 0), overview.NameRow("a", 5, 2, 400))
+
+
+def dead_job(id: str, error: str, ended_ms: int, name: str = "send") -> JobInfo:
+    return JobInfo(id, "dead", name=name, ended_ms=ended_ms, last_error=error)
+
+
+def test_dead_jobs_are_grouped_by_name_and_class_of_error() -> None:
+    found = SomeJobs(
+        (
+            dead_job("1", "ValueError: a", 10),
+            dead_job("2", "module.TimeoutError: b", 30),
+            dead_job("3", "trace\nValueError: newest", 20),
+            dead_job("4", "ValueError: c", 5, name="other"),
+            dead_job("5", "", 1),
+        ),
+        *(0, 5, None, 100),
+    )
+    groups = [(group.name, group.error, group.count, group.example, group.job) for group in dead.dead_jobs(found).groups]
+    assert groups == [
+        ("send", "ValueError", 2, "ValueError: newest", "3"),
+        ("send", "module.TimeoutError", 1, "module.TimeoutError: b", "2"),
+        ("other", "ValueError", 1, "ValueError: c", "4"),
+        ("send", "", 1, "", "5"),
+    ]
+
+
+def test_the_life_of_a_job_is_drawn_to_scale() -> None:
+    errors = (JobError(2_000, 1_000, "failed", "ValueError: a", "trace"), JobError(9_000, 5_000, "lost", "worker w2 is gone", ""))
+    found = JobInfo(
+        *("1", "active"), fence=9_500, name="send", enqueued_ms=500, lease_end_ms=12_000, claims=3, failures=1, crashes=1,
+        owner="w3", errors=errors,
+    )  # fmt: skip
+    titles = [(moment.title, moment.tone, moment.at_ms) for moment in job.moments(found, 10_500)]
+    assert titles == [
+        ("Enqueued", "plain", 500),
+        ("Attempt 1 claimed", "run", 1_000),
+        ("Attempt 1 failed", "bad", 2_000),
+        ("Attempt 2 claimed", "run", 5_000),
+        ("Attempt 2 lost", "lost", 9_000),
+        ("Attempt 3 claimed", "run", 9_500),
+        ("Lease ends", "plain", 12_000),
+    ]
+    bars = [(bar.tone, bar.x, bar.width) for bar in job.bars(found, 10_500)]
+    assert bars == [
+        ("plain", 0, 50), ("bad", 50, 100), ("plain", 150, 300), ("lost", 450, 400), ("plain", 850, 50), ("run", 900, 100),
+    ]  # fmt: skip
+
+
+def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
+    error = JobError(100, 50_000, "failed", "ValueError", "")
+    found = JobInfo("1", "dead", name="send", enqueued_ms=1_000, ended_ms=2_000, failures=1, claims=1, errors=(error,))
+    assert all(0 <= bar.x <= bar.x + bar.width <= 1_000 for bar in job.bars(found, 3_000))
+    assert job.bars(JobInfo("1", "dead", name="send", enqueued_ms=9_000, ended_ms=2_000), 3_000) == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "actions"),
+    [
+        ("waiting", ["cancel"]), ("blocked", ["cancel"]), ("delayed", ["run_now", "cancel"]), ("active", ["cancel"]),
+        ("stuck", ["cancel"]), ("dead", ["requeue", "discard"]), ("finished", ["remove"]), ("cancelled", []),
+    ],
+)  # fmt: skip
+def test_only_what_a_state_allows_is_offered(state: str, actions: list[str]) -> None:
+    found = JobInfo("1", state, name="send")  # type: ignore[arg-type]
+    assert [action for action, _ in job.ACTIONS if job.offered(action, found)] == actions
+
+
+def test_a_corrupt_job_can_only_be_discarded() -> None:
+    found = JobInfo("1", "dead", unreadable="version 9", envelope=b"\xff<b>")
+    assert [action for action, _ in job.ACTIONS if job.offered(action, found)] == ["discard"]
+    assert job.job_view(OneJob(found, None, 1), payloads=True).payload == "b'\\xff<b>'"
+    assert job.job_view(OneJob(found, None, 1), payloads=False).payload is None
+
+
+def test_a_filter_says_in_its_address_what_it_means() -> None:
+    wanted = jobs.filter_of(
+        {"state": "dead", "name": "send", "error": " ValueError ", "text": "a&b", "cursor": "250", "newest": "1"}
+    )
+    assert wanted == jobs.Filter("dead", "send", "", "ValueError", "a&b", newest=True, cursor=250)
+    assert wanted.address(cursor="") == "state=dead&name=send&error=ValueError&text=a%26b&newest=1"
+    assert jobs.filter_of({"name": "", "text": " "}) == jobs.Filter() and not jobs.Filter().narrow
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"state": "gone"}, "state"), ({"cursor": "1e3"}, "cursor"), ({"cursor": "\u0661"}, "cursor"),
+        ({"cursor": "10001"}, "cursor"),
+        ({"name": "a b"}, "name"), ({"key": "/"}, "key"), ({"text": "x" * 201}, "text"), ({"error": "x" * 201}, "error"),
+    ],
+)  # fmt: skip
+def test_a_bad_filter_is_refused_before_any_call(query: dict[str, str], field: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        jobs.filter_of(query)
+    assert caught.value.field == field
+
+
+def test_a_hidden_payload_is_not_searched() -> None:
+    found = JobInfo("1", "waiting", name="send", payload_bytes=b'"secret"', options=Options(key="acme"))
+    assert not jobs.has_text(found, "secret", payloads=False) and jobs.has_text(found, "SECRET", payloads=True)
+    assert jobs.has_text(found, "ACME", payloads=False)
+
+
+def counts(waiting: int, cursor: str) -> Counts:
+    return Counts(1, waiting, 0, 0, 0, 0, 0, 0, cursor=cursor)
+
+
+def test_waiting_jobs_of_many_lanes_are_the_sum_of_a_round() -> None:
+    found = LanesRound()
+    found.add(counts(500, "more"))
+    assert (found.waiting, found.least, found.cursor) == (500, True, "more")
+    found.add(counts(20, ""))
+    assert (found.waiting, found.least, found.cursor) == (520, False, "")
+    # The next round counts again, and is shown when it is whole.
+    found.add(counts(400, "more"))
+    assert (found.waiting, found.least) == (520, False)
+    found.add(counts(10, ""))
+    assert found.waiting == 410
+
+
+def test_run_times_are_those_of_the_last_minute() -> None:
+    def told(*buckets: tuple[int, int]) -> tuple[HandlerTimes, ...]:
+        runs = sum(count for _, count in buckets)
+        return (HandlerTimes("send", 0, Durations(runs, 0, 0, buckets), Durations(0, 0, 0, ())),)
+
+    found = RunTimes()
+    found.add(0, told((60, 1_000)))
+    assert found.percentiles_ms() == (None, None)
+    found.add(30_000, told((60, 1_000)))
+    assert found.percentiles_ms() == (None, None), "nothing ran since"
+    found.add(90_000, told((40, 100), (60, 1_000)))
+    p50_ms, p99_ms = found.percentiles_ms()
+    assert p50_ms is not None and p99_ms is not None and 0.7 < p50_ms < p99_ms < 1.1
+
+
+def test_a_rate_needs_two_samples() -> None:
+    assert rate(10, None, 1.0) is None and rate(10, 5, 0.0) is None and rate(10, 5, 2.0) == 2.5
