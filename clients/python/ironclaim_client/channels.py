@@ -1,0 +1,91 @@
+"""The channels of a DSPS server: what is asked for each call, and what its answer says."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+from ironclaim_client import checks
+from ironclaim_client.errors import Refused
+from ironclaim_client.replies import Reply, member
+from ironclaim_client.retrying import Call
+from ironclaim_client.values import Delivery, Message
+
+MESSAGES_MAX = 1_000
+#: As long as the server waits for messages at most.
+WAIT_MS_MAX = 30_000
+#: So many ids are remembered of what was given out: three polls of the greatest size.
+REMEMBERED = 3 * MESSAGES_MAX
+#: Words by which the server says that a subscription is over.
+OVER = frozenset({"dsps.auth.rejected", "dsps.storage.subscription-not-found", "dsps.storage.invalid-channel"})
+
+
+class Channels:
+    """The calls of one channel."""
+
+    def __init__(self, channel: str) -> None:
+        self.path = f"/channel/{checks.segment('channel', channel)}"
+
+    def publish(self, id: str, content: object) -> Call:
+        """A message that is published twice is there once, by its id."""
+        body = checks.json_bytes("content", content)
+        return Call(method="PUT", path=f"{self.path}/message/{checks.segment('id', id)}", body=body, changes=True)
+
+    def subscribe(self, subscriber: str) -> Call:
+        """A subscriber that is created twice stays as it is."""
+        return Call(method="PUT", path=self._subscriber(subscriber), changes=True)
+
+    def unsubscribe(self, subscriber: str) -> Call:
+        """A subscriber that is deleted twice is deleted."""
+        return Call(method="DELETE", path=self._subscriber(subscriber), changes=True)
+
+    def poll(self, subscriber: str, max_messages: int, wait_ms: int) -> Call:
+        """The messages come again until they are acknowledged, so that a lost reply loses none."""
+        params = {"max": str(max_messages), "timeout": f"{wait_ms}ms"}
+        return Call(method="GET", path=self._subscriber(subscriber), params=params, wait_ms=wait_ms)
+
+    def acknowledge(self, subscriber: str, receipt: str) -> Call:
+        """A receipt that is acknowledged twice changes nothing the second time."""
+        params = {"ackHandle": checks.header("receipt", receipt)}
+        return Call(method="DELETE", path=f"{self._subscriber(subscriber)}/message", params=params, changes=True)
+
+    def _subscriber(self, subscriber: str) -> str:
+        return f"{self.path}/subscription/polling/{checks.segment('subscriber', subscriber)}"
+
+
+def new_id(prefix: str) -> str:
+    """An id that nobody else makes, of characters that channels take."""
+    return f"{prefix}-{uuid.uuid4()}"
+
+
+def delivery(reply: Reply) -> Delivery:
+    """What a poll has brought."""
+    items: list[Any] = reply.member("messages", list)
+    messages = tuple(Message(member(item, "messageID", str), item.get("content")) for item in items)
+    receipt = reply.member("ackHandle", str) if messages else ""
+    return Delivery(messages, receipt, bool(reply.member("moreMessages", bool)))
+
+
+def is_over(error: Refused) -> bool:
+    """Whether a subscription cannot go on: the server itself says so, and not a proxy that knows the path no more for a while."""
+    return error.code in OVER or (bool(error.problem) and error.status in (400, 401, 403, 404, 422))
+
+
+class Given:
+    """The ids of the messages that a subscription has given out lately: what comes again after a lost acknowledgement is not
+    given out twice."""
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, None] = OrderedDict()
+
+    def new(self, messages: Iterable[Message]) -> list[Message]:
+        """Those that were not given out before."""
+        return [message for message in messages if message.id not in self._ids]
+
+    def note(self, message: Message) -> None:
+        """This one is given out now."""
+        self._ids[message.id] = None
+        if len(self._ids) > REMEMBERED:
+            self._ids.popitem(last=False)

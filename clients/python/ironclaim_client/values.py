@@ -1,0 +1,65 @@
+"""What is asked and answered, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: The states in which a job stays for good.
+ENDED = frozenset({"finished", "dead", "cancelled", "expired", "discarded"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job for `enqueue_many`. `options` are those of `enqueue`."""
+
+    name: str
+    payload: Any = None
+    id: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The job is there. `created` is False when it was there before: `id` is then that of the one that is there."""
+
+    id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a job stands: `value` is what its handler has returned once its state is `finished`, `error` what it died of."""
+
+    id: str
+    state: str
+    value: Any = None
+    error: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it stays as it is."""
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a channel."""
+
+    id: str
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a poll has brought. The messages come again until `receipt` is acknowledged; it is '' where there are none. `more`:
+    there are further ones, so that the next poll need not wait."""
+
+    messages: tuple[Message, ...]
+    receipt: str
+    more: bool
+
+
+#: A poll without messages.
+NOTHING = Delivery((), "", False)
