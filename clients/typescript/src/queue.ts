@@ -1,0 +1,169 @@
+/** The jobs of one queue. */
+
+import * as checks from "./checks.js";
+import { InvalidArgument, JobFailed, type Refused, TimedOut, UnexpectedReply, refused } from "./errors.js";
+import { type Reply, member, objectOf } from "./replies.js";
+import type { Call } from "./retrying.js";
+import type { CallOptions, Transport } from "./transport.js";
+import type { JobInfo, JobOptions } from "./types.js";
+import { newKey } from "./keys.js";
+
+/** As many as the server takes in one request. */
+const JOBS_MAX = 1_000;
+/** One long poll of `wait`: below the time after which proxies commonly give an idle connection up. */
+const POLL_MS = 25_000;
+/** The states in which a job stays for good. */
+const ENDED: ReadonlySet<string> = new Set(["finished", "dead", "cancelled", "expired", "discarded"]);
+
+/** What may be said about a job, beside its name and payload. */
+export type EnqueueOptions = JobOptions & {
+  readonly id?: string;
+  /** A key of your own, so that the same call may be made again after OutcomeUnknown: the job is there once. */
+  readonly idempotencyKey?: string;
+};
+
+/** A job for `enqueueMany`. */
+export type NewJob = JobOptions & { readonly name: string; readonly payload?: unknown; readonly id?: string };
+
+/** The job is there. `created` is false when it was there before: `id` is then that of the one that is there. */
+export interface Enqueued {
+  readonly id: string;
+  readonly created: boolean;
+}
+
+/** How a job stands: `value` is what its handler has returned once its state is `finished`, `error` what it died of. */
+export interface Result {
+  readonly id: string;
+  readonly state: string;
+  readonly ended: boolean;
+  readonly value: unknown;
+  readonly error: string;
+}
+
+/**
+ * A queue of the server. Every method throws InvalidArgument before anything is sent, Refused with the server's reason,
+ * ServerUnavailable when nothing was done, and OutcomeUnknown when that cannot be said.
+ */
+export class Queue {
+  readonly #path: string;
+
+  constructor(
+    private readonly transport: Transport,
+    readonly name: string,
+  ) {
+    this.#path = `/api/queues/${checks.segment("queue", name)}/jobs`;
+  }
+
+  /** Put one job into the queue; it is there once, however often the network makes the client send it. */
+  async enqueue(name: string, payload: unknown = null, options: EnqueueOptions & CallOptions = {}): Promise<Enqueued> {
+    const { signal, idempotencyKey, ...given } = options;
+    if (given.id !== undefined && idempotencyKey !== undefined) {
+      throw new InvalidArgument("idempotencyKey", idempotencyKey, "left out where an id is given, which is the key then");
+    }
+    const key = idempotencyKey === undefined ? newKey() : checks.header("idempotencyKey", idempotencyKey);
+    const headers: Record<string, string> = given.id === undefined ? { "Idempotency-Key": key } : {};
+    const body = checks.json("payload", { ...given, name: checks.named("name", name), payload });
+    return enqueued((await this.transport.send({ method: "POST", path: this.#path, body, headers, changes: true }, signal)).body);
+  }
+
+  /** Put up to 1,000 jobs into the queue, each there once; what came of each, in their order. */
+  async enqueueMany(jobs: Iterable<NewJob>, { signal }: CallOptions = {}): Promise<readonly (Enqueued | Refused)[]> {
+    const listed = [...jobs];
+    checks.whole("jobs", listed.length, 1, JOBS_MAX);
+    // Jobs without an id get one here, so that a repetition after a lost reply finds them.
+    const sent = listed.map((job) => ({ id: newKey(), payload: null, ...job, name: checks.named("name", job.name) }));
+    const body = checks.json("jobs", { jobs: sent });
+    const reply = await this.transport.send({ method: "POST", path: `${this.#path}/batch`, body, changes: true }, signal);
+    const items = member(reply.body, "jobs", "array");
+    if (items.length !== listed.length) {
+      throw new UnexpectedReply(`the reply tells of ${items.length} jobs, ${listed.length} were sent`);
+    }
+    return items.map(oneOfMany);
+  }
+
+  /** A job as the server describes it. Throws NotFound. */
+  async job(id: string, { signal }: CallOptions = {}): Promise<JobInfo> {
+    const { body } = await this.transport.send({ method: "GET", path: this.#at(id) }, signal);
+    member(body, "id", "string");
+    return body as JobInfo;
+  }
+
+  /** How a job stands; with `waitMs` (at most 60,000) as soon as it has ended, or after that time. Throws NotFound. */
+  async result(id: string, { waitMs = 0, signal }: CallOptions & { readonly waitMs?: number } = {}): Promise<Result> {
+    checks.whole("waitMs", waitMs, 0, checks.POLL_MS_MAX);
+    const call: Call = { method: "GET", path: `${this.#at(id)}/result`, params: { wait_ms: String(waitMs) }, waitMs };
+    return resultOf(id, await this.transport.send(call, signal));
+  }
+
+  /** What the handler of a job has returned, once it has, within 60 s by default. Throws JobFailed, TimedOut, NotFound. */
+  async wait<Value = unknown>(
+    id: string,
+    { timeoutMs = 60_000, signal }: CallOptions & { readonly timeoutMs?: number } = {},
+  ): Promise<Value> {
+    const endMs = performance.now() + checks.whole("timeoutMs", timeoutMs, 0, checks.WAIT_MS_MAX);
+    for (;;) {
+      const leftMs = Math.max(0, Math.ceil(endMs - performance.now()));
+      const found = await this.result(id, { waitMs: Math.min(POLL_MS, leftMs), signal });
+      if (found.state === "finished") return found.value as Value;
+      if (found.ended) throw new JobFailed(id, found.state, found.error);
+      if (performance.now() >= endMs) throw new TimedOut(`job ${id} is ${found.state}`);
+    }
+  }
+
+  /** Enqueue a job and wait for what its handler returns. Throws as both do. */
+  async call<Value = unknown>(
+    name: string,
+    payload: unknown = null,
+    options: EnqueueOptions & CallOptions & { readonly timeoutMs?: number } = {},
+  ): Promise<Value> {
+    const { timeoutMs = 60_000, ...given } = options;
+    checks.whole("timeoutMs", timeoutMs, 0, checks.WAIT_MS_MAX);
+    const { id } = await this.enqueue(name, payload, given);
+    return this.wait<Value>(id, { timeoutMs, signal: options.signal });
+  }
+
+  /** Cancel a job. Throws NotFound, and Refused for one that has ended otherwise. */
+  async cancel(id: string, options: CallOptions = {}): Promise<void> {
+    await this.#act(id, "cancel", options);
+  }
+
+  /** Let a delayed job run at once. Throws as `cancel` does. */
+  async runNow(id: string, options: CallOptions = {}): Promise<void> {
+    await this.#act(id, "run-now", options);
+  }
+
+  /** Let a dead job run again. It is sent once, since a repetition could find the job dead again: after OutcomeUnknown, look at the
+   * job. Throws as `cancel` does. */
+  async requeue(id: string, options: CallOptions = {}): Promise<void> {
+    await this.#act(id, "requeue", options, true);
+  }
+
+  /** Remove a dead job for good. Throws as `cancel` does. */
+  async discard(id: string, options: CallOptions = {}): Promise<void> {
+    await this.#act(id, "discard", options);
+  }
+
+  async #act(id: string, action: string, { signal }: CallOptions, once = false): Promise<void> {
+    await this.transport.send({ method: "POST", path: `${this.#at(id)}/${action}`, changes: true, once }, signal);
+  }
+
+  #at(id: string): string {
+    return `${this.#path}/${checks.segment("id", id)}`;
+  }
+}
+
+function enqueued(body: unknown): Enqueued {
+  return { id: member(body, "id", "string"), created: member(body, "created", "boolean") };
+}
+
+function oneOfMany(item: unknown): Enqueued | Refused {
+  if (!("problem" in objectOf(item))) return enqueued(item);
+  const problem = member(item, "problem", "object");
+  return refused(typeof problem["status"] === "number" ? problem["status"] : 422, problem);
+}
+
+function resultOf(id: string, reply: Reply): Result {
+  const state = member(reply.body, "state", "string");
+  const { result, error } = objectOf(reply.body);
+  return { id, state, ended: ENDED.has(state), value: result, error: typeof error === "string" ? error : "" };
+}
