@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from engine import models
 from engine.errors import Malformed
+from engine.models.named import named
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import ReadShards
@@ -34,15 +34,10 @@ def words(text: str) -> tuple[str, ...]:
 
 def model(text: str) -> Any:
     """`bull`, or `bananas:live` with a layout, as one of engine.models. Raises ArgumentTypeError."""
-    name, _, layout = text.partition(":")
-    specs = (models.Lanes, models.Bridge, models.Bananas, models.Bull, models.Mosquito)
-    kinds: dict[str, Any] = {spec.__name__.lower(): spec for spec in specs}
     try:
-        return kinds[name](**({"layout": layout} if layout else {}))
-    except (KeyError, TypeError, Malformed):
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: it must be one of {', '.join(kinds)}, with a layout where it has several"
-        ) from None
+        return named(text)
+    except Malformed as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be {error.bound}") from None
 
 
 def priorities(text: str) -> tuple[int, int]:

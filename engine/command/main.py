@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import backup, cron, enqueue, health, jobs, lua, outbox, pausing, queues, reshard, top, worker
+    from engine.command import backup, cron, enqueue, health, jobs, lua, outbox, pausing, queues, reshard, serve, top, worker
 
     parser = argparse.ArgumentParser(prog="ironclaim", description="Workers, and a look at queues.")
     parser.add_argument("--version", action="version", version=_VERSION)
@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     backup.add_parsers(commands)
     top.add_parser(commands)
     health.add_parser(commands)
+    serve.add_parser(commands)
     reshard.add_parser(commands)
     lua.add_parser(commands)
     return parser

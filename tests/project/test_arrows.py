@@ -19,6 +19,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # `engine/opentelemetry.py` is for who has the extra `otel`; nothing of the engine imports it.
     "engine": ("engine", "redis", "croniter", "hiredis", "opentelemetry"),
     "engine/testing": ("engine", "pytest", "redis"),
+    # For who has the extra `http`; of the engine only `ironclaim serve` loads it.
+    "engine/http": ("engine", "starlette", "jinja2", "uvicorn", "jwt", "cryptography", "httpx", "opentelemetry"),
     "bench": ("engine", "bench", "locust", "gevent", "psutil"),
     # The micro-benchmarks compare the engine with bare clients, and draw what they found.
     # Each adapter runs in the environment of the library that it drives.
@@ -47,14 +49,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 
 #: What nobody imports but the folder itself and those above it; the library never loads its own test server.
-FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing", "engine.opentelemetry")}
+FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing", "engine.opentelemetry", "engine.http")}
+
+#: The one command that may.
+SERVE = ROOT / "engine/command/serve.py"
 
 #: What a service takes in hand: made of the folders below, which know none of it (but as the types of what they are given).
 FACES = tuple(
     f"engine.{name}"
     for name in (
         *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
-        *("outbox", "effects", "worker.sharded", "resharding"),
+        *("outbox", "effects", "worker.sharded", "resharding", "http"),
         *("channel.asynchronous.channel", "channel.synchronous.channel"),
     )
 )
@@ -134,6 +139,7 @@ def wrong_imports(path: Path, folder: str) -> list[str]:
         for line, name in imports_of(path.read_text(), package)
         if name.split(".")[0] not in sys.stdlib_module_names
         and (not is_in(name, ALLOWED[folder]) or is_in(name, FORBIDDEN.get(folder, ())))
+        and not (path == SERVE and is_in(name, ("engine.http",)))
     ]
 
 

@@ -1,0 +1,95 @@
+"""`ironclaim serve`: the HTTP face: a job API, DSPS's channel API and a page for operators."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from engine.command.arguments import DEFAULT_URL, add, words
+from engine.command.logging_flags import add_logging, begin_logging
+from engine.command.output import print_error
+from engine.errors import EngineError, Malformed
+
+if TYPE_CHECKING:
+    from engine.http.security.roles import Token
+
+log = logging.getLogger("ironclaim.http")
+
+_LINE = "lines of a name, a role (read, operate, admin), a secret and, where it is for some queues alone, their names with commas"
+
+
+class ExtraMissing(EngineError):
+    """The packages that the HTTP face needs are not installed: pip install 'ironclaim[http]'."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add the command."""
+    serve = commands.add_parser("serve", help="the HTTP face: a job API, channels and a page for operators", description=__doc__)
+    add(serve, "--url", default=DEFAULT_URL, help="server: redis://, rediss:// or unix://")
+    add(serve, "--prefix", default=None, help="what all keys begin with (default: as the model has it, ic)")
+    add(serve, "--model", default="lanes", help="data model of the queues: lanes, bull, bananas:live, ...")
+    add(serve, "--host", default="127.0.0.1", help="address to listen on; others than loopback need --tokens")
+    add(serve, "--port", kind=int, default=8080, help="port to listen on; 0: any free one")
+    add(
+        serve,
+        "--allowed-hosts",
+        kind=words,
+        default=("127.0.0.1", "localhost", "[::1]"),
+        help="names that a Host header may have",
+    )
+    add(serve, "--tokens", kind=Path, default=None, help=f"file of {_LINE}")
+    add(serve, "--body-max-bytes", kind=int, default=1_048_576, help="most bytes of a request's body")
+    add(serve, "--poll-max-ms", kind=int, default=60_000, help="longest time that a request may wait for something")
+    add(serve, "--runs", kind=Path, default=None, help="folder of drills whose reports the page lists")
+    serve.add_argument(
+        "--allow-changes", action="store_true", help="let callers change things; without it everything is read-only"
+    )
+    serve.add_argument("--show-payloads", action="store_true", help="show payloads and results of jobs to whoever may read")
+    add_logging(serve)
+    serve.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until it is stopped."""
+    begin_logging(options)
+    try:
+        from engine.http.serving import server
+        from engine.http.settings import HttpSettings
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(f"serve: {error.name} is not installed; pip install 'ironclaim[http]' brings it") from None
+    settings = HttpSettings(
+        url=options.url,
+        model=options.model,
+        prefix=options.prefix,
+        allow_changes=options.allow_changes,
+        show_payloads=options.show_payloads,
+        tokens=() if options.tokens is None else read_tokens(options.tokens),
+        allowed_hosts=options.allowed_hosts,
+        body_max_bytes=options.body_max_bytes,
+        poll_max_ms=options.poll_max_ms,
+        runs=options.runs,
+    )
+    made = server(settings, host=options.host, port=options.port)
+    made.run()
+    if not made.started:
+        print_error(f"serve: {options.host}:{options.port} cannot be listened on")
+        return 2
+    return 0
+
+
+def read_tokens(file: Path) -> tuple[Token, ...]:
+    """The tokens in a file. Raises Malformed, which names the line but shows nothing of it, and OSError."""
+    from engine.http.security.roles import Token
+
+    found: list[Token] = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        parts = line.split()
+        if not parts or parts[0].startswith("#"):
+            continue
+        if len(parts) not in (3, 4):
+            raise Malformed("--tokens", f"line {number} of {file}", _LINE)
+        name, role, secret, *queues = parts
+        found.append(Token(name=name, role=cast("Any", role), secret=secret, queues=words("".join(queues))))
+    return tuple(found)

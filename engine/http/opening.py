@@ -1,0 +1,70 @@
+"""The queues and channels that requests name: each is opened once, and closed when the application ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any
+
+from engine.channel.asynchronous.channel import AsyncChannel
+from engine.http.settings import HttpSettings
+from engine.queue import registry
+from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.registry import QueueInfo
+from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.endpoint import Endpoint
+
+#: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever still uses it goes on,
+#: with new connections.
+QUEUES_MAX = 256
+
+
+class Opened:
+    """What is open, by name: `request.app.state.opened`."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self._queues: OrderedDict[str, AsyncQueue] = OrderedDict()
+        self._channels: OrderedDict[str, AsyncChannel] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._driver = AsyncDriver(Endpoint(settings.url, asynchronous=True), ())
+
+    def queue(self, name: str) -> AsyncQueue:
+        """The queue of this name. Raises Malformed."""
+        found = self._queues.get(name)
+        if found is None:
+            settings = self._settings
+            found = AsyncQueue(name, settings.spec, url=settings.url, prefix=settings.prefix)
+            self._keep(self._queues, name, found)
+        self._queues.move_to_end(name)
+        return found
+
+    def channel(self, name: str) -> AsyncChannel:
+        """The channel of this name. Raises Malformed."""
+        found = self._channels.get(name)
+        if found is None:
+            found = AsyncChannel(name, url=self._settings.url)
+            self._keep(self._channels, name, found)
+        self._channels.move_to_end(name)
+        return found
+
+    async def queues(self, limit: int) -> list[QueueInfo]:
+        """The queues of the server, last used first. Raises ServerUnavailable."""
+        settings = self._settings
+        async with self._driver.turns:
+            return await self._driver.run(registry.listing(settings.spec, settings.prefix, limit))
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for opened in (*self._queues.values(), *self._channels.values()):
+            await opened.close()
+        await asyncio.gather(*self._closing)
+        await self._driver.close()
+
+    def _keep(self, opened: OrderedDict[str, Any], name: str, made: AsyncQueue | AsyncChannel) -> None:
+        if len(opened) >= QUEUES_MAX:
+            _, oldest = opened.popitem(last=False)
+            task = asyncio.get_running_loop().create_task(oldest.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        opened[name] = made

@@ -1,0 +1,129 @@
+"""What each endpoint needs: declared with it, and enforced here alone.
+
+    @needs("operate", changes=True)
+    async def cancel(request: Request) -> Response: ...
+
+An application refuses to be made with a route whose endpoint declares nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.http.problems import Problem
+from engine.http.security.forgery import refuse_forged
+from engine.http.security.roles import Access as Access
+from engine.http.security.roles import Role as Role
+from engine.http.security.sessions import session_of, token_of
+from engine.http.settings import HttpSettings
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+audit_log = logging.getLogger("ironclaim.http.audit")
+#: Path parameters that name what a token may be bound to.
+_BOUND_TO = ("queue", "channel")
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What an endpoint needs: a role (None: nothing), and whether it changes something."""
+
+    role: Role | None
+    changes: bool
+
+
+def needs(role: Role, *, changes: bool = False) -> Callable[[Endpoint], Endpoint]:
+    """Declare the role that an endpoint needs, and whether it changes something: then it is refused unless changes are allowed,
+    and where it may come from the page of another site, and it leaves an audit line."""
+
+    def decorate(endpoint: Endpoint) -> Endpoint:
+        @wraps(endpoint)
+        async def guarded(request: Request) -> Response:
+            access = await _admit(request, role)
+            if not changes:
+                return await endpoint(request)
+            if not request.app.state.settings.allow_changes:
+                raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
+            await refuse_forged(request, access)
+            status = 500
+            try:
+                response = await endpoint(request)
+                status = response.status_code
+            except Problem as problem:
+                status = problem.status
+                raise
+            finally:
+                _audit(request, access, status)
+            return response
+
+        return declared(guarded, Needed(role, changes))
+
+    return decorate
+
+
+def public(endpoint: Endpoint) -> Endpoint:
+    """Declare that an endpoint asks nobody: probes, signing in, static files, and what checks credentials of its own."""
+    return declared(endpoint, Needed(None, False))
+
+
+def declared(endpoint: Any, needed: Needed) -> Any:
+    """The endpoint, with what it needs."""
+    endpoint.needed = needed
+    return endpoint
+
+
+def access_of(request: Request) -> Access:
+    """The access of a request to an endpoint that needs a role."""
+    return request.state.access
+
+
+async def caller(request: Request) -> Access | None:
+    """The access of whoever asks; None for somebody who is not known."""
+    settings: HttpSettings = request.app.state.settings
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if settings.authorize is not None:
+        found = await settings.authorize(request)
+        # Any other scheme, and any cookie, a browser shows by itself.
+        return None if found is None else replace(found, ambient=scheme.lower() != "bearer")
+    if not settings.tokens:
+        return Access(role="admin", name="anybody", ambient=True)
+    if scheme:
+        token = token_of(secret.strip(), settings.tokens) if scheme.lower() == "bearer" else None
+        return token and token.access(ambient=False)
+    token = session_of(request)
+    return token and token.access(ambient=True)
+
+
+async def _admit(request: Request, role: Role) -> Access:
+    """The access of a request, where it is enough. Raises Problem."""
+    access = await caller(request)
+    if access is None:
+        raise Problem(401, "Who asks is not known.", headers={"WWW-Authenticate": 'Bearer realm="ironclaim"'})
+    if not access.may(role):
+        raise Problem(403, f"This needs the role {role}, and {access.name} has {access.role}.")
+    names = [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
+    if not all(map(access.reaches, names)):
+        raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
+    request.state.access = access
+    return access
+
+
+def _audit(request: Request, access: Access, status: int) -> None:
+    """One line of JSON for each change, also for one that failed."""
+    line = {
+        "who": access.name,
+        "role": access.role,
+        "from": request.client.host if request.client else "",
+        "method": request.method,
+        "path": request.url.path,
+        "status": status,
+    }
+    audit_log.info("%s", json.dumps(line))

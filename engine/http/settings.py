@@ -1,0 +1,81 @@
+"""The settings of the HTTP face, checked in one place and before any I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine import validate
+from engine.errors import Malformed
+from engine.http.security.roles import Access
+from engine.http.security.roles import Token as Token
+from engine.models.binding import bind
+from engine.models.model import Spec
+from engine.models.named import named
+from engine.wire.drivers.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from engine.http.channels.settings import ChannelSettings
+
+BODY_BYTES_LEAST, BODY_BYTES_MAX = 1_024, 64 * 1024 * 1024
+POLL_MS_MAX = 600_000
+WAITING_MAX = 100_000
+#: A name or an address, without a port: the port is that of a proxy as often as not.
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """What the HTTP face serves, and to whom. Nothing is changed unless `allow_changes` is set, and no payload is shown unless
+    `show_payloads` is.
+
+    `url`, `model` (`lanes`, `bull`, `bananas:live` and so on) and `prefix` say where the queues are. `tokens`: who may do what;
+    `authorize`: the hook of a service that mounts the application and knows its own users: what it returns for a request is the
+    access of that request, None refuses it. Without either everybody has every role, which `ironclaim serve` allows on a
+    loopback address only. `allowed_hosts`: names without ports that a `Host` header may have. `poll_max_ms` bounds each long
+    poll, and `waiting_max` how many requests may wait at once, long polls and readers of events together. `channels`: DSPS
+    channels are served where it is given. `runs`: the folder of drills whose reports the page lists.
+    """
+
+    url: str = "redis://127.0.0.1:6379/0"
+    model: str = "lanes"
+    prefix: str | None = None
+    allow_changes: bool = False
+    show_payloads: bool = False
+    tokens: tuple[Token, ...] = ()
+    authorize: Callable[[Request], Awaitable[Access | None]] | None = None
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    body_max_bytes: int = 1_048_576
+    poll_max_ms: int = 60_000
+    waiting_max: int = 5_000
+    channels: ChannelSettings | None = None
+    runs: Path | None = None
+
+    def __post_init__(self) -> None:
+        Endpoint(self.url, asynchronous=True)
+        bind(self.spec, "any", self.prefix, None)
+        validate.integer("body_max_bytes", self.body_max_bytes, BODY_BYTES_LEAST, BODY_BYTES_MAX)
+        validate.integer("poll_max_ms", self.poll_max_ms, 1, POLL_MS_MAX)
+        validate.integer("waiting_max", self.waiting_max, 1, WAITING_MAX)
+        if not self.allowed_hosts:
+            raise Malformed("allowed_hosts", self.allowed_hosts, "at least one name")
+        for host in self.allowed_hosts:
+            if not _HOST.fullmatch(host):
+                raise Malformed("allowed_hosts", host, "a name or an address without a port, such as jobs.example.org or [::1]")
+        if len({token.secret for token in self.tokens}) != len(self.tokens):
+            raise Malformed("tokens", f"{len(self.tokens)} tokens", "tokens with different secrets")
+
+    @property
+    def spec(self) -> Spec:
+        """The data model of the queues. Raises Malformed."""
+        return named(self.model)
+
+    @property
+    def asks_who(self) -> bool:
+        """Whether a caller has to show who it is."""
+        return bool(self.tokens) or self.authorize is not None
