@@ -52,6 +52,10 @@ class Browser:
 
     def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Load a page from disk in a window of that size, in the light or the dark colour scheme."""
+        self.visit(page.resolve().as_uri(), width=width, height=height, dark=dark)
+
+    def visit(self, address: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Load a page by its address, as `open` does one from disk."""
         # The browser's own first page asks for things of its own.
         self._send("/url", {"url": "about:blank"})
         self.console()
@@ -59,10 +63,10 @@ class Browser:
         self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.devtools("Emulation.setEmulatedMedia", features=[scheme])
-        self._send("/url", {"url": page.resolve().as_uri()})
+        self._send("/url", {"url": address})
 
     def run(self, script: str) -> Any:
-        """The value that a script returns."""
+        """The value that a script returns, or that the promise is kept with which it returns."""
         return self._send("/execute/sync", {"script": script, "args": []})
 
     def devtools(self, command: str, **parameters: Any) -> Any:

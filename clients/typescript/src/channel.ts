@@ -114,7 +114,11 @@ export class Channel {
     try {
       yield* this.#polled<Content>(subscriber, poll);
     } finally {
-      if (options.subscriber === undefined) await this.unsubscribe(subscriber);
+      if (options.subscriber === undefined) {
+        // One that cannot be deleted now expires by itself.
+        const deleted = this.unsubscribe(subscriber).catch(() => false);
+        if (!signal?.aborted) await deleted;
+      }
     }
   }
 

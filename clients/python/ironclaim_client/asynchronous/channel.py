@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 
@@ -114,7 +115,9 @@ class AsyncSubscription:
         if not self._closed:
             self._closed = True
             if self._own:
-                await self._channel.unsubscribe(self.subscriber)
+                # One that cannot be deleted now expires by itself.
+                with suppress(ServerUnavailable, OutcomeUnknown):
+                    await self._channel.unsubscribe(self.subscriber)
 
     async def __aenter__(self) -> AsyncSubscription:
         await self._channel.subscribe(self.subscriber)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 
@@ -114,7 +115,9 @@ class Subscription:
         if not self._closed:
             self._closed = True
             if self._own:
-                self._channel.unsubscribe(self.subscriber)
+                # One that cannot be deleted now expires by itself.
+                with suppress(ServerUnavailable, OutcomeUnknown):
+                    self._channel.unsubscribe(self.subscriber)
 
     def __enter__(self) -> Subscription:
         self._channel.subscribe(self.subscriber)

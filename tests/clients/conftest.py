@@ -1,0 +1,124 @@
+"""The TypeScript client as users get it: packed by npm, and run in Node and in Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from chaos.interop import node
+from tests.clients.relay import relay
+from tests.reports.browser import Browser, BrowserMissing, browser
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = Path(__file__).parent / "typescript"
+TYPES = {".js": "text/javascript", ".html": "text/html"}
+#: Compiling takes seconds; on a busy machine it takes its time.
+BUILD_S = 300
+
+
+class Scenarios(Protocol):
+    """Runs a scenario of tests/clients/typescript/scenarios.js against the application at a url."""
+
+    def __call__(self, name: str, url: str, **settings: Any) -> Any: ...
+
+
+def left_out(missing: Exception) -> None:
+    """Who may not install a program can still run the other tests; CI installs it, so there its absence is a failure."""
+    if os.environ.get("CI"):
+        raise missing
+    pytest.skip(str(missing))
+
+
+def run(command: list[str | Path], folder: Path, timeout_s: float = BUILD_S) -> str:
+    """What a command prints. Fails where it fails."""
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """What compiles the TypeScript client."""
+    try:
+        return node.modules(folder=node.CLIENT)
+    except node.NodeMissing as missing:
+        left_out(missing)
+        raise
+
+
+@pytest.fixture(scope="session")
+def tarball(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package, compiled from a copy of its sources and packed by npm."""
+    folder = tmp_path_factory.mktemp("typescript") / "client"
+    shutil.copytree(node.CLIENT, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    (folder / "node_modules").symlink_to(node_modules)
+    run([node.program("npm"), "pack", "--silent", "--offline"], folder)
+    (packed,) = folder.glob("*.tgz")
+    return packed
+
+
+@pytest.fixture(scope="session")
+def installed(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the scenarios, and the package installed beside them; its path."""
+    folder = tmp_path_factory.mktemp("installed")
+    for source in SCENARIOS.iterdir():
+        shutil.copy(source, folder)
+    (folder / "package.json").write_text('{"type": "module"}')
+    package = folder / "node_modules" / "@ironclaim" / "client"
+    with tarfile.open(tarball) as archive:
+        archive.extractall(folder, filter="data")
+    package.parent.mkdir(parents=True)
+    (folder / "package").rename(package)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    """A browser."""
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(browser())
+        except BrowserMissing as missing:
+            left_out(missing)
+            raise
+        yield opened
+
+
+def pages_of(installed: Path) -> dict[str, tuple[str, bytes]]:
+    """The scenarios and the package, by the paths of page.html."""
+    package = installed / "node_modules" / "@ironclaim" / "client"
+    files = {f"/{path.name}": path for path in installed.iterdir() if path.suffix in TYPES}
+    files |= {f"/package/{path.relative_to(package).as_posix()}": path for path in package.rglob("*.js")}
+    return {name: (TYPES[path.suffix], path.read_bytes()) for name, path in files.items()}
+
+
+@pytest.fixture(params=["node", "chromium"])
+def scenario(request: pytest.FixtureRequest, installed: Path) -> Scenarios:
+    """Runs scenarios in Node, and in Chromium on a page that comes from the same origin as the application."""
+    if request.param == "node":
+
+        def in_node(name: str, url: str, **settings: Any) -> Any:
+            return json.loads(run([node.program("node"), "run.js", name, json.dumps({"url": url, **settings})], installed))
+
+        return in_node
+    window: Browser = request.getfixturevalue("window")
+
+    def in_chromium(name: str, url: str, **settings: Any) -> Any:
+        with relay(url, pages_of(installed)) as served:
+            window.visit(f"{served.url}/page.html")
+            arguments = f"{json.dumps(name)}, {json.dumps({'url': served.url, **settings})}"
+            answer = window.run(f"return import('/scenarios.js').then((module) => module.run({arguments})).then(JSON.stringify)")
+            return json.loads(answer)
+
+    return in_chromium
