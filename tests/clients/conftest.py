@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from chaos.interop import node
-from tests.clients.relay import relay
+from tests.clients.relay import HttpRelay
 from tests.reports.browser import Browser, BrowserMissing, browser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,9 +26,11 @@ BUILD_S = 300
 
 
 class Scenarios(Protocol):
-    """Runs a scenario of tests/clients/typescript/scenarios.js against the application at a url."""
+    """Runs a scenario of tests/clients/typescript/scenarios.js, which finds the application, and these pages, behind a relay."""
 
-    def __call__(self, name: str, url: str, **settings: Any) -> Any: ...
+    pages: dict[str, tuple[str, bytes]]
+
+    def __call__(self, name: str, harmed: HttpRelay, **settings: Any) -> Any: ...
 
 
 def left_out(missing: Exception) -> None:
@@ -103,22 +105,35 @@ def pages_of(installed: Path) -> dict[str, tuple[str, bytes]]:
     return {name: (TYPES[path.suffix], path.read_bytes()) for name, path in files.items()}
 
 
+class InNode:
+    """Runs scenarios in Node."""
+
+    def __init__(self, installed: Path) -> None:
+        self.pages: dict[str, tuple[str, bytes]] = {}
+        self._folder = installed
+
+    def __call__(self, name: str, harmed: HttpRelay, **settings: Any) -> Any:
+        given = json.dumps({"url": harmed.url, **settings})
+        return json.loads(run([node.program("node"), "run.js", name, given], self._folder))
+
+
+class InChromium:
+    """Runs scenarios in Chromium, on a page that comes from the same origin as the application."""
+
+    def __init__(self, window: Browser, installed: Path) -> None:
+        self.pages = pages_of(installed)
+        self._window = window
+
+    def __call__(self, name: str, harmed: HttpRelay, **settings: Any) -> Any:
+        self._window.visit(f"{harmed.url}/page.html")
+        given = f"{json.dumps(name)}, {json.dumps({'url': harmed.url, **settings})}"
+        script = f"return import('/scenarios.js').then((module) => module.run({given})).then(JSON.stringify)"
+        return json.loads(self._window.run(script))
+
+
 @pytest.fixture(params=["node", "chromium"])
 def scenario(request: pytest.FixtureRequest, installed: Path) -> Scenarios:
-    """Runs scenarios in Node, and in Chromium on a page that comes from the same origin as the application."""
+    """Runs scenarios in Node and in Chromium."""
     if request.param == "node":
-
-        def in_node(name: str, url: str, **settings: Any) -> Any:
-            return json.loads(run([node.program("node"), "run.js", name, json.dumps({"url": url, **settings})], installed))
-
-        return in_node
-    window: Browser = request.getfixturevalue("window")
-
-    def in_chromium(name: str, url: str, **settings: Any) -> Any:
-        with relay(url, pages_of(installed)) as served:
-            window.visit(f"{served.url}/page.html")
-            arguments = f"{json.dumps(name)}, {json.dumps({'url': served.url, **settings})}"
-            answer = window.run(f"return import('/scenarios.js').then((module) => module.run({arguments})).then(JSON.stringify)")
-            return json.loads(answer)
-
-    return in_chromium
+        return InNode(installed)
+    return InChromium(request.getfixturevalue("window"), installed)

@@ -44,7 +44,7 @@ class HttpRelay:
 
     def next(self, *rules: Rule, of: str = "") -> None:
         """What happens to the next requests whose line, such as `POST /api/queues/q/jobs`, contains `of`."""
-        self._rules += [(of, rule) for rule in rules]
+        self._rules.extend((of, rule) for rule in rules)
 
     def take(self, line: str) -> Rule:
         with self._lock:

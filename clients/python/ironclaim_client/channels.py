@@ -9,7 +9,7 @@ from typing import Any
 
 from ironclaim_client import checks
 from ironclaim_client.errors import Refused
-from ironclaim_client.replies import Reply, member
+from ironclaim_client.replies import Reply, member, object_of
 from ironclaim_client.retrying import Call
 from ironclaim_client.values import Delivery, Message
 
@@ -64,7 +64,8 @@ def delivery(reply: Reply) -> Delivery:
     """What a poll has brought."""
     items: list[Any] = reply.member("messages", list)
     messages = tuple(Message(member(item, "messageID", str), item.get("content")) for item in items)
-    receipt = reply.member("ackHandle", str) if messages else ""
+    # Also without messages: what a subscriber has missed is acknowledged too, or it comes no further.
+    receipt = reply.member("ackHandle", str) if messages or "ackHandle" in object_of(reply.body) else ""
     return Delivery(messages, receipt, bool(reply.member("moreMessages", bool)))
 
 

@@ -102,9 +102,9 @@ def _one_of_many(item: Any) -> Enqueued | Refused:
 
 
 def result(id: str, reply: Reply) -> Result:
-    """How the job stands."""
+    """How the job stands; the server answers 202 for one that has not ended."""
     body = object_of(reply.body)
-    return Result(id, reply.member("state", str), body.get("result"), str(body.get("error") or ""))
+    return Result(id, reply.member("state", str), reply.status == 200, body.get("result"), str(body.get("error") or ""))
 
 
 def value_of(found: Result) -> Any:

@@ -46,7 +46,7 @@ def member(body: object, name: str, kind: type[Any]) -> Any:
 def judged(response: httpx.Response) -> Reply | Failure:
     """What an answer is: a Reply, or a Failure after which the call may be sent again. Raises Refused and UnexpectedReply."""
     status, problem = response.status_code, _problem(response)
-    if status in TEMPORARY:
+    if status in TEMPORARY or (status >= 500 and "retry-after" in response.headers):
         # A gateway says 503 too, but does not know what the server has done; the server's own answer is a problem.
         undone = status == 429 or (status == 503 and problem is not None)
         why = str((problem or {}).get("detail") or response.reason_phrase)

@@ -35,11 +35,15 @@ class Retries:
     """The most that is waited after the first failure; it doubles with each further one."""
     longest_ms: int = 2_000
     """The most that is waited after any failure."""
+    poll_ms: int = 25_000
+    """How long one request waits on the server where a longer wait takes several: below the time after which proxies commonly
+    give an idle connection up. At most what the server allows, 60,000 unless it was told otherwise."""
 
     def __post_init__(self) -> None:
         checks.whole("deadline_ms", self.deadline_ms, 0, REPEATED_MS_MAX)
         for name in ("attempt_ms", "first_ms", "longest_ms"):
             checks.whole(name, getattr(self, name), 1, REPEATED_MS_MAX)
+        checks.whole("poll_ms", self.poll_ms, 1, checks.POLL_MS_MAX)
 
     def pause_ms(self, failures: int, share: float) -> int:
         """How long to wait after so many failures; `share` is drawn from 0 to 1."""

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: The states in which a job stays for good.
-ENDED = frozenset({"finished", "dead", "cancelled", "expired", "discarded"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
@@ -30,17 +27,14 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a job stands: `value` is what its handler has returned once its state is `finished`, `error` what it died of."""
+    """How a job stands, and whether it has `ended`: `value` is what its handler has returned, in the state `finished`, and `error`
+    what it died of."""
 
     id: str
     state: str
+    ended: bool
     value: Any = None
     error: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether it stays as it is."""
-        return self.state in ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +47,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a poll has brought. The messages come again until `receipt` is acknowledged; it is '' where there are none. `more`:
-    there are further ones, so that the next poll need not wait."""
+    """What a poll has brought. The messages come again until `receipt` is acknowledged; it is '' where there is nothing to
+    acknowledge. `more`: there are further ones, so that the next poll need not wait."""
 
     messages: tuple[Message, ...]
     receipt: str

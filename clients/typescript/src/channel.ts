@@ -22,8 +22,8 @@ export interface Message<Content = unknown> {
   readonly content: Content;
 }
 
-/** What a poll has brought. The messages come again until `receipt` is acknowledged; it is "" where there are none. `more`: there are
- * further ones, so that the next poll need not wait. */
+/** What a poll has brought. The messages come again until `receipt` is acknowledged; it is "" where there is nothing to
+ * acknowledge. `more`: there are further ones, so that the next poll need not wait. */
 export interface Delivery<Content = unknown> {
   readonly messages: readonly Message<Content>[];
   readonly receipt: string;
@@ -109,7 +109,7 @@ export class Channel {
   /** As `messages`, but all messages of a poll at once. */
   async *batches<Content = unknown>(options: SubscriptionOptions = {}): AsyncGenerator<readonly Message<Content>[], void, undefined> {
     const { subscriber = `s-${newKey()}`, signal } = options;
-    const poll = { ...checked(options, 25_000), signal };
+    const poll = { ...checked(options, Math.min(this.transport.retries.pollMs, WAIT_MS_MAX)), signal };
     await this.subscribe(subscriber, { signal });
     try {
       yield* this.#polled<Content>(subscriber, poll);
@@ -141,7 +141,7 @@ export class Channel {
       }
       // A server that does not wait, because it closes for one, is not asked again at once.
       const early = performance.now() - beganMs < poll.waitMs / 2 || poll.waitMs === 0;
-      failures = early && messages.length === 0 ? failures + 1 : 0;
+      failures = early && receipt === "" ? failures + 1 : 0;
       if (failures) await rest(pauseMs(this.transport.retries, failures, Math.random()), poll.signal);
       // What comes again after a lost acknowledgement is not given out twice.
       const fresh = messages.filter(({ id }) => !given.has(id));
@@ -168,7 +168,8 @@ function delivery<Content>({ body }: Reply): Delivery<Content> {
     id: member(item, "messageID", "string"),
     content: objectOf(item)["content"] as Content,
   }));
-  const receipt = messages.length ? member(body, "ackHandle", "string") : "";
+  // Also without messages: what a subscriber has missed is acknowledged too, or it comes no further.
+  const receipt = messages.length || "ackHandle" in objectOf(body) ? member(body, "ackHandle", "string") : "";
   return { messages, receipt, more: member(body, "moreMessages", "boolean") };
 }
 

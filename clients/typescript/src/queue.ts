@@ -1,19 +1,15 @@
 /** The jobs of one queue. */
 
 import * as checks from "./checks.js";
-import { InvalidArgument, JobFailed, type Refused, TimedOut, UnexpectedReply, refused } from "./errors.js";
+import { InvalidArgument, JobFailed, type Refused, ServerUnavailable, TimedOut, UnexpectedReply, refused } from "./errors.js";
 import { type Reply, member, objectOf } from "./replies.js";
-import type { Call } from "./retrying.js";
-import type { CallOptions, Transport } from "./transport.js";
+import { type Call, pauseMs } from "./retrying.js";
+import { type CallOptions, type Transport, rest } from "./transport.js";
 import type { JobInfo, JobOptions } from "./types.js";
 import { newKey } from "./keys.js";
 
 /** As many as the server takes in one request. */
 const JOBS_MAX = 1_000;
-/** One long poll of `wait`: below the time after which proxies commonly give an idle connection up. */
-const POLL_MS = 25_000;
-/** The states in which a job stays for good. */
-const ENDED: ReadonlySet<string> = new Set(["finished", "dead", "cancelled", "expired", "discarded"]);
 
 /** What may be said about a job, beside its name and payload. */
 export type EnqueueOptions = JobOptions & {
@@ -95,15 +91,27 @@ export class Queue {
     return resultOf(id, await this.transport.send(call, signal));
   }
 
-  /** What the handler of a job has returned, once it has, within 60 s by default. Throws JobFailed, TimedOut, NotFound. */
+  /** What the handler of a job has returned, once it has, within 60 s by default. A server that is away is waited for too. Throws
+   * JobFailed, TimedOut, NotFound; ServerUnavailable when the server is away at the end, then up to `deadlineMs` later. */
   async wait<Value = unknown>(
     id: string,
     { timeoutMs = 60_000, signal }: CallOptions & { readonly timeoutMs?: number } = {},
   ): Promise<Value> {
+    const { retries } = this.transport;
     const endMs = performance.now() + checks.whole("timeoutMs", timeoutMs, 0, checks.WAIT_MS_MAX);
+    let failures = 0;
     for (;;) {
       const leftMs = Math.max(0, Math.ceil(endMs - performance.now()));
-      const found = await this.result(id, { waitMs: Math.min(POLL_MS, leftMs), signal });
+      let found: Result;
+      try {
+        found = await this.result(id, { waitMs: Math.min(retries.pollMs, leftMs), signal });
+      } catch (error) {
+        if (!(error instanceof ServerUnavailable) || performance.now() >= endMs) throw error;
+        failures += 1;
+        await rest(pauseMs(retries, failures, Math.random()), signal);
+        continue;
+      }
+      failures = 0;
       if (found.state === "finished") return found.value as Value;
       if (found.ended) throw new JobFailed(id, found.state, found.error);
       if (performance.now() >= endMs) throw new TimedOut(`job ${id} is ${found.state}`);
@@ -162,8 +170,9 @@ function oneOfMany(item: unknown): Enqueued | Refused {
   return refused(typeof problem["status"] === "number" ? problem["status"] : 422, problem);
 }
 
+/** The server answers 202 for a job that has not ended. */
 function resultOf(id: string, reply: Reply): Result {
   const state = member(reply.body, "state", "string");
   const { result, error } = objectOf(reply.body);
-  return { id, state, ended: ENDED.has(state), value: result, error: typeof error === "string" ? error : "" };
+  return { id, state, ended: reply.status === 200, value: result, error: typeof error === "string" ? error : "" };
 }

@@ -39,7 +39,7 @@ export function objectOf(body: unknown): Members {
 export function judged(response: Response, text: string): Reply | Failure {
   const { status } = response;
   const problem = problemOf(response, text);
-  if (TEMPORARY.has(status)) {
+  if (TEMPORARY.has(status) || (status >= 500 && response.headers.has("retry-after"))) {
     // A gateway says 503 too, but does not know what the server has done; the server's own answer is a problem.
     const undone = status === 429 || (status === 503 && problem !== undefined);
     return new Failure(`${status} ${String(problem?.["detail"] ?? response.statusText)}`, undone, retryAfterMs(response));

@@ -26,15 +26,19 @@ export interface Retries {
   readonly firstMs: number;
   /** The most that is waited after any failure. Default 2,000. */
   readonly longestMs: number;
+  /** How long one request waits on the server where a longer wait takes several: below the time after which proxies commonly give an
+   * idle connection up. At most what the server allows, 60,000 unless it was told otherwise. Default 25,000. */
+  readonly pollMs: number;
 }
 
-const DEFAULTS: Retries = { deadlineMs: 10_000, attemptMs: 5_000, firstMs: 100, longestMs: 2_000 };
+const DEFAULTS: Retries = { deadlineMs: 10_000, attemptMs: 5_000, firstMs: 100, longestMs: 2_000, pollMs: 25_000 };
 
 /** The settings with their defaults. Throws InvalidArgument. */
 export function retriesOf(given: Partial<Retries> = {}): Retries {
   const retries = { ...DEFAULTS, ...given };
   checks.whole("deadlineMs", retries.deadlineMs, 0, REPEATED_MS_MAX);
   for (const name of ["attemptMs", "firstMs", "longestMs"] as const) checks.whole(name, retries[name], 1, REPEATED_MS_MAX);
+  checks.whole("pollMs", retries.pollMs, 1, checks.POLL_MS_MAX);
   return retries;
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections.abc import Iterable
 from datetime import timedelta
@@ -9,12 +11,9 @@ from typing import Any
 
 from ironclaim_client import checks, jobs
 from ironclaim_client.asynchronous.transport import AsyncTransport
-from ironclaim_client.errors import Refused, TimedOut
+from ironclaim_client.errors import Refused, ServerUnavailable, TimedOut
 from ironclaim_client.jobs import Jobs
 from ironclaim_client.values import Enqueued, NewJob, Result
-
-#: One long poll of `wait`: below the time after which proxies commonly give an idle connection up.
-_POLL_MS = 25_000
 
 
 class AsyncQueue:
@@ -55,11 +54,24 @@ class AsyncQueue:
         return jobs.result(id, await self._transport.send(self._calls.result(id, wait)))
 
     async def wait(self, id: str, *, timeout_ms: int | timedelta = 60_000) -> Any:
-        """What the handler of a job has returned, once it has. Raises JobFailed, TimedOut, NotFound."""
+        """What the handler of a job has returned, once it has. A server that is away is waited for too.
+
+        Raises JobFailed, TimedOut, NotFound, and when the server is away at the end ServerUnavailable, up to `deadline_ms` later.
+        """
+        retries = self._transport.retries
         end_s = time.monotonic() + checks.duration_ms("timeout_ms", timeout_ms, checks.WAIT_MS_MAX) / 1_000
+        failures = 0
         while True:
             left_ms = max(0, round((end_s - time.monotonic()) * 1_000))
-            found = await self.result(id, wait_ms=min(_POLL_MS, left_ms))
+            try:
+                found = await self.result(id, wait_ms=min(retries.poll_ms, left_ms))
+            except ServerUnavailable:
+                if time.monotonic() >= end_s:
+                    raise
+                failures += 1
+                await asyncio.sleep(retries.pause_ms(failures, random.random()) / 1_000)
+                continue
+            failures = 0
             if found.ended:
                 return jobs.value_of(found)
             if time.monotonic() >= end_s:

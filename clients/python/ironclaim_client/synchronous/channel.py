@@ -58,10 +58,11 @@ class Channel:
         self._transport.send(self._calls.acknowledge(subscriber, receipt))
 
     def subscription(
-        self, subscriber: str | None = None, *, max_messages: int = 64, wait_ms: int | timedelta = 25_000
+        self, subscriber: str | None = None, *, max_messages: int = 64, wait_ms: int | timedelta | None = None
     ) -> Subscription:
         """The messages of a subscriber as an iterator. Without a name it is one of its own, which ends with the block; with
-        a name it stays, and the next one of this name goes on where this one has ended."""
+        a name it stays, and the next one of this name goes on where this one has ended. `wait_ms`, at most 30,000, is by default
+        the `poll_ms` of the retries."""
         return Subscription(self, self._transport.retries, subscriber, max_messages, wait_ms)
 
 
@@ -74,14 +75,20 @@ class Subscription:
     """
 
     def __init__(
-        self, channel: Channel, retries: Retries, subscriber: str | None, max_messages: int, wait_ms: int | timedelta
+        self,
+        channel: Channel,
+        retries: Retries,
+        subscriber: str | None,
+        max_messages: int,
+        wait_ms: int | timedelta | None,
     ) -> None:
         self.subscriber = channels.new_id("s") if subscriber is None else subscriber
         self._own = subscriber is None
         checks.segment("subscriber", self.subscriber)
         self._channel, self._retries = channel, retries
         self._max_messages = checks.whole("max_messages", max_messages, 1, channels.MESSAGES_MAX)
-        self._wait_ms = checks.duration_ms("wait_ms", wait_ms, channels.WAIT_MS_MAX)
+        standard_ms = min(retries.poll_ms, channels.WAIT_MS_MAX)
+        self._wait_ms = standard_ms if wait_ms is None else checks.duration_ms("wait_ms", wait_ms, channels.WAIT_MS_MAX)
         self._given = Given()
         self._closed = False
 
@@ -102,7 +109,7 @@ class Subscription:
                 delivery = NOTHING
             # A server that does not wait, because it closes for one, is not asked again at once.
             early = (time.monotonic() - began_s) * 1_000 < self._wait_ms / 2 or not self._wait_ms
-            failures = failures + 1 if early and not delivery.messages else 0
+            failures = failures + 1 if early and not delivery.receipt else 0
             if failures:
                 time.sleep(self._retries.pause_ms(failures, random.random()) / 1_000)
             for message in self._given.new(delivery.messages):
