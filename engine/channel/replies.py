@@ -116,8 +116,8 @@ def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
     before = session.fetched(subscriber, reply)
     # Also where the server has told it to a copy of this call whose answer was lost.
     era_changed = reply.era_changed or before not in (None, reply.era)
-    read = [(at, contents.read(body)) for at, body in reply.items]
-    messages = tuple(Message(*found, at) for at, found in read if found is not None)
+    read = [(at, body, contents.read(body)) for at, body in reply.items]
+    messages = tuple(Message(*found, at, contents.spelled(found[0], body)) for at, body, found in read if found is not None)
     # By the order of delivery: the largest of a batch across the wrap is not its last (wire-models 2.3).
     upto = reply.items[-1][0] if reply.items else reply.upto
     if upto == reply.cursor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
@@ -34,11 +34,13 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: its id, its content as JSON values, and its place in the channel."""
+    """One message: its id, its content as JSON values, and its place in the channel. `spelled`: the content as its publisher has
+    spelled it, where that is known: numbers keep all of their digits."""
 
     id: str
     content: Any
     clock: int
+    spelled: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class Opened:
 
     def __init__(self, settings: HttpSettings) -> None:
         self._settings = settings
+        self._channel_spec = None if settings.channels is None else settings.channels.spec
         self._queues: OrderedDict[str, AsyncQueue] = OrderedDict()
         self._channels: OrderedDict[str, AsyncChannel] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
@@ -43,7 +44,7 @@ class Opened:
         """The channel of this name. Raises Malformed."""
         found = self._channels.get(name)
         if found is None:
-            found = AsyncChannel(name, url=self._settings.url)
+            found = AsyncChannel(name, self._channel_spec, url=self._settings.url)
             self._keep(self._channels, name, found)
         self._channels.move_to_end(name)
         return found

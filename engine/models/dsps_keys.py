@@ -1,4 +1,4 @@
-"""The keys of a DSPS channel, each with its Redis type and content. No other module spells them.
+"""The keys of DSPS, each with its Redis type and content: those of a channel, and of revoked tokens. No other module spells them.
 
 The braces are the hash tag: one channel is one slot. Keys with `.ironclaim` are the engine's. Clients of the original never
 touch them: they search for no keys, and their names hold no dot. These keys expire with the clock, so that the end of one is
@@ -64,3 +64,9 @@ class DspsKeys:
     def op(self, nonce: str) -> str:
         """String: the result of a subscribe or unsubscribe; for 20 s longer than a copy of it may come."""
         return f"{self.prefix}ironclaim.op.{nonce}"
+
+
+def revocation(jti: str) -> str:
+    """String: when the token with this id would expire by itself, in seconds since 1970. It is revoked while the key is there.
+    The braces are literal: each token has a slot of its own."""
+    return f"jwt.{{{jti}}}.revoke"

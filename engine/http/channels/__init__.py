@@ -1,4 +1,8 @@
-"""DSPS's channel API."""
+"""DSPS's channel API, as the DSPS server has it: paths, bodies and status codes (docs/guides/http-channels.md).
+
+`settings` says which channels there are, `guarding` who may use them; `messages`, `subscriptions`, `administration` and
+`probes` are the endpoints, `webhooks` sends messages on.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,23 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
+from engine.http.channels import administration, messages, probes, subscriptions
+from engine.http.channels.service import ChannelService
 from engine.http.settings import HttpSettings
 
 
 def routes(settings: HttpSettings) -> list[BaseRoute]:
     """Its routes."""
-    return []
+    return [*messages.routes(), *subscriptions.routes(), *administration.routes(), *probes.routes()]
 
 
 @asynccontextmanager
 async def running(app: Starlette) -> AsyncGenerator[None]:
     """What runs beside its answers, as long as the application does."""
-    yield
+    settings: HttpSettings = app.state.settings
+    if settings.channels is None:
+        yield
+        return
+    app.state.channels = ChannelService(settings.channels, settings.url)
+    async with app.state.channels.running():
+        yield

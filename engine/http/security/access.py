@@ -28,6 +28,8 @@ from engine.http.settings import HttpSettings
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 audit_log = logging.getLogger("ironclaim.http.audit")
+# Whoever sets how much the rest of the engine logs leaves these lines alone.
+audit_log.setLevel(logging.INFO)
 #: Path parameters that name what a token may be bound to.
 _BOUND_TO = ("queue", "channel")
 
@@ -47,26 +49,32 @@ def needs(role: Role, *, changes: bool = False) -> Callable[[Endpoint], Endpoint
     def decorate(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
         async def guarded(request: Request) -> Response:
-            access = await _admit(request, role)
-            if not changes:
-                return await endpoint(request)
-            if not request.app.state.settings.allow_changes:
-                raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
-            await refuse_forged(request, access)
-            status = 500
-            try:
-                response = await endpoint(request)
-                status = response.status_code
-            except Problem as problem:
-                status = problem.status
-                raise
-            finally:
-                _audit(request, access, status)
-            return response
+            return await carried_out(request, await _admit(request, role), endpoint, changes=changes)
 
         return declared(guarded, Needed(role, changes))
 
     return decorate
+
+
+async def carried_out(request: Request, access: Access, endpoint: Endpoint, *, changes: bool) -> Response:
+    """Call an endpoint for an access that is enough; one that changes something, only where that is allowed and wanted, and
+    with an audit line."""
+    request.state.access = access
+    if not changes:
+        return await endpoint(request)
+    if not request.app.state.settings.allow_changes:
+        raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
+    await refuse_forged(request, access)
+    status = 500
+    try:
+        response = await endpoint(request)
+        status = response.status_code
+    except Problem as problem:
+        status = problem.status
+        raise
+    finally:
+        _audit(request, access, status)
+    return response
 
 
 def public(endpoint: Endpoint) -> Endpoint:
@@ -112,7 +120,6 @@ async def _admit(request: Request, role: Role) -> Access:
     names = [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
     if not all(map(access.reaches, names)):
         raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
-    request.state.access = access
     return access
 
 

@@ -139,6 +139,7 @@ from engine.wire.operations.results import (
     ResultsReply,
     Seen,
 )
+from engine.wire.operations.revocations import AskRevoked, RevocationsOperation, Revoke
 from engine.wire.operations.schedules import (
     DueSchedule,
     EnableSchedule,
@@ -222,6 +223,7 @@ Operation = (
     | ShardsOperation
     | MetadataOperation
     | ChannelOperation
+    | RevocationsOperation
 )
 Reply = (
     JobsReply
@@ -253,6 +255,7 @@ __all__ = [
     "Altered",
     "AlteredJobs",
     "AskOld",
+    "AskRevoked",
     "Attributes",
     "AwaitEnds",
     "Backoff",
@@ -370,6 +373,8 @@ __all__ = [
     "Resume",
     "Resumed",
     "Retry",
+    "RevocationsOperation",
+    "Revoke",
     "RunTimes",
     "RunTimesReported",
     "ScheduleChanged",

@@ -1,0 +1,154 @@
+"""Subscribers that poll: subscribe, unsubscribe, fetch with or without waiting, acknowledge, and ask whether messages are old."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Coroutine
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from engine.channel import contents
+from engine.channel.asynchronous.channel import AsyncChannel
+from engine.channel.contents import RawJson
+from engine.channel.settings import MESSAGES_MAX
+from engine.channel.values import Fetched, Message
+from engine.errors import Malformed
+from engine.http.channels import answers
+from engine.http.channels.answers import Refused
+from engine.http.channels.durations import duration_ms
+from engine.http.channels.guarding import about, channel_route, id_of
+from engine.http.channels.policies import ChannelAccess
+from engine.http.channels.service import service_of
+
+log = logging.getLogger("ironclaim.http")
+
+_PATH = "/subscription/polling/{subscriber}"
+_MAX_DEFAULT = "64"
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+
+def routes() -> list[BaseRoute]:
+    """The routes of subscribers."""
+    return [
+        channel_route(_PATH, "PUT", _subscribe),
+        channel_route(_PATH, "DELETE", _unsubscribe),
+        channel_route(_PATH, "GET", _fetch),
+        channel_route(f"{_PATH}/message", "DELETE", _acknowledge),
+        # DSPS has this question in its storages, and no path for it.
+        channel_route(f"{_PATH}/message/old", "GET", _ask_old),
+    ]
+
+
+async def _subscribe(request: Request, channel: ChannelAccess) -> Response:
+    subscriber = _subscriber(request)
+    await _opened(request, channel).subscribe(subscriber)
+    return answers.told({"channelID": channel.name, "subscriberID": subscriber})
+
+
+async def _unsubscribe(request: Request, channel: ChannelAccess) -> Response:
+    subscriber = _subscriber(request)
+    await _opened(request, channel).unsubscribe(subscriber)
+    return answers.told({"channelID": channel.name, "subscriberID": subscriber})
+
+
+async def _fetch(request: Request, channel: ChannelAccess) -> Response:
+    subscriber = _subscriber(request)
+    try:
+        wait_ms = duration_ms("timeout", request.query_params.get("timeout", "0ms"))
+    except Malformed:
+        raise answers.invalid("timeout") from None
+    most = request.query_params.get("max", _MAX_DEFAULT)
+    if not _WHOLE.fullmatch(most):
+        raise answers.invalid("max")
+    service = service_of(request)
+    wait_ms = min(wait_ms, service.settings.long_poll_max_ms, request.app.state.settings.poll_max_ms)
+    fetching = _opened(request, channel).fetch(subscriber, max_messages=min(int(most), MESSAGES_MAX), wait_ms=wait_ms)
+    fetched = await (_unless_gone(request, fetching) if wait_ms else fetching)
+    service.telemetry.count("delivered", len(fetched.messages))
+    return answers.spelled(_body(channel.name, fetched))
+
+
+async def _acknowledge(request: Request, channel: ChannelAccess) -> Response:
+    subscriber = _subscriber(request)
+    handle = request.query_params.get("ackHandle", "")
+    if not handle:
+        raise answers.missing("ackHandle")
+    try:
+        acknowledged = await _opened(request, channel).acknowledge(subscriber, handle)
+    except Malformed:
+        raise Refused(400, answers.BAD_HANDLE, answers.BAD_HANDLE) from None
+    service_of(request).telemetry.count("acknowledged", int(acknowledged.result == "OK"))
+    return answers.nothing()
+
+
+async def _ask_old(request: Request, channel: ChannelAccess) -> Response:
+    subscriber = _subscriber(request)
+    messages = request.query_params.getlist("messageID")
+    if not messages:
+        raise answers.missing("messageID")
+    try:
+        old = await _opened(request, channel).are_old(subscriber, messages)
+    except Malformed:
+        raise answers.invalid("messageID") from None
+    return answers.told({"channelID": channel.name, "subscriberID": subscriber, "old": dict(sorted(old.items()))})
+
+
+def _subscriber(request: Request) -> str:
+    subscriber = id_of(request, "subscriber", "subscriberID")
+    about(request, {"dsps.subscriber_id": subscriber})
+    return subscriber
+
+
+def _opened(request: Request, channel: ChannelAccess) -> AsyncChannel:
+    return request.app.state.opened.channel(channel.name)
+
+
+def _body(channel: str, fetched: Fetched) -> bytes:
+    """The messages in the spelling of their publishers."""
+    found = [(message.id.encode(), _spelled(message)) for message in fetched.messages]
+    messages = [b'{"content":%b,"messageID":"%b"}' % (content, id) for id, content in found if content]
+    # Also without messages: what a subscriber has missed it acknowledges too, or it comes no further.
+    receipt = b'"ackHandle":"%b",' % fetched.receipt.encode() if fetched.receipt is not None else b""
+    more = b"true" if fetched.more_messages else b"false"
+    shape = b'{%b"channelID":"%b","messages":[%b],"moreMessages":%b}'
+    return shape % (receipt, channel.encode(), b",".join(messages), more)
+
+
+def _spelled(message: Message) -> bytes:
+    """The content of a message as JSON; b'' for one that is none, which only somebody else can have written."""
+    for content in (_as_published(message), message.content):
+        with contextlib.suppress(Malformed):
+            return contents.written(content)
+    log.warning("message %s at clock %s is left out: it is no JSON", message.id, message.clock)
+    return b""
+
+
+def _as_published(message: Message) -> object:
+    try:
+        return RawJson(message.spelled)
+    except Malformed:
+        return message.content
+
+
+async def _unless_gone(request: Request, fetching: Coroutine[Any, Any, Fetched]) -> Fetched:
+    """What a fetch returns; it ends when the caller has gone."""
+    task = asyncio.ensure_future(fetching)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        # Nobody hears this answer.
+        return task.result() if task.done() else Fetched()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        """The rest of a body that nobody reads."""

@@ -1,0 +1,130 @@
+"""JSON Web Tokens that a channel asks for, as DSPS checks them: signature, issuer, audience, times, and claims of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, cast
+
+import jwt
+
+from engine import validate
+from engine.errors import Malformed
+from engine.http.channels import templates
+from engine.http.channels.token_keys import KeySource, VerificationKey, loaded
+
+#: A longer one is no token: headers of requests end near this.
+_CHARS_MAX = 16_384
+_LEEWAY_MS_MAX = 86_400_000
+
+
+class TokenRefused(Exception):
+    """A token that a channel does not take. The text says why, for logs, and for callers only where a service discloses it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtSettings:
+    """What a token must be. `iss`: issuers, one of which it names; `aud`: audiences, one of which it names, none = any. `keys`:
+    by algorithm (RS, PS, ES and HS with 256, 384 or 512), public keys or certificates as PEM, for HS secrets in base64; a
+    `Path` is read. `claims`: what claims of its own must say, a text or one of several, in which `{{.channel.NAME}}` is what
+    that group of the channel's pattern took. `clock_skew_ms`: how far clocks may differ for `exp`, `nbf` and `iat`.
+    `require_exp`: a token without an end is refused; DSPS takes it. Raises Malformed."""
+
+    iss: Sequence[str]
+    keys: Mapping[str, Sequence[KeySource]] = field(repr=False)
+    aud: Sequence[str] = ()
+    claims: Mapping[str, str | Sequence[str]] = field(default_factory=dict[str, "str | Sequence[str]"])
+    clock_skew_ms: int = 300_000
+    require_exp: bool = True
+
+    def __post_init__(self) -> None:
+        if not _texts("jwt.iss", self.iss):
+            raise Malformed("jwt.iss", self.iss, "a list of at least one issuer")
+        _texts("jwt.aud", self.aud)
+        validate.integer("jwt.clock_skew_ms", self.clock_skew_ms, 0, _LEEWAY_MS_MAX)
+        loaded(self.keys)
+
+    def check_claims(self, groups: Sequence[str]) -> None:
+        """Check the templates of the claims against the groups of a channel's pattern. Raises Malformed."""
+        for name, wanted in self.claims.items():
+            for text in _alternatives(wanted):
+                templates.check(f"jwt.claims.{name}", text, groups)
+
+
+class TokenCheck:
+    """Checks tokens for channels of one configuration."""
+
+    def __init__(self, settings: JwtSettings) -> None:
+        self._settings = settings
+        self._keys: Mapping[str, tuple[VerificationKey, ...]] = loaded(settings.keys)
+
+    def claims_of(self, token: str, groups: Mapping[str, str]) -> dict[str, Any]:
+        """The claims of a token that is in order for the channel whose pattern took these groups. Raises TokenRefused."""
+        if not token:
+            raise TokenRefused("no JWT presented")
+        if len(token) > _CHARS_MAX:
+            raise TokenRefused(f"it is longer than {_CHARS_MAX} characters")
+        claims = self._verified(token)
+        for name, wanted in self._settings.claims.items():
+            expected = [templates.filled(text, groups) for text in _alternatives(wanted)]
+            if _spelled(claims.get(name)) not in expected:
+                raise TokenRefused(f"the claim {name} is {claims.get(name)!r:.100}, not {' or '.join(expected)}")
+        return claims
+
+    def _verified(self, token: str) -> dict[str, Any]:
+        """The claims of a token whose signature, issuer, audience and times are in order."""
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError as error:
+            raise TokenRefused(f"it is no JWT: {error}") from error
+        algorithm = header.get("alg")
+        # What the token says of its own keys (jwk, jku, x5u) is not read. An extension that must be understood is not.
+        keys = self._keys.get(algorithm, ()) if isinstance(algorithm, str) else ()
+        if not keys or "crit" in header:
+            raise TokenRefused(f"its algorithm {algorithm!r:.20} is none of {', '.join(self._keys)}, or it has a crit header")
+        refused: Exception | None = None
+        for key in keys:
+            try:
+                return self._decoded(token, key, cast("str", algorithm))
+            except jwt.InvalidSignatureError as error:
+                refused = error
+            except jwt.PyJWTError as error:
+                raise TokenRefused(str(error)) from error
+        raise TokenRefused(f"its signature is of no {algorithm} key of this channel") from refused
+
+    def _decoded(self, token: str, key: Any, algorithm: str) -> dict[str, Any]:
+        settings = self._settings
+        return jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            issuer=list(settings.iss),
+            audience=list(settings.aud) or None,
+            leeway=settings.clock_skew_ms / 1000,
+            options={"require": ["iss", "exp"] if settings.require_exp else ["iss"], "verify_aud": bool(settings.aud)},
+        )
+
+
+def _texts(name: str, given: object) -> tuple[str, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise Malformed(name, given, "a list of texts")
+    found = cast("Sequence[object]", given)
+    if not all(isinstance(text, str) and text for text in found):
+        raise Malformed(name, found, "a list of texts that are not empty")
+    return tuple(cast("Sequence[str]", found))
+
+
+def _alternatives(wanted: str | Sequence[str]) -> tuple[str, ...]:
+    return (wanted,) if isinstance(wanted, str) else tuple(wanted)
+
+
+def _spelled(claim: object) -> str | None:
+    """A claim as text, in Go's spelling, as settings are compared with; None for what is no text, number or truth value."""
+    if isinstance(claim, bool):
+        return "true" if claim else "false"
+    if isinstance(claim, int | str):
+        return str(claim)
+    if isinstance(claim, float):
+        return str(int(claim)) if claim.is_integer() else format(Decimal(repr(claim)), "f")
+    return None
