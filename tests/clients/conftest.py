@@ -1,4 +1,5 @@
-"""The TypeScript client as users get it: packed by npm, and run in Node and in Chromium."""
+"""The clients beside a real application on a real server: the Python one in both of its faces, and the TypeScript one as users
+get it, packed by npm, in Node and in Chromium."""
 
 from __future__ import annotations
 
@@ -15,14 +16,52 @@ from typing import Any, Protocol
 import pytest
 
 from chaos.interop import node
-from tests.clients.relay import HttpRelay
+from engine.http.channels.settings import ChannelSettings
+from engine.http.security.roles import Token
+from engine.http.settings import HttpSettings
+from ironclaim_client import Retries
+from tests.clients.faces import AsyncFace, Connect, Face, SyncFace
+from tests.clients.relay import HttpRelay, relay
+from tests.engine.http.serving import served
 from tests.reports.browser import Browser, BrowserMissing, browser
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = Path(__file__).parent / "typescript"
 TYPES = {".js": "text/javascript", ".html": "text/html"}
+TOKEN = "operator-0123456789abcdef"
 #: Compiling takes seconds; on a busy machine it takes its time.
 BUILD_S = 300
+
+
+@pytest.fixture
+def application_url(ironclaim_url: str) -> Iterator[str]:
+    """An application that a token of the role operate may change."""
+    token = Token(secret=TOKEN, role="operate")
+    settings = HttpSettings(
+        url=ironclaim_url, allow_changes=True, show_payloads=True, tokens=(token,), channels=ChannelSettings()
+    )
+    with served(settings) as base:
+        yield base
+
+
+@pytest.fixture
+def harmed(application_url: str) -> Iterator[HttpRelay]:
+    """A relay to the application, that harms what it is told to."""
+    with relay(application_url) as made:
+        yield made
+
+
+@pytest.fixture(params=["sync", "async"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Connects the Python client, in each of its faces."""
+    with ExitStack() as stack:
+
+        def connected(url: str, token: str | None = TOKEN, **retries: int) -> Face:
+            settings = Retries(**{"deadline_ms": 15_000, "first_ms": 1, "longest_ms": 20, **retries})
+            face = SyncFace if request.param == "sync" else AsyncFace
+            return stack.enter_context(face(url, token, settings))
+
+        yield connected
 
 
 class Scenarios(Protocol):

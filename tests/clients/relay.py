@@ -67,8 +67,7 @@ def relay(target: str, pages: Mapping[str, tuple[str, bytes]] | None = None) -> 
     class Handler(_Handler):
         relay = state
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     state.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -79,6 +78,13 @@ def relay(target: str, pages: Mapping[str, tuple[str, bytes]] | None = None) -> 
         thread.join()
         # The threads of open connections end with the process; none is waited for.
         server.socket.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that has gone, or an application: the connection closes, which is all that a relay can say."""
 
 
 class _Handler(BaseHTTPRequestHandler):

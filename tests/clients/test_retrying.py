@@ -61,14 +61,9 @@ def test_the_server_may_ask_for_a_longer_wait_but_not_beyond_the_deadline() -> N
         attempts(LOOK, [0.0]).after(Failure("busy", True, retry_after_ms=10_000))
 
 
-def test_an_attempt_ends_with_the_deadline() -> None:
-    now = [0.0]
-    tried = attempts(LOOK, now, deadline_ms=6_000, attempt_ms=5_000)
-    assert tried.timeout_ms == 5_000
-    now[0] = 4_000
-    assert tried.timeout_ms == 2_000
-    now[0] = 7_000
-    assert tried.timeout_ms == 1
+def test_without_a_deadline_there_is_one_attempt() -> None:
+    with pytest.raises(OutcomeUnknown):
+        attempts(CHANGE, [0.0], deadline_ms=0).after(LOST)
 
 
 def test_nothing_is_repeated_after_the_server_may_have_forgotten_the_id() -> None:

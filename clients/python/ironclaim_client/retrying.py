@@ -28,9 +28,9 @@ class Retries:
     """How long a request is tried, and how long the client waits in between. Raises InvalidArgument."""
 
     deadline_ms: int = 10_000
-    """No attempt goes on after this, beside what the request itself asks the server to wait. 0 to 15,000."""
+    """No attempt begins after this. 0 to 15,000; 0: there is one attempt."""
     attempt_ms: int = 5_000
-    """How long an attempt waits for its next byte, beside what the request itself asks the server to wait."""
+    """How long an attempt waits for a connection and for its next byte, beside what the request itself asks the server to wait."""
     first_ms: int = 100
     """The most that is waited after the first failure; it doubles with each further one."""
     longest_ms: int = 2_000
@@ -90,11 +90,6 @@ class Attempts:
         self._end_ms = now_ms() + retries.deadline_ms
         self._failures = 0
         self._all_undone = True
-
-    @property
-    def timeout_ms(self) -> float:
-        """How long the next attempt may take to connect, and to be answered beside what the server is asked to wait."""
-        return max(1, min(self._retries.attempt_ms, self._end_ms - self._now_ms()))
 
     def after(self, failure: Failure) -> float:
         """How long to wait before the next attempt, in ms. Raises ServerUnavailable or OutcomeUnknown where there is none."""

@@ -27,8 +27,8 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a job stands, and whether it has `ended`: `value` is what its handler has returned, in the state `finished`, and `error`
-    what it died of."""
+    """How a job stands, and whether it has `ended`: `value` is what its handler has returned, in the state `finished`, and
+    `error` what it died of."""
 
     id: str
     state: str

@@ -70,15 +70,13 @@ export class Channel {
     await this.transport.send({ method: "PUT", path: this.#of(subscriber), changes: true }, signal);
   }
 
-  /** Delete a subscriber; false when there was none. */
-  async unsubscribe(subscriber: string, { signal }: CallOptions = {}): Promise<boolean> {
+  /** Delete a subscriber. One that is not there is deleted. */
+  async unsubscribe(subscriber: string, { signal }: CallOptions = {}): Promise<void> {
     try {
       await this.transport.send({ method: "DELETE", path: this.#of(subscriber), changes: true }, signal);
     } catch (error) {
-      if (error instanceof NotFound) return false;
-      throw error;
+      if (!(error instanceof NotFound)) throw error;
     }
-    return true;
   }
 
   /** The next messages of a subscriber; with `waitMs` as soon as there are any. Throws NotFound. */
@@ -116,7 +114,7 @@ export class Channel {
     } finally {
       if (options.subscriber === undefined) {
         // One that cannot be deleted now expires by itself.
-        const deleted = this.unsubscribe(subscriber).catch(() => false);
+        const deleted = this.unsubscribe(subscriber).catch(() => undefined);
         if (!signal?.aborted) await deleted;
       }
     }

@@ -18,7 +18,7 @@ export const TEMPORARY: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
 
 /** How long a request is tried, and how long the client waits in between. */
 export interface Retries {
-  /** No attempt begins after this. 0 to 15,000, default 10,000. */
+  /** No attempt begins after this. 0 to 15,000, default 10,000; 0: there is one attempt. */
   readonly deadlineMs: number;
   /** How long one attempt may take, beside what the request itself asks the server to wait. Default 5,000. */
   readonly attemptMs: number;
@@ -86,12 +86,6 @@ export class Attempts {
     private readonly share: () => number = Math.random,
   ) {
     this.#endMs = nowMs() + retries.deadlineMs;
-  }
-
-  /** How long the next attempt may take. */
-  get timeoutMs(): number {
-    const leftMs = Math.max(1, Math.min(this.retries.attemptMs, this.#endMs - this.nowMs()));
-    return Math.ceil(leftMs + (this.call.waitMs ?? 0));
   }
 
   /** How long to wait before the next attempt. Throws ServerUnavailable or OutcomeUnknown where there is none. */

@@ -44,7 +44,7 @@ export class Transport {
   async send(call: Call, signal?: AbortSignal): Promise<Reply> {
     const attempts = new Attempts(call, this.retries);
     for (;;) {
-      const answer = await this.#attempt(call, attempts.timeoutMs, signal);
+      const answer = await this.#attempt(call, this.retries.attemptMs + (call.waitMs ?? 0), signal);
       if (answer instanceof Reply) return answer;
       await rest(attempts.after(answer), signal);
     }

@@ -39,13 +39,10 @@ class AsyncChannel:
         """Create a subscriber, whose first message is the next one that is published. One that is there stays as it is."""
         await self._transport.send(self._calls.subscribe(subscriber))
 
-    async def unsubscribe(self, subscriber: str) -> bool:
-        """Delete a subscriber; False when there was none."""
-        try:
+    async def unsubscribe(self, subscriber: str) -> None:
+        """Delete a subscriber. One that is not there is deleted."""
+        with suppress(NotFound):
             await self._transport.send(self._calls.unsubscribe(subscriber))
-        except NotFound:
-            return False
-        return True
 
     async def poll(self, subscriber: str, *, max_messages: int = 64, wait_ms: int | timedelta = 0) -> Delivery:
         """The next messages of a subscriber; with `wait_ms` (at most 30,000) as soon as there are any. Raises NotFound."""

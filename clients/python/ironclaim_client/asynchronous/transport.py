@@ -25,8 +25,9 @@ class AsyncTransport:
         """The server's answer. Raises Refused, UnexpectedReply, ServerUnavailable, OutcomeUnknown."""
         attempts = Attempts(call, self.retries)
         headers = {**self._headers, **call.headers, **({} if call.body is None else {"Content-Type": "application/json"})}
+        timeout_s = self.retries.attempt_ms / 1_000
+        timeout = httpx.Timeout(timeout_s, read=timeout_s + call.wait_ms / 1_000)
         while True:
-            timeout_s = attempts.timeout_ms / 1_000
             try:
                 response = await self._http.request(
                     call.method,
@@ -34,7 +35,7 @@ class AsyncTransport:
                     params=call.params or None,
                     content=call.body,
                     headers=headers,
-                    timeout=httpx.Timeout(timeout_s, read=timeout_s + call.wait_ms / 1_000),
+                    timeout=timeout,
                     follow_redirects=False,
                 )
                 answer = judged(response)
