@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironclaim_client import checks
-from ironclaim_client.errors import InvalidArgument, JobFailed, Refused, UnexpectedReply, refused
+from ironclaim_client.errors import InvalidArgument, JobFailed, NotPermitted, Refused, UnexpectedReply, refused
 from ironclaim_client.replies import Reply, member, object_of
 from ironclaim_client.retrying import Call
 from ironclaim_client.values import Enqueued, NewJob, Result
@@ -26,15 +26,15 @@ class Jobs:
         """The key of a call is its own unless one is given: a repetition after a lost reply finds the job that it has made."""
         if key is not None and id is not None:
             raise InvalidArgument("idempotency_key", key, "left out where an id is given, which is the key then")
-        sent = {} if id is not None else {"Idempotency-Key": new_key() if key is None else checks.header("idempotency_key", key)}
         body = checks.json_bytes("payload", body_of(name, payload, id, options))
-        return Call(method="POST", path=self.path, body=body, headers=sent, changes=True)
+        return Call(method="POST", path=self.path, body=body, headers={} if id is not None else key_header(key), changes=True)
 
-    def enqueue_many(self, jobs: Sequence[NewJob]) -> Call:
-        """Jobs without an id get one here, so that a repetition after a lost reply finds them."""
+    def enqueue_many(self, jobs: Sequence[NewJob], key: str | None) -> Call:
+        """Jobs without an id get theirs from the key of the call, and so are found by a repetition after a lost reply."""
         checks.whole("jobs", len(jobs), 1, JOBS_MAX)
-        bodies = [body_of(job.name, job.payload, new_key() if job.id is None else job.id, job.options) for job in jobs]
-        return Call(method="POST", path=f"{self.path}/batch", body=checks.json_bytes("jobs", {"jobs": bodies}), changes=True)
+        bodies = [body_of(job.name, job.payload, job.id, job.options) for job in jobs]
+        body = checks.json_bytes("jobs", {"jobs": bodies})
+        return Call(method="POST", path=f"{self.path}/batch", body=body, headers=key_header(key), changes=True)
 
     def job(self, id: str) -> Call:
         """A look at a job."""
@@ -47,27 +47,16 @@ class Jobs:
 
     def cancel(self, id: str) -> Call:
         """A job that is cancelled twice is cancelled."""
-        return self._act(id, "cancel")
-
-    def run_now(self, id: str) -> Call:
-        """A job that is brought forward twice is brought forward."""
-        return self._act(id, "run-now")
+        return Call(method="POST", path=f"{self.path}/{checks.segment('id', id)}/cancel", changes=True)
 
     def requeue(self, id: str) -> Call:
         """A repetition could find the job dead again and requeue it once more, so there is none."""
-        return self._act(id, "requeue", once=True)
-
-    def discard(self, id: str) -> Call:
-        """A job that is discarded twice is discarded."""
-        return self._act(id, "discard")
-
-    def _act(self, id: str, action: str, *, once: bool = False) -> Call:
-        return Call(method="POST", path=f"{self.path}/{checks.segment('id', id)}/{action}", changes=True, once=once)
+        return Call(method="POST", path=f"{self.path}/{checks.segment('id', id)}/requeue", changes=True, once=True)
 
 
-def new_key() -> str:
-    """A key that nobody else makes."""
-    return uuid.uuid4().hex
+def key_header(key: str | None) -> dict[str, str]:
+    """The header with a key, by default one that nobody else makes."""
+    return {"Idempotency-Key": uuid.uuid4().hex if key is None else checks.header("idempotency_key", key)}
 
 
 def body_of(name: str, payload: object, id: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,11 +93,28 @@ def _one_of_many(item: Any) -> Enqueued | Refused:
 def result(id: str, reply: Reply) -> Result:
     """How the job stands; the server answers 202 for one that has not ended."""
     body = object_of(reply.body)
-    return Result(id, reply.member("state", str), reply.status == 200, body.get("result"), str(body.get("error") or ""))
+    return Result(
+        id,
+        reply.member("state", str),
+        reply.status == 200,
+        value=body.get("result"),
+        error=str(body.get("error") or ""),
+        ended_ms=body.get("ended_ms") or 0,
+        took_ms=body.get("took_ms"),
+        hidden=bool(body.get("hidden")),
+    )
 
 
 def value_of(found: Result) -> Any:
-    """What the handler of a job that has ended has returned. Raises JobFailed where it has not."""
+    """What the handler of a job that has ended has returned. Raises JobFailed where it has not, and NotPermitted where the token
+    may not see it."""
     if found.state != "finished":
         raise JobFailed(found.id, found.state, found.error)
+    if found.hidden:
+        raise NotPermitted(403, {"detail": f"the job {found.id} has finished, and this token may not see its result"})
     return found.value
+
+
+def is_cancelled(error: Refused) -> bool:
+    """Whether a job was not cancelled because it is already, as by a call whose reply was lost."""
+    return error.status == 409 and error.problem.get("state") == "cancelled"

@@ -30,7 +30,7 @@ class Retries:
     deadline_ms: int = 10_000
     """No attempt begins after this. 0 to 15,000; 0: there is one attempt."""
     attempt_ms: int = 5_000
-    """How long an attempt waits for a connection and for its next byte, beside what the request itself asks the server to wait."""
+    """How long an attempt waits to connect and for its next byte, beside what the request itself asks the server to wait."""
     first_ms: int = 100
     """The most that is waited after the first failure; it doubles with each further one."""
     longest_ms: int = 2_000

@@ -35,6 +35,12 @@ class Result:
     ended: bool
     value: Any = None
     error: str = ""
+    ended_ms: int = 0
+    """When, by the server's clock in ms since 1970; 0 where nobody knows."""
+    took_ms: int | None = None
+    """How long its handler ran; None where that is not known."""
+    hidden: bool = False
+    """The token may not see what the handler has returned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 /** The jobs of one queue. */
 
 import * as checks from "./checks.js";
-import { InvalidArgument, JobFailed, type Refused, ServerUnavailable, TimedOut, UnexpectedReply, refused } from "./errors.js";
+import { InvalidArgument, JobFailed, NotPermitted, Refused, ServerUnavailable, TimedOut, UnexpectedReply, refused } from "./errors.js";
 import { type Reply, member, objectOf } from "./replies.js";
 import { type Call, pauseMs } from "./retrying.js";
 import { type CallOptions, type Transport, rest } from "./transport.js";
@@ -34,6 +34,12 @@ export interface Result {
   readonly ended: boolean;
   readonly value: unknown;
   readonly error: string;
+  /** When it has ended, by the server's clock in ms since 1970; 0 where nobody knows. */
+  readonly endedMs: number;
+  /** How long its handler ran; null where that is not known. */
+  readonly tookMs: number | null;
+  /** The token may not see what the handler has returned. */
+  readonly hidden: boolean;
 }
 
 /**
@@ -56,20 +62,24 @@ export class Queue {
     if (given.id !== undefined && idempotencyKey !== undefined) {
       throw new InvalidArgument("idempotencyKey", idempotencyKey, "left out where an id is given, which is the key then");
     }
-    const key = idempotencyKey === undefined ? newKey() : checks.header("idempotencyKey", idempotencyKey);
-    const headers: Record<string, string> = given.id === undefined ? { "Idempotency-Key": key } : {};
+    const headers = given.id === undefined ? keyHeader(idempotencyKey) : {};
     const body = checks.json("payload", { ...given, name: checks.named("name", name), payload });
     return enqueued((await this.transport.send({ method: "POST", path: this.#path, body, headers, changes: true }, signal)).body);
   }
 
-  /** Put up to 1,000 jobs into the queue, each there once; what came of each, in their order. */
-  async enqueueMany(jobs: Iterable<NewJob>, { signal }: CallOptions = {}): Promise<readonly (Enqueued | Refused)[]> {
+  /** Put up to 1,000 jobs into the queue, each there once; what came of each, in their order. Throws Refused where one of them is
+   * malformed: then none is there. */
+  async enqueueMany(
+    jobs: Iterable<NewJob>,
+    { signal, idempotencyKey }: CallOptions & { readonly idempotencyKey?: string } = {},
+  ): Promise<readonly (Enqueued | Refused)[]> {
     const listed = [...jobs];
     checks.whole("jobs", listed.length, 1, JOBS_MAX);
-    // Jobs without an id get one here, so that a repetition after a lost reply finds them.
-    const sent = listed.map((job) => ({ id: newKey(), payload: null, ...job, name: checks.named("name", job.name) }));
+    // Jobs without an id get theirs from the key, and so are found by a repetition after a lost reply.
+    const sent = listed.map((job) => ({ payload: null, ...job, name: checks.named("name", job.name) }));
     const body = checks.json("jobs", { jobs: sent });
-    const reply = await this.transport.send({ method: "POST", path: `${this.#path}/batch`, body, changes: true }, signal);
+    const path = `${this.#path}/batch`;
+    const reply = await this.transport.send({ method: "POST", path, body, headers: keyHeader(idempotencyKey), changes: true }, signal);
     const items = member(reply.body, "jobs", "array");
     if (items.length !== listed.length) {
       throw new UnexpectedReply(`the reply tells of ${items.length} jobs, ${listed.length} were sent`);
@@ -92,7 +102,7 @@ export class Queue {
   }
 
   /** What the handler of a job has returned, once it has, within 60 s by default. A server that is away is waited for too. Throws
-   * JobFailed, TimedOut, NotFound; ServerUnavailable when the server is away at the end, then up to `deadlineMs` later. */
+   * JobFailed, TimedOut, NotFound, NotPermitted; ServerUnavailable when the server is away at the end, then up to `deadlineMs` later. */
   async wait<Value = unknown>(
     id: string,
     { timeoutMs = 60_000, signal }: CallOptions & { readonly timeoutMs?: number } = {},
@@ -112,6 +122,7 @@ export class Queue {
         continue;
       }
       failures = 0;
+      if (found.hidden) throw new NotPermitted(403, { detail: `the job ${id} has finished, and this token may not see its result` });
       if (found.state === "finished") return found.value as Value;
       if (found.ended) throw new JobFailed(id, found.state, found.error);
       if (performance.now() >= endMs) throw new TimedOut(`job ${id} is ${found.state}`);
@@ -130,34 +141,30 @@ export class Queue {
     return this.wait<Value>(id, { timeoutMs, signal: options.signal });
   }
 
-  /** Cancel a job. Throws NotFound, and Refused for one that has ended otherwise. */
-  async cancel(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#act(id, "cancel", options);
-  }
-
-  /** Let a delayed job run at once. Throws as `cancel` does. */
-  async runNow(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#act(id, "run-now", options);
+  /** Cancel a job; one that is cancelled already, as by a call whose reply was lost, stays so. Throws NotFound, and Refused for one
+   * that has ended otherwise. */
+  async cancel(id: string, { signal }: CallOptions = {}): Promise<void> {
+    try {
+      await this.transport.send({ method: "POST", path: `${this.#at(id)}/cancel`, changes: true }, signal);
+    } catch (error) {
+      if (!(error instanceof Refused) || error.status !== 409 || error.problem["state"] !== "cancelled") throw error;
+    }
   }
 
   /** Let a dead job run again. It is sent once, since a repetition could find the job dead again: after OutcomeUnknown, look at the
-   * job. Throws as `cancel` does. */
-  async requeue(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#act(id, "requeue", options, true);
-  }
-
-  /** Remove a dead job for good. Throws as `cancel` does. */
-  async discard(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#act(id, "discard", options);
-  }
-
-  async #act(id: string, action: string, { signal }: CallOptions, once = false): Promise<void> {
-    await this.transport.send({ method: "POST", path: `${this.#at(id)}/${action}`, changes: true, once }, signal);
+   * job. Throws NotFound, and Refused for one that is not dead. */
+  async requeue(id: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.transport.send({ method: "POST", path: `${this.#at(id)}/requeue`, changes: true, once: true }, signal);
   }
 
   #at(id: string): string {
     return `${this.#path}/${checks.segment("id", id)}`;
   }
+}
+
+/** The header with a key, by default one that nobody else makes. */
+function keyHeader(key: string | undefined): Record<string, string> {
+  return { "Idempotency-Key": key === undefined ? newKey() : checks.header("idempotencyKey", key) };
 }
 
 function enqueued(body: unknown): Enqueued {
@@ -173,6 +180,15 @@ function oneOfMany(item: unknown): Enqueued | Refused {
 /** The server answers 202 for a job that has not ended. */
 function resultOf(id: string, reply: Reply): Result {
   const state = member(reply.body, "state", "string");
-  const { result, error } = objectOf(reply.body);
-  return { id, state, ended: reply.status === 200, value: result, error: typeof error === "string" ? error : "" };
+  const { result, error, ended_ms, took_ms, hidden } = objectOf(reply.body);
+  return {
+    id,
+    state,
+    ended: reply.status === 200,
+    value: result,
+    error: typeof error === "string" ? error : "",
+    endedMs: typeof ended_ms === "number" ? ended_ms : 0,
+    tookMs: typeof took_ms === "number" ? took_ms : null,
+    hidden: hidden === true,
+  };
 }

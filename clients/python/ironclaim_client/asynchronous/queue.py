@@ -37,10 +37,12 @@ class AsyncQueue:
         reply = await self._transport.send(self._calls.enqueue(name, payload, id, idempotency_key, options))
         return jobs.enqueued(reply.body)
 
-    async def enqueue_many(self, new_jobs: Iterable[NewJob]) -> list[Enqueued | Refused]:
-        """Put up to 1,000 jobs into the queue, each there once; what came of each, in their order."""
+    async def enqueue_many(self, new_jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Enqueued | Refused]:
+        """Put up to 1,000 jobs into the queue, each there once; what came of each, in their order. Raises Refused where one of
+        them is malformed: then none is there."""
         listed = list(new_jobs)
-        return jobs.enqueued_many(await self._transport.send(self._calls.enqueue_many(listed)), len(listed))
+        reply = await self._transport.send(self._calls.enqueue_many(listed, idempotency_key))
+        return jobs.enqueued_many(reply, len(listed))
 
     async def job(self, id: str) -> dict[str, Any]:
         """A job as the server describes it. Raises NotFound."""
@@ -56,7 +58,8 @@ class AsyncQueue:
     async def wait(self, id: str, *, timeout_ms: int | timedelta = 60_000) -> Any:
         """What the handler of a job has returned, once it has. A server that is away is waited for too.
 
-        Raises JobFailed, TimedOut, NotFound, and when the server is away at the end ServerUnavailable, up to `deadline_ms` later.
+        Raises JobFailed, TimedOut, NotFound, NotPermitted where the token may not see the result, and ServerUnavailable when the
+        server is away at the end, up to `deadline_ms` later.
         """
         retries = self._transport.retries
         end_s = time.monotonic() + checks.duration_ms("timeout_ms", timeout_ms, checks.WAIT_MS_MAX) / 1_000
@@ -83,17 +86,14 @@ class AsyncQueue:
         return await self.wait((await self.enqueue(name, payload, **options)).id, timeout_ms=timeout_ms)
 
     async def cancel(self, id: str) -> None:
-        """Cancel a job. Raises NotFound, and Refused for one that has ended otherwise."""
-        await self._transport.send(self._calls.cancel(id))
-
-    async def run_now(self, id: str) -> None:
-        """Let a delayed job run at once. Raises as `cancel` does."""
-        await self._transport.send(self._calls.run_now(id))
+        """Cancel a job; one that is cancelled already stays so. Raises NotFound, and Refused for one that has ended otherwise."""
+        try:
+            await self._transport.send(self._calls.cancel(id))
+        except Refused as error:
+            if not jobs.is_cancelled(error):
+                raise
 
     async def requeue(self, id: str) -> None:
-        """Let a dead job run again. It is sent once: after OutcomeUnknown, look at the job. Raises as `cancel` does."""
+        """Let a dead job run again. It is sent once: after OutcomeUnknown, look at the job. Raises NotFound, and Refused for one
+        that is not dead."""
         await self._transport.send(self._calls.requeue(id))
-
-    async def discard(self, id: str) -> None:
-        """Remove a dead job for good. Raises as `cancel` does."""
-        await self._transport.send(self._calls.discard(id))
