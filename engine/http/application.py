@@ -13,12 +13,14 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from engine.errors import EngineError
-from engine.http import channels, jobs, page, problems
+from engine.http import channels, jobs, openapi, page, problems
+from engine.http.jobs.events import Readers
 from engine.http.opening import Opened
 from engine.http.problems import Problem
 from engine.http.security.access import Needed
 from engine.http.security.shield import Shield
 from engine.http.settings import HttpSettings
+from engine.http.waiting import Waits
 
 _HANDLERS: dict[Any, Any] = {
     Problem: problems.on_problem,
@@ -32,7 +34,8 @@ _READING = {"GET", "HEAD"}
 def application(settings: HttpSettings) -> Starlette:
     """The application with these settings. It may be mounted into another one, whose lifespan then enters
     `app.router.lifespan_context(app)` of this one, which closes the connections."""
-    routes = [*jobs.routes(), *(channels.routes(settings) if settings.channels else ()), *page.routes(settings)]
+    routes: list[BaseRoute] = [Route("/openapi.json", openapi.get_document, methods=["GET"]), *jobs.routes()]
+    routes += [*(channels.routes(settings) if settings.channels else ()), *page.routes(settings)]
     for route in routes:
         _check(route)
     app = Starlette(
@@ -41,6 +44,8 @@ def application(settings: HttpSettings) -> Starlette:
     app.router.redirect_slashes = False
     app.state.settings = settings
     app.state.opened = Opened(settings)
+    app.state.waits = Waits(settings.waiting_max)
+    app.state.readers = Readers()
     return app
 
 
@@ -51,7 +56,14 @@ async def _running(app: Starlette) -> AsyncGenerator[None]:
         async with channels.running(app):
             yield
     finally:
+        end_waits(app)
         await app.state.opened.close()
+
+
+def end_waits(app: Starlette) -> None:
+    """Let no request wait any more, because the application ends."""
+    app.state.waits.end()
+    app.state.readers.end()
 
 
 def _check(route: BaseRoute) -> None:

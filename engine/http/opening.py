@@ -6,6 +6,9 @@ import asyncio
 from collections import OrderedDict
 from typing import Any
 
+from starlette.requests import Request
+
+from engine import models
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.http.settings import HttpSettings
 from engine.queue import registry
@@ -19,6 +22,10 @@ from engine.wire.drivers.endpoint import Endpoint
 QUEUES_MAX = 256
 
 
+#: The name that the keyspace of Bananas has as a queue here; it is not on its wire.
+BANANAS = "bananas"
+
+
 class Opened:
     """What is open, by name: `request.app.state.opened`."""
 
@@ -27,6 +34,7 @@ class Opened:
         self._channel_spec = None if settings.channels is None else settings.channels.spec
         self._queues: OrderedDict[str, AsyncQueue] = OrderedDict()
         self._channels: OrderedDict[str, AsyncChannel] = OrderedDict()
+        self._bananas: AsyncQueue | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._driver = AsyncDriver(Endpoint(settings.url, asynchronous=True), ())
 
@@ -49,6 +57,15 @@ class Opened:
         self._channels.move_to_end(name)
         return found
 
+    def bananas(self) -> AsyncQueue:
+        """The keyspace of Bananas."""
+        if self._bananas is None:
+            settings = self._settings
+            own = isinstance(settings.spec, models.Bananas)
+            spec, prefix = (settings.spec, settings.prefix) if own else (models.Bananas(), None)
+            self._bananas = AsyncQueue(BANANAS, spec, url=settings.url, prefix=prefix)
+        return self._bananas
+
     async def queues(self, limit: int) -> list[QueueInfo]:
         """The queues of the server, last used first. Raises ServerUnavailable."""
         settings = self._settings
@@ -57,8 +74,11 @@ class Opened:
 
     async def close(self) -> None:
         """Close all of them."""
-        for opened in (*self._queues.values(), *self._channels.values()):
-            await opened.close()
+        opened: list[AsyncQueue | AsyncChannel] = [*self._queues.values(), *self._channels.values()]
+        if self._bananas is not None:
+            opened.append(self._bananas)
+        for each in opened:
+            await each.close()
         await asyncio.gather(*self._closing)
         await self._driver.close()
 
@@ -69,3 +89,8 @@ class Opened:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         opened[name] = made
+
+
+def queue_of(request: Request) -> AsyncQueue:
+    """The queue that the path of a request names. Raises Malformed."""
+    return request.app.state.opened.queue(request.path_params["queue"])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from typing import Any
+import socket
+from typing import Any, cast
 
 import uvicorn
+from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from engine.errors import Malformed
-from engine.http.application import application
+from engine.http.application import application, end_waits
 from engine.http.security.bounds import HEADERS_BYTES_MAX, PATH_BYTES_MAX, QUERY_BYTES_MAX
 from engine.http.settings import HttpSettings
 
@@ -58,6 +60,15 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
 
+class EndingServer(uvicorn.Server):
+    """A server whose waiting requests are answered when it is stopped, instead of holding it up."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop."""
+        end_waits(cast("Starlette", self.config.app))
+        await super().shutdown(sockets)
+
+
 def _cancelled(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
@@ -88,7 +99,7 @@ def server(settings: HttpSettings, *, host: str = "127.0.0.1", port: int = 8080,
         timeout_graceful_shutdown=_GRACE_S,
         **more,
     )
-    return uvicorn.Server(config)
+    return EndingServer(config)
 
 
 def _is_loopback(host: str) -> bool:

@@ -81,6 +81,14 @@ class JobInfo:
         return dict(self.options.headers)
 
 
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Some jobs of a state, and the `offset` of the next page; None: this was the last one."""
+
+    jobs: tuple[JobInfo, ...]
+    next: int | None
+
+
 def state_of(looked: Looked | Explained, srv_us: int) -> JobState:
     """The state, with `stuck` apart from `active`. Raises ScriptFault for one that is not known."""
     active: JobState = "stuck" if looked.at_ms * 1000 < srv_us else "active"

@@ -42,14 +42,15 @@ class Needed:
     changes: bool
 
 
-def needs(role: Role, *, changes: bool = False) -> Callable[[Endpoint], Endpoint]:
+def needs(role: Role, *, changes: bool = False, queue: str = "") -> Callable[[Endpoint], Endpoint]:
     """Declare the role that an endpoint needs, and whether it changes something: then it is refused unless changes are allowed,
-    and where it may come from the page of another site, and it leaves an audit line."""
+    and where it may come from the page of another site, and it leaves an audit line. A token for some queues reaches what is of
+    those: of the queue or channel that the path names, or of this `queue`; of all of them it changes nothing."""
 
     def decorate(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
         async def guarded(request: Request) -> Response:
-            return await carried_out(request, await _admit(request, role), endpoint, changes=changes)
+            return await carried_out(request, await _admit(request, role, queue, changes), endpoint, changes=changes)
 
         return declared(guarded, Needed(role, changes))
 
@@ -110,15 +111,15 @@ async def caller(request: Request) -> Access | None:
     return token and token.access(ambient=True)
 
 
-async def _admit(request: Request, role: Role) -> Access:
+async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Access:
     """The access of a request, where it is enough. Raises Problem."""
     access = await caller(request)
     if access is None:
         raise Problem(401, "Who asks is not known.", headers={"WWW-Authenticate": 'Bearer realm="ironclaim"'})
     if not access.may(role):
         raise Problem(403, f"This needs the role {role}, and {access.name} has {access.role}.")
-    names = [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
-    if not all(map(access.reaches, names)):
+    names = [queue] if queue else [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
+    if not all(map(access.reaches, names)) or (access.queues and changes and not names):
         raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
     return access
 

@@ -11,6 +11,7 @@ import os
 from functools import partial
 from typing import Unpack
 
+from engine import validate
 from engine.models import lanes_schedules
 from engine.options import JobOptions
 from engine.parameters import JobName
@@ -93,11 +94,14 @@ class AsyncSchedules(AsyncPart):
         page: SchedulePage = await self._run(ListSchedules(scheduling.check_name(name)))
         return schedule_of(page.items[0], self._queue.model, self._queue.serializers) if page.items else None
 
-    async def list(self) -> tuple[Schedule, ...]:
-        """All schedules, by next tick, those that do not tick last. Pages of 100: one is one instant, several are not."""
+    async def list(self, *, offset: int = 0, limit: int = lanes_schedules.SCHEDULES_MAX) -> tuple[Schedule, ...]:
+        """The schedules, by next tick, those that do not tick last: at most `limit` (all) from rank `offset` on. Pages of 100:
+        one is one instant, several are not."""
+        first = validate.integer("offset", offset, 0, 2**31)
+        end = first + validate.integer("limit", limit, 1, lanes_schedules.SCHEDULES_MAX)
         found: dict[str, Schedule] = {}
-        for offset in range(0, lanes_schedules.SCHEDULES_MAX, _PAGE):
-            page: SchedulePage = await self._run(ListSchedules("", offset, _PAGE))
+        for rank in range(first, end, _PAGE):
+            page: SchedulePage = await self._run(ListSchedules("", rank, min(_PAGE, end - rank)))
             # A schedule that has ticked between two pages may come twice.
             for stored in page.items:
                 found[stored.schedule] = schedule_of(stored, self._queue.model, self._queue.serializers)

@@ -23,7 +23,7 @@ from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.results import AsyncResults
 from engine.queue.asynchronous.workers import AsyncWorkers
 from engine.queue.durations import HandlerTimes, added_times
-from engine.queue.job_info import JobInfo, JobState
+from engine.queue.job_info import JobInfo, JobPage, JobState
 from engine.queue.obstacles import Obstacles, added_obstacles
 from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
 from engine.queue.selecting import Selection
@@ -299,9 +299,9 @@ class AsyncShardedQueue(AsyncQueue):
         shards = await self.in_use()
         return shards if key == "*" else await self.homes(cast("str", key), "", "")
 
-    async def obstacles(self) -> Obstacles:
-        """What holds jobs back in all shards; the limit of a name is that of all of them together."""
-        found = [await shard.obstacles() for shard in await self.in_use()]
+    async def obstacles(self, *, one_call: bool = False) -> Obstacles:
+        """What holds jobs back in all shards; the limit of a name is that of all of them together. `one_call`: one of each."""
+        found = [await shard.obstacles(one_call=one_call) for shard in await self.in_use()]
         return added_obstacles(found)
 
     async def set_retention(
@@ -341,14 +341,14 @@ class AsyncShardedQueue(AsyncQueue):
 
     # -- looks
 
-    async def counts(self) -> Counts:
-        """Jobs in each state, in all shards together."""
+    async def counts(self, *, one_call: bool = False) -> Counts:
+        """Jobs in each state, in all shards together. `one_call`: one of each."""
         parts: list[Counts] = []
         for shard, part in await self.each(Count()):
-            parts.append(await shard.counts() if part.cursor else part)
+            parts.append(await shard.counts() if part.cursor and not one_call else part)
         names = [field.name for field in fields(Counts) if field.name not in ("srv_us", "cursor")]
         numbers = {name: sum(getattr(part, name) for part in parts) for name in names}
-        return replace(parts[0], cursor="", **numbers)
+        return replace(parts[0], cursor=next(filter(None, (part.cursor for part in parts)), ""), **numbers)
 
     async def stats(self) -> builtins.list[HandlerTimes]:
         """How long the handlers of each name took, in all shards together."""
@@ -402,6 +402,14 @@ class _AsyncShardedList(AsyncJobsPart):
         if state != "waiting":
             found.sort(key=lambda info: info.ended_ms or info.lease_end_ms or info.due_ms, reverse=bool(newest_first))
         return found[first:most]
+
+    async def _page(self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object) -> JobPage:
+        first, most = validate.integer("offset", offset, 0, 2**48), validate.integer("limit", limit, 1, altering.PIECE)
+        found = await self._select(state, Selection(), first, most, newest_first)
+        now_ms = await _of(self).driver.server_now_ms()
+        return JobPage(
+            tuple(info for info in found if wanted.matches(info, now_ms)), first + most if len(found) == most else None
+        )
 
 
 class AsyncShardedJobs(_AsyncShardedList, AsyncJobs):

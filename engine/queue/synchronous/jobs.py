@@ -8,7 +8,7 @@ import builtins
 from engine import validate
 from engine.errors import Malformed
 from engine.queue import altering, clearing, selecting
-from engine.queue.job_info import JobInfo, JobState, job_info, state_of
+from engine.queue.job_info import JobInfo, JobPage, JobState, job_info, state_of
 from engine.queue.selecting import Selection
 from engine.queue.synchronous.calls import Part
 from engine.queue.why import Why, why
@@ -51,6 +51,16 @@ class JobsPart(Part):
             if page.seen < selecting.PIECE:
                 break
         return found[first:most]
+
+    def _page(self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object) -> JobPage:
+        """The jobs at these places that are meant, in two calls. Raises Malformed."""
+        if not isinstance(newest_first, bool):
+            raise Malformed("newest_first", newest_first, "True or False")
+        first, most = validate.integer("offset", offset, 0, 2**48), validate.integer("limit", limit, 1, altering.PIECE)
+        page: Paged = self._run(Page(state, first, most, newest_first))
+        infos, now_ms = self._look(page.jobs, state), page.srv_us // 1000
+        found = tuple(info for info in infos if wanted.matches(info, now_ms))
+        return JobPage(found, first + page.seen if page.seen == most else None)
 
     def _look(self, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
         """Read these jobs; those that have left the state meanwhile are left out."""
@@ -111,6 +121,24 @@ class Jobs(JobsPart):
         died or ended so long ago: then `offset` counts such jobs, and of the first 10,000 of the state those are found."""
         wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
         return self._select(altering.check_state(state, altering.LISTED), wanted, offset, limit, newest_first)
+
+    def page(
+        self,
+        state: str,
+        *,
+        offset: int = 0,
+        limit: int = 100,
+        newest_first: bool = False,
+        name: str | None = None,
+        key: str | None = None,
+        error: str | None = None,
+        older_than_ms: int = 0,
+        newer_than_ms: int | None = None,
+    ) -> JobPage:
+        """What `list` finds among `limit` places of a state (1 to 100) from `offset` on, in two calls however many jobs there
+        are; so a page may be short, or empty, and `next` is the `offset` of the one after it, None where there is none."""
+        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
+        return self._page(altering.check_state(state, altering.LISTED), wanted, offset, limit, newest_first)
 
     def counts_by_name(self) -> dict[str, NameCounts]:
         """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can read. It reads 250

@@ -303,11 +303,12 @@ class Queue(QueueCalls):
         that have the limit of `*` no others. Raises as `enqueue` does."""
         return list((self.obstacles()).limits)
 
-    def obstacles(self) -> Obstacles:
+    def obstacles(self, *, one_call: bool = False) -> Obstacles:
         """What holds jobs back: the pauses that are on (200 at most), the limits with who fills them, and what each lane waits
-        for and how long already. It reads some 100 lanes a call, and at most 50 times. Raises as `enqueue` does."""
+        for and how long already. It reads some 100 lanes a call, and at most 50 times, or once with `one_call`: `cut` says that
+        there are more. Raises as `enqueue` does."""
         parts: list[ObstaclesPart] = []
-        while not parts or (parts[-1].cursor and len(parts) < _LANE_PARTS_MAX):
+        while not parts or (parts[-1].cursor and len(parts) < (1 if one_call else _LANE_PARTS_MAX)):
             parts.append(self.driver.run(self.model.call(ListObstacles(parts[-1].cursor if parts else ""))))
         return obstacles_of(parts)
 
@@ -344,14 +345,15 @@ class Queue(QueueCalls):
         """
         return self.carry_out(clearing.obliterating(force))
 
-    def counts(self) -> Counts:
+    def counts(self, *, one_call: bool = False) -> Counts:
         """Jobs in each state. `waiting` also counts those that no worker has a handler for. With more than some 500 lanes (names
-        and keys) it takes several calls, and the waiting jobs are not all counted at one instant."""
+        and keys) it takes several calls, and the waiting jobs are not all counted at one instant. With `one_call` those of the
+        first 500 are counted, and a `cursor` says that there are more."""
         waiting, cursor = 0, ""
         while True:
             part: Counts = self.driver.run(self.model.call(Count(cursor=cursor)))
             waiting, cursor = waiting + part.waiting, part.cursor
-            if not cursor:
+            if one_call or not cursor:
                 return replace(part, waiting=waiting)
 
     def stats(self) -> list[HandlerTimes]:

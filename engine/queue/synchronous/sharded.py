@@ -19,7 +19,7 @@ from engine.errors import EngineError, Malformed, ServerUnavailable, UnknownJob,
 from engine.parameters import TypedJob
 from engine.queue import administering, altering, producing, sharding
 from engine.queue.durations import HandlerTimes, added_times
-from engine.queue.job_info import JobInfo, JobState
+from engine.queue.job_info import JobInfo, JobPage, JobState
 from engine.queue.obstacles import Obstacles, added_obstacles
 from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
 from engine.queue.selecting import Selection
@@ -294,9 +294,9 @@ class ShardedQueue(Queue):
         shards = self.in_use()
         return shards if key == "*" else self.homes(cast("str", key), "", "")
 
-    def obstacles(self) -> Obstacles:
-        """What holds jobs back in all shards; the limit of a name is that of all of them together."""
-        found = [shard.obstacles() for shard in self.in_use()]
+    def obstacles(self, *, one_call: bool = False) -> Obstacles:
+        """What holds jobs back in all shards; the limit of a name is that of all of them together. `one_call`: one of each."""
+        found = [shard.obstacles(one_call=one_call) for shard in self.in_use()]
         return added_obstacles(found)
 
     def set_retention(
@@ -336,14 +336,14 @@ class ShardedQueue(Queue):
 
     # -- looks
 
-    def counts(self) -> Counts:
-        """Jobs in each state, in all shards together."""
+    def counts(self, *, one_call: bool = False) -> Counts:
+        """Jobs in each state, in all shards together. `one_call`: one of each."""
         parts: list[Counts] = []
         for shard, part in self.each(Count()):
-            parts.append(shard.counts() if part.cursor else part)
+            parts.append(shard.counts() if part.cursor and not one_call else part)
         names = [field.name for field in fields(Counts) if field.name not in ("srv_us", "cursor")]
         numbers = {name: sum(getattr(part, name) for part in parts) for name in names}
-        return replace(parts[0], cursor="", **numbers)
+        return replace(parts[0], cursor=next(filter(None, (part.cursor for part in parts)), ""), **numbers)
 
     def stats(self) -> builtins.list[HandlerTimes]:
         """How long the handlers of each name took, in all shards together."""
@@ -397,6 +397,14 @@ class _ShardedList(JobsPart):
         if state != "waiting":
             found.sort(key=lambda info: info.ended_ms or info.lease_end_ms or info.due_ms, reverse=bool(newest_first))
         return found[first:most]
+
+    def _page(self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object) -> JobPage:
+        first, most = validate.integer("offset", offset, 0, 2**48), validate.integer("limit", limit, 1, altering.PIECE)
+        found = self._select(state, Selection(), first, most, newest_first)
+        now_ms = _of(self).driver.server_now_ms()
+        return JobPage(
+            tuple(info for info in found if wanted.matches(info, now_ms)), first + most if len(found) == most else None
+        )
 
 
 class ShardedJobs(_ShardedList, Jobs):

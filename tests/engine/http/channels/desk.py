@@ -25,7 +25,7 @@ class Desk(httpx.Client):
 
     def __init__(self, base: str, token: str = "") -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        super().__init__(base_url=base, headers=headers, timeout=40)
+        super().__init__(base_url=base, headers=headers, timeout=40, trust_env=False)
 
     def publish(self, channel: str, message: str, content: bytes | str) -> httpx.Response:
         return self.put(f"/channel/{channel}/message/{message}", content=content)

@@ -187,6 +187,7 @@ def test_another_sites_page_cannot_publish(ironclaim_url: str) -> None:
         assert forged.status_code == 403
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_no_fault_of_the_caller(ironclaim_url: str) -> None:
     with desk("redis://127.0.0.1:1/0", poll_max_ms=100) as client:
         answer = client.publish("chx", "m1", "1")

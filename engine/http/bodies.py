@@ -1,0 +1,40 @@
+"""Bodies of requests: JSON, of bounded size and depth."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn, cast
+
+from starlette.requests import Request
+
+from engine.http.problems import Problem, bad_value
+
+_JSON = "application/json"
+
+
+async def json_object(request: Request, *, may_be_empty: bool = False) -> dict[str, Any]:
+    """The body, an object of JSON; an empty one where it may be left out. Raises Problem."""
+    raw = await request.body()
+    if not raw and may_be_empty:
+        return {}
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+        raise Problem(415, f"The body is sent as {_JSON}.", headers={"Accept-Post": _JSON})
+    try:
+        found: Any = json.loads(raw.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Problem(400, f"The body is no JSON: {error}.", field="body") from None
+    if not isinstance(found, dict):
+        raise bad_value("body", found, "an object of JSON")
+    return cast("dict[str, Any]", found)
+
+
+def only(found: dict[str, Any], *known: str) -> dict[str, Any]:
+    """The members of an object, which are these alone. Raises Problem."""
+    for name in found:
+        if name not in known:
+            raise bad_value(name, found[name], f"one of {', '.join(known)}")
+    return found
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")

@@ -1,0 +1,179 @@
+"""The HTTP API of Bananas, as its documentation has it, below `/api/v1`: on the keyspace of Bananas, beside its own programs.
+
+`POST /jobs`, `GET /jobs/{id}`, `GET /jobs`, `GET /metrics` and `GET /health`. Its words are those of its format: priorities high,
+normal and low; statuses pending, scheduled, processing, completed and failed; times as RFC 3339.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from engine.http.bodies import json_object, only
+from engine.http.describing import arguments, choice, described, whole
+from engine.http.jobs import schemas
+from engine.http.jobs.enqueueing import own_key
+from engine.http.jobs.looking import unknown
+from engine.http.opening import BANANAS
+from engine.http.problems import bad_value
+from engine.http.security.access import access_of, needs, public
+from engine.models.bananas import PRIORITIES
+from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.job_info import JobInfo, JobState
+
+_STATUSES: dict[JobState, str] = {
+    "waiting": "pending",
+    "delayed": "scheduled",
+    "active": "processing",
+    "stuck": "processing",
+    "finished": "completed",
+    "dead": "failed",
+}
+_STATES = {"pending": "waiting", "scheduled": "delayed", "processing": "active", "completed": "finished", "failed": "dead"}
+_MEMBERS = ("id", "name", "payload", "description", "priority", "scheduled_for", "routing_key", "max_retries")
+_TEXT = {"type": "string"}
+_NEW = schemas.an_object(
+    ("name",),
+    id=_TEXT,
+    name=_TEXT,
+    payload={},
+    description=_TEXT,
+    priority={"enum": list(PRIORITIES)},
+    scheduled_for={"type": "string", "format": "date-time"},
+    routing_key={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+    max_retries={"type": "integer", "minimum": 1, "maximum": 1000},
+)
+_SUBMITTED = schemas.shown(id=_TEXT, status=_TEXT, created_at=_TEXT)
+_SHOWN = schemas.shown(id=_TEXT, name=_TEXT, status=_TEXT, priority=_TEXT)
+
+
+@described("Submit a job", body=_NEW, answers={201: _SUBMITTED, 200: _SUBMITTED}, tag="bananas")
+@needs("operate", changes=True, queue=BANANAS)
+async def submit(request: Request) -> Response:
+    """201 with the new job, 200 with the one of this id that is there already."""
+    found = only(await json_object(request), *_MEMBERS)
+    if "name" not in found:
+        raise bad_value("name", None, "given: a job has a name")
+    if not isinstance(found.get("description", ""), str):
+        raise bad_value("description", found["description"], "a text")
+    options: dict[str, Any] = {"priority": _priority(found.get("priority", "normal"))}
+    if found.get("routing_key") is not None:
+        options["route"] = found["routing_key"]
+    if found.get("max_retries") is not None:
+        options["attempts"] = found["max_retries"]
+    if found.get("scheduled_for") is not None:
+        options["run_at_ms"] = _instant_ms(found["scheduled_for"])
+    queue, id = _queue(request), found.get("id")
+    enqueued = await queue.enqueue(found["name"], found.get("payload"), id=own_key(request) if id is None else id, **options)
+    now_ms = await queue.driver.server_now_ms()
+    status = "scheduled" if options.get("run_at_ms", 0) > now_ms else "pending"
+    view = {"id": enqueued.job, "status": status, "created_at": _time(now_ms)}
+    return JSONResponse(view, 201 if enqueued.created else 200)
+
+
+@described("A job, with its result once it has one", answers={200: _SHOWN}, tag="bananas")
+@needs("read", queue=BANANAS)
+async def get_job(request: Request) -> Response:
+    """What is known of it."""
+    queue, id = _queue(request), request.path_params["id"]
+    job = await queue.jobs.get(id)
+    if job is None:
+        raise unknown(request)
+    view = _view(job, request)
+    ended = await queue.results.get(id) if job.state in ("finished", "dead") else None
+    if ended is not None:
+        view["completed_at"] = _time(ended.ended_ms or job.ended_ms)
+        if not ended.ok:
+            view["error"] = ended.error
+        elif request.app.state.settings.show_payloads or access_of(request).may("operate"):
+            view["result"] = ended.value
+    return JSONResponse(view)
+
+
+@described(
+    "Some jobs of a status",
+    query=(choice("status", "which jobs", tuple(_STATES), "pending"), whole("limit", "how many", 1, 100, 100)),
+    answers={200: schemas.list_of("jobs", _SHOWN)},
+    tag="bananas",
+)
+@needs("read", queue=BANANAS)
+async def list_jobs(request: Request) -> Response:
+    """The newest first."""
+    given = arguments(request)
+    page = await _queue(request).jobs.page(_STATES[given["status"]], limit=given["limit"], newest_first=True)
+    return JSONResponse({"jobs": [_view(job, request) for job in page.jobs]})
+
+
+@described("How many jobs there are", answers={200: schemas.any_object()}, tag="bananas")
+@needs("read", queue=BANANAS)
+async def metrics(request: Request) -> Response:
+    """The waiting ones of all priorities together: the format counts them by routing key and priority in lists of its own."""
+    queue = _queue(request)
+    counts, workers = await queue.counts(one_call=True), await queue.workers.list(limit=1_000)
+    alive = [worker for worker in workers if worker.alive]
+    places = sum(worker.concurrency for worker in alive)
+    view = {
+        "queues": {"all": counts.waiting},
+        "processing": counts.active,
+        "scheduled": counts.delayed,
+        "dead_letter": counts.dead,
+        "workers": {"active": len(alive), "utilization": round(sum(w.in_hand for w in alive) / places, 2) if places else 0.0},
+    }
+    return JSONResponse(view)
+
+
+@described("Whether the server answers", answers={200: schemas.shown(status=_TEXT)}, tag="bananas")
+@public
+async def health(request: Request) -> Response:
+    """503 where it does not."""
+    await request.app.state.opened.queues(1)
+    return JSONResponse({"status": "healthy"})
+
+
+def _queue(request: Request) -> AsyncQueue:
+    return request.app.state.opened.bananas()
+
+
+def _view(job: JobInfo, request: Request) -> dict[str, Any]:
+    word = next(word for word, priority in PRIORITIES.items() if job.priority >= priority or word == "low")
+    view: dict[str, Any] = {
+        "id": job.id,
+        "name": job.name,
+        "status": _STATUSES.get(job.state, job.state),
+        "priority": word,
+        "routing_key": job.options.route or "default",
+        "attempts": job.failures + job.crashes + (job.state == "finished"),
+        "max_retries": job.options.attempts,
+        "created_at": _time(job.enqueued_ms),
+    }
+    if job.due_ms:
+        view["scheduled_for"] = _time(job.due_ms)
+    if job.last_error:
+        view["error"] = job.last_error
+    if request.app.state.settings.show_payloads and job.payload_bytes and not job.options.serializer:
+        view["payload"] = job.payload
+    return view
+
+
+def _priority(word: object) -> int:
+    if not isinstance(word, str) or word not in PRIORITIES:
+        raise bad_value("priority", word, f"one of {', '.join(PRIORITIES)}")
+    return PRIORITIES[word]
+
+
+def _instant_ms(text: object) -> int:
+    bound = "a time of RFC 3339 with a zone, such as 2030-01-15T10:30:00Z"
+    try:
+        when = datetime.fromisoformat(text) if isinstance(text, str) else None
+        if when is None or when.tzinfo is None:
+            raise bad_value("scheduled_for", text, bound)
+        return max(1, int(when.timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise bad_value("scheduled_for", text, bound) from None
+
+
+def _time(ms: int) -> str | None:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if ms else None

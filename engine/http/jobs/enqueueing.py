@@ -1,0 +1,109 @@
+"""Puts jobs into queues. An `Idempotency-Key` becomes the id of a job that has none, so that a repeat finds it there."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from engine import validate
+from engine.errors import EngineError, Malformed, PartlyEnqueued
+from engine.http.bodies import json_object, only
+from engine.http.describing import described
+from engine.http.jobs import schemas
+from engine.http.opening import queue_of
+from engine.http.problems import bad_value, problem_of
+from engine.http.security.access import needs
+from engine.options import nearest
+from engine.queue.producing import NewJob
+from engine.wire.operations import Enqueued
+
+KEY_HEADER = "Idempotency-Key"
+#: Room for the number of a job in a batch behind the key of the batch.
+_BATCH_KEY_CHARACTERS_MAX = 120
+_CALLBACKS = ("on_success", "on_failure")
+
+
+@described(
+    "Put a job into a queue",
+    body=schemas.NEW_JOB,
+    answers={201: schemas.ENQUEUED, 200: schemas.ENQUEUED},
+    headers={KEY_HEADER: "becomes the id of a job without one: a repeat is answered with the same job"},
+)
+@needs("operate", changes=True)
+async def enqueue(request: Request) -> Response:
+    """201 with the new job, 200 with the one that is there already."""
+    found = await json_object(request)
+    name, payload, id, options = _fields(found, "")
+    enqueued = await queue_of(request).enqueue(name, payload, id=own_key(request) if id is None else id, **options)
+    where = {"Location": f"{request.url.path}/{enqueued.job}"}
+    return JSONResponse(_view(enqueued), 201 if enqueued.created else 200, where)
+
+
+@described(
+    "Put many jobs into a queue, in this order",
+    body=schemas.NEW_JOBS,
+    answers={201: schemas.ENQUEUED_MANY},
+    headers={KEY_HEADER: "becomes, with the number of each, the ids of jobs without one"},
+)
+@needs("operate", changes=True)
+async def enqueue_batch(request: Request) -> Response:
+    """201 with what came of each; 422 for all where one of them is malformed."""
+    found = only(await json_object(request), "jobs").get("jobs")
+    jobs = cast("list[Any]", found) if isinstance(found, list) else []
+    if not 1 <= len(jobs) <= schemas.BATCH_MAX:
+        raise bad_value("jobs", cast("object", found), f"a list of 1 to {schemas.BATCH_MAX} jobs")
+    key = own_key(request)
+    if key is not None and len(key) > _BATCH_KEY_CHARACTERS_MAX:
+        raise bad_value(KEY_HEADER, key, f"a text of at most {_BATCH_KEY_CHARACTERS_MAX} characters")
+    made: list[NewJob] = []
+    for at, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            raise bad_value(f"jobs[{at}]", job, "an object of JSON")
+        name, payload, id, options = _fields(cast("dict[str, Any]", job), f"jobs[{at}].")
+        made.append(NewJob(name, payload, id=f"{key}.{at}" if id is None and key is not None else id, **options))
+    try:
+        results: Any = await queue_of(request).enqueue_many(made)
+    except PartlyEnqueued as partly:
+        results = partly.results
+    return JSONResponse({"jobs": [_outcome(result) for result in results]}, 201)
+
+
+def _fields(found: dict[str, Any], of: str) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Name, payload, id and options of a job. Raises Problem."""
+    for name, value in found.items():
+        if name not in schemas.JOB_FIELDS:
+            raise bad_value(f"{of}{name}", value, f"a member of a job{nearest(name, schemas.JOB_FIELDS)}")
+    options = {name: value for name, value in found.items() if name not in ("name", "payload", "id")}
+    for name in _CALLBACKS:
+        if options.get(name) is not None:
+            options[name] = _callback(options[name], f"{of}{name}")
+    if "name" not in found:
+        raise bad_value(f"{of}name", None, "given: a job has a name")
+    return found["name"], found.get("payload"), found.get("id"), options
+
+
+def _callback(found: Any, of: str) -> NewJob:
+    if not isinstance(found, dict):
+        raise bad_value(of, found, "an object of JSON: a job")
+    name, payload, id, options = _fields(cast("dict[str, Any]", found), f"{of}.")
+    return NewJob(name, payload, id=id, **cast("Any", options))
+
+
+def own_key(request: Request) -> str | None:
+    """The idempotency key of a request. Raises Problem."""
+    key = request.headers.get(KEY_HEADER)
+    try:
+        return None if key is None else validate.job_id(key)
+    except Malformed as error:
+        raise bad_value(KEY_HEADER, error.value, error.bound) from None
+
+
+def _view(enqueued: Enqueued) -> dict[str, Any]:
+    view: dict[str, Any] = {"id": enqueued.job, "created": enqueued.created}
+    return view if enqueued.created else {**view, "state": enqueued.state}
+
+
+def _outcome(result: Enqueued | EngineError) -> dict[str, Any]:
+    return {"problem": problem_of(result).members()} if isinstance(result, EngineError) else _view(result)

@@ -1,0 +1,204 @@
+"""The events of a queue as a stream of server-sent events (SSE): one reader for each queue, however many listen.
+
+The reader takes each event from the server once and hands it to all listeners. A listener that falls behind by more than
+`BEHIND_MAX` events is told so and its stream ends; like one whose connection broke it may come back with the id of the last event
+that it has seen (`Last-Event-ID`), and first gets what it has missed, as far as the queue keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncGenerator
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from engine.errors import EngineError
+from engine.http.describing import described
+from engine.http.jobs import schemas
+from engine.http.opening import queue_of
+from engine.http.problems import bad_value
+from engine.http.security.access import needs
+from engine.http.waiting import Waits
+from engine.queue.asynchronous.queue import AsyncQueue
+from engine.wire.operations import Event
+
+log = logging.getLogger("ironclaim.http")
+
+BEHIND_MAX = 1_000
+#: A comment after so long without an event, so that what is in between does not close the connection.
+SILENCE_S = 15.0
+#: A browser comes back after so long.
+_RETRY_MS = 2_000
+#: The reader tries again after so long when the server is away.
+_AGAIN_S = 1.0
+#: Listeners that read at once what they have missed.
+_CATCHING_UP_MAX = 8
+_HEADER = "Last-Event-ID"
+_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
+
+
+class Listener:
+    """One stream of a client: the events that it was not sent yet, each with its id."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[tuple[int, int], bytes]] = deque()
+        self.behind = False
+        self._told = asyncio.Event()
+
+    def tell(self, place: tuple[int, int], chunk: bytes) -> None:
+        """Hand it an event."""
+        if len(self.waiting) >= BEHIND_MAX:
+            self.behind = True
+        else:
+            self.waiting.append((place, chunk))
+        self._told.set()
+
+    async def rest(self) -> bool:
+        """Wait for an event, at most for as long as a stream may be silent; whether there is something."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SILENCE_S):
+                await self._told.wait()
+        told = self._told.is_set()
+        self._told.clear()
+        return told
+
+    def wake(self) -> None:
+        """End its rest."""
+        self._told.set()
+
+
+class Reader:
+    """Reads the events of one queue for all who listen."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self.queue = queue
+        self.catching_up = asyncio.Semaphore(_CATCHING_UP_MAX)
+        self._listeners: set[Listener] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncGenerator[Listener]:
+        """A listener, from now on. Raises ServerUnavailable."""
+        listener = Listener()
+        self._listeners.add(listener)
+        try:
+            if self._task is None or self._task.done():
+                after = await self.queue.events.last()
+                if self._task is None or self._task.done():
+                    self._task = asyncio.get_running_loop().create_task(self._read(after))
+            yield listener
+        finally:
+            self._listeners.discard(listener)
+            if not self._listeners and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    def end(self) -> None:
+        """Wake all listeners."""
+        for listener in self._listeners:
+            listener.wake()
+
+    async def _read(self, after: str) -> None:
+        while True:
+            try:
+                async for event in self.queue.events.read(after):
+                    after, place, chunk = event.id, place_of(event.id), _chunk(event)
+                    for listener in self._listeners:
+                        listener.tell(place, chunk)
+            except EngineError as error:
+                log.warning("events of %s: %s", self.queue.name, error)
+                await asyncio.sleep(_AGAIN_S)
+
+
+class Readers:
+    """The readers of an application, by queue."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, Reader] = {}
+
+    def of(self, queue: AsyncQueue) -> Reader:
+        """The reader of a queue."""
+        found = self._by_queue.get(queue.name)
+        if found is None or found.queue is not queue:
+            found = self._by_queue[queue.name] = Reader(queue)
+        return found
+
+    def end(self) -> None:
+        """Wake all listeners of all queues."""
+        for reader in self._by_queue.values():
+            reader.end()
+
+
+@described(
+    "What happens in a queue, as it happens; nothing unless its events are recorded",
+    answers={200: schemas.EVENT},
+    media_type="text/event-stream",
+    headers={_HEADER: "the id of the last event that was seen: those after it come first"},
+)
+@needs("read")
+async def stream_events(request: Request) -> Response:
+    """Server-sent events, each with its id and the fields of an event as JSON."""
+    after = request.headers.get(_HEADER)
+    if after is not None and not _ID.fullmatch(after):
+        raise bad_value(_HEADER, after, "the id of an event")
+    state, queue = request.app.state, queue_of(request)
+    # All that may refuse comes before the answer begins, so that a refusal is a problem and not a broken stream.
+    stack = contextlib.AsyncExitStack()
+    try:
+        stack.enter_context(state.waits.place())
+        reader: Reader = state.readers.of(queue)
+        listener = await stack.enter_async_context(reader.listening())
+    except BaseException:
+        await stack.aclose()
+        raise
+    return EventStream(_stream(reader, listener, after, state.waits), stack)
+
+
+class EventStream(StreamingResponse):
+    """A stream that gives back what it has taken, also where its client has gone before it began."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes], taken: contextlib.AsyncExitStack) -> None:
+        super().__init__(chunks, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._taken = taken
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        async with self._taken:
+            await super().__call__(scope, receive, send)
+
+
+async def _stream(reader: Reader, listener: Listener, after: str | None, waits: Waits) -> AsyncGenerator[bytes]:
+    yield f"retry: {_RETRY_MS}\n\n".encode()
+    seen = (0, 0)
+    if after is not None:
+        async with reader.catching_up:
+            async for event in reader.queue.events.read(after, wait_ms=0):
+                seen = place_of(event.id)
+                yield _chunk(event)
+    while not waits.ending.is_set():
+        while listener.waiting:
+            place, chunk = listener.waiting.popleft()
+            if place > seen:
+                yield chunk
+        if listener.behind:
+            yield b"event: behind\ndata: {}\n\n"
+            return
+        if not await listener.rest():
+            yield b": \n\n"
+
+
+def place_of(id: str) -> tuple[int, int]:
+    """The place of an event among the others."""
+    at_ms, _, number = id.partition("-")
+    return int(at_ms), int(number or 0)
+
+
+def _chunk(event: Event) -> bytes:
+    return f"id: {event.id}\ndata: {json.dumps(event._asdict(), ensure_ascii=False)}\n\n".encode(errors="replace")

@@ -1,0 +1,122 @@
+"""Looks at jobs: one, some of a state, how one has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from engine.errors import TimedOut
+from engine.http.describing import arguments, choice, described, text, whole
+from engine.http.jobs import schemas
+from engine.http.jobs.views import job_view
+from engine.http.opening import queue_of
+from engine.http.problems import Problem, bad_value
+from engine.http.security.access import access_of, needs
+from engine.http.waiting import wait_for
+from engine.queue.altering import LISTED, PIECE
+from engine.queue.job_info import JobInfo
+
+#: Of so many jobs of a state a listing is made; what is behind them is found by its id.
+OFFSET_MAX = 1_000_000
+
+
+@described(
+    "Some jobs of a state",
+    query=(
+        choice("state", "which jobs", LISTED, "waiting"),
+        text("name", "only those of this name", pattern=schemas.NAME_PATTERN),
+        text("key", "only those with this key", pattern=schemas.KEY_PATTERN),
+        text("error", "only those whose last error has this as whole words"),
+        text("text", "only those that have this in their id, name, key or last error; in the payload where that is shown"),
+        choice("order", "the oldest or the newest first", ("oldest", "newest"), "oldest"),
+        text("cursor", "where the page before has ended", pattern=r"[0-9]{1,7}"),
+        whole("limit", "how many jobs are looked at", 1, PIECE, 50),
+    ),
+    answers={200: schemas.list_of("jobs", schemas.JOB, cursor=schemas.NEXT)},
+)
+@needs("read")
+async def list_jobs(request: Request) -> Response:
+    """A page is made in two calls, however many jobs there are: those among `limit` that are meant, so it may be short or empty;
+    it is the last one where its `cursor` is null."""
+    given = arguments(request)
+    words: str | None = given.pop("text")
+    offset = int(given.pop("cursor") or 0)
+    if offset > OFFSET_MAX:
+        raise bad_value("cursor", str(offset), f"at most {OFFSET_MAX}")
+    payloads = request.app.state.settings.show_payloads
+    newest_first = given.pop("order") == "newest"
+    page = await queue_of(request).jobs.page(offset=offset, newest_first=newest_first, **given)
+    jobs = [job_view(job, payloads=payloads) for job in page.jobs if words is None or _has(job, words, payloads)]
+    return JSONResponse({"jobs": jobs, "cursor": None if page.next is None else str(page.next)})
+
+
+@described("A job", answers={200: schemas.JOB})
+@needs("read")
+async def get_job(request: Request) -> Response:
+    """What is known of it."""
+    job = await queue_of(request).jobs.get(request.path_params["id"])
+    if job is None:
+        raise unknown(request)
+    return JSONResponse(job_view(job, payloads=request.app.state.settings.show_payloads))
+
+
+@described(
+    "Why a job does not run, or what else it does", answers={200: schemas.shown(id={"type": "string"}, why={"type": "string"})}
+)
+@needs("read")
+async def get_why(request: Request) -> Response:
+    """A sentence."""
+    id = request.path_params["id"]
+    return JSONResponse({"id": id, "why": str(await queue_of(request).jobs.why(id))})
+
+
+@described(
+    "How a job has ended, as soon as it has",
+    query=(whole("wait_ms", "how long to wait for it", 0, "poll_max_ms", 0),),
+    answers={200: schemas.RESULT, 202: schemas.RESULT},
+)
+@needs("read")
+async def get_result(request: Request) -> Response:
+    """200 with the result of a job that has ended, 202 where it has not within `wait_ms`. What a handler returned is shown to
+    who may enqueue jobs, and to others where payloads are."""
+    id, queue = request.path_params["id"], queue_of(request)
+    wait_ms = arguments(request)["wait_ms"]
+    try:
+        found = await wait_for(request, queue.results.wait(id, wait_ms=wait_ms))
+    except TimedOut:
+        return JSONResponse({"id": id, "state": await queue.jobs.state(id)}, 202)
+    view: dict[str, Any] = {"id": id, "state": found.outcome, "ended_ms": found.ended_ms}
+    if not found.ok:
+        return JSONResponse({**view, "error": found.error})
+    view["took_ms"] = found.took_ms
+    if request.app.state.settings.show_payloads or access_of(request).may("operate"):
+        return JSONResponse({**view, "result": found.value})
+    return JSONResponse({**view, "hidden": True})
+
+
+@described("How far the handler of a job has come", answers={200: schemas.any_object()})
+@needs("read")
+async def get_progress(request: Request) -> Response:
+    """What it has told last."""
+    found = await queue_of(request).results.progress(request.path_params["id"])
+    if found is None:
+        raise Problem(404, "Its handler has told no progress, or it has ended.")
+    view: dict[str, Any] = {"percent": found.percent, "at_ms": found.at_ms}
+    if request.app.state.settings.show_payloads or access_of(request).may("operate"):
+        view |= {"message": found.message, "data": found.data}
+    return JSONResponse(view)
+
+
+def unknown(request: Request) -> Problem:
+    """The problem of a job that the server does not know."""
+    return Problem(404, f"The server knows no job {request.path_params['id']}, or no longer.", field="id")
+
+
+def _has(job: JobInfo, words: str, payloads: bool) -> bool:
+    """Whether a job has these words where a caller may see them."""
+    seen = "\n".join((job.id, job.name, job.key, job.last_error, job.owner))
+    if payloads:
+        seen += "\n" + job.payload_bytes.decode(errors="replace")
+    return words.lower() in seen.lower()

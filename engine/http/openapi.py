@@ -1,0 +1,116 @@
+"""The OpenAPI document, printed from the routes of the application and what their endpoints declare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from engine.http.describing import Described, Schema
+from engine.http.problems import MEDIA_TYPE
+from engine.http.security.access import Needed, public
+from engine.http.settings import HttpSettings
+from engine.version import __version__
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+#: What a parameter of a path may be; others are texts.
+_PATTERNS = {
+    "queue": "^[A-Za-z0-9_.:-]{1,128}$",
+    "id": "^[A-Za-z0-9_.:>-]{1,256}$",
+    "name": "^[A-Za-z0-9_.:-]{1,100}$",
+    "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
+}
+PROBLEM: Schema = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        **{name: {"type": "string"} for name in ("type", "title", "detail", "field", "value", "bound")},
+        "status": {"type": "integer"},
+    },
+}
+
+
+@public
+async def get_document(request: Request) -> Response:
+    """The document of the application that serves it."""
+    return JSONResponse(document(request.app.routes, request.app.state.settings, request.scope.get("root_path", "")))
+
+
+def document(routes: Iterable[BaseRoute], settings: HttpSettings, root: str = "") -> dict[str, Any]:
+    """The document of these routes, as far as their endpoints declare what they take and answer."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        if not isinstance(route, Route):
+            continue
+        found: Described | None = getattr(route.endpoint, "described", None)
+        if found is None:
+            continue
+        path = _PARAMETER.sub(r"{\1}", route.path)
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            paths.setdefault(path, {})[method.lower()] = _operation(route, found, settings)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Ironclaim", "version": __version__},
+        "servers": [{"url": root or "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": PROBLEM},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, found: Described, settings: HttpSettings) -> dict[str, Any]:
+    endpoint: Any = route.endpoint
+    needed: Needed = endpoint.needed
+    problem = {"description": "A problem", "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    operation: dict[str, Any] = {
+        "operationId": f"{found.tag}_{endpoint.__name__}",
+        "tags": [found.tag],
+        "summary": found.summary,
+        "description": (endpoint.__doc__ or "").strip(),
+        "parameters": [*_in_path(route.path), *_in_query(found, settings), *_in_headers(found)],
+        "responses": {
+            **{str(status): _answer(status, schema, found.media_type) for status, schema in found.answers.items()},
+            "default": problem,
+        },
+    }
+    if needed.role is not None:
+        operation["x-role"] = needed.role
+        if settings.asks_who:
+            operation["security"] = [{"token": []}]
+    if found.body is not None:
+        operation["requestBody"] = {"required": found.needs_body, "content": {"application/json": {"schema": found.body}}}
+    return operation
+
+
+def _in_path(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": _PATTERNS.get(name, "^[^/]+$")}}
+        for name in _PARAMETER.findall(path)
+    ]
+
+
+def _in_query(found: Described, settings: HttpSettings) -> list[dict[str, Any]]:
+    return [
+        {"name": query.name, "in": "query", "description": query.about, "schema": query.schema(settings)} for query in found.query
+    ]
+
+
+def _in_headers(found: Described) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "description": about, "schema": {"type": "string"}}
+        for name, about in found.headers.items()
+    ]
+
+
+def _answer(status: int, schema: Schema, media_type: str) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    if status != HTTPStatus.NO_CONTENT:
+        answer["content"] = {media_type: {"schema": schema if media_type == "application/json" else {"type": "string"}}}
+    return answer

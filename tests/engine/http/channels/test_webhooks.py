@@ -1,0 +1,367 @@
+"""Outgoing webhooks, to real receivers: bodies, retries, waits, signatures, dead letters, and what is never reached."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+import pytest
+
+from engine import Malformed, Queue
+from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
+from engine.http.channels.webhooks.signature import signed
+from tests.engine.helpers.waiting import wait_until
+from tests.engine.http.channels.desk import Desk, desk
+from tests.engine.http.channels.receiver import Answer, Receiver
+
+pytestmark = pytest.mark.feature("DS30", model="dsps")
+
+LOOPBACK = ("127.0.0.0/8",)
+SOON = WebhookRetry(count=3, interval_ms=10, interval_jitter_ms=0)
+SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+
+
+def hook(url: str, **settings: Any) -> WebhookSettings:
+    return WebhookSettings(**{"url": url, "allow_networks": LOOPBACK, "retry": SOON, "timeout_ms": 20_000, **settings})
+
+
+@contextlib.contextmanager
+def serving(url: str, *hooks: WebhookSettings, **settings: Any) -> Generator[Desk]:
+    """An application whose channels `room-N` have these webhooks."""
+    policy = ChannelPolicy(pattern=r"room-(?P<id>\d+)", webhooks=hooks)
+    with desk(url, ChannelSettings(channels=(policy, ChannelPolicy(pattern="quiet")), **settings)) as client:
+        yield client
+
+
+def dead(url: str) -> list[tuple[dict[str, Any], str]]:
+    """Body and last error of each dead letter."""
+    with Queue("webhooks", url=url) as queue:
+        return [(json.loads(job.payload_bytes), job.last_error) for job in queue.dead.list()]
+
+
+def waiting(url: str) -> int:
+    with Queue("webhooks", url=url) as queue:
+        counts = queue.counts()
+        return counts.waiting + counts.delayed + counts.active
+
+
+def test_each_message_is_sent_as_dsps_sends_it(ironclaim_url: str, receiver: Receiver) -> None:
+    headers = {"User-Agent": "my server", "X-Room": "{{.channel.id}}"}
+    with serving(ironclaim_url, hook(f"{receiver.url}/rooms/{{{{.channel.id}}}}?x=1", headers=headers)) as client:
+        assert client.publish("room-7", "m1", '{"n": 1.0}').status_code == 200
+        assert client.publish("quiet", "m1", "1").status_code == 200
+        wait_until(lambda: receiver.received, "the webhook arrives")
+        # What was published again is not sent again.
+        assert client.publish("room-7", "m1", '{"n": 1.0}').status_code == 200
+        assert client.publish("room-7", "m2", "null").status_code == 200
+        wait_until(lambda: len(receiver.received) == 2, "the second one arrives")
+        wait_until(lambda: waiting(ironclaim_url) == 0, "nothing waits")
+    first, second = receiver.received
+    assert first.body == b'{"type":"dsps.channel.outgoing-webhook","channelID":"room-7","messageID":"m1","content":{"n":1.0}}'
+    assert json.loads(second.body)["messageID"] == "m2"
+    assert (first.method, first.path) == ("PUT", "/rooms/7?x=1")
+    assert first.headers["content-type"] == "application/json" and first.headers["host"] == f"127.0.0.1:{receiver.port}"
+    assert (first.headers["user-agent"], first.headers["x-room"]) == ("my server", "7")
+
+
+def test_every_webhook_of_every_matching_rule_gets_it(ironclaim_url: str, receiver: Receiver) -> None:
+    with serving(ironclaim_url, hook(f"{receiver.url}/a", method="POST"), hook(f"{receiver.url}/b")) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: len(receiver.received) == 2, "both arrive")
+    assert {(one.method, one.path) for one in receiver.received} == {("POST", "/a"), ("PUT", "/b")}
+
+
+@pytest.mark.parametrize("status", [400, 404, 408, 409, 429, 500, 502, 503, 302])
+def test_what_may_pass_is_tried_again(ironclaim_url: str, receiver: Receiver, status: int) -> None:
+    receiver.answers.extend([Answer(status, {"Location": "/elsewhere"} if status == 302 else {})] * 2)
+    with serving(ironclaim_url, hook(receiver.url)) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: len(receiver.received) == 3, "the third attempt")
+        wait_until(lambda: waiting(ironclaim_url) == 0, "it is done")
+    assert {(one.path, one.method) for one in receiver.received} == {("/", "PUT")} and dead(ironclaim_url) == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 405, 410, 418, 426, 431, 451, 501])
+def test_what_will_not_pass_is_a_dead_letter_at_once(ironclaim_url: str, receiver: Receiver, status: int) -> None:
+    reported: list[tuple[str, Mapping[str, str]]] = []
+    receiver.answers.append(Answer(status))
+    with serving(ironclaim_url, hook(receiver.url), report=lambda error, about: reported.append((str(error), about))) as client:
+        client.publish("room-7", "m1", "1")
+        found = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+        assert len(receiver.received) == 1
+        assert found[0][0]["messageID"] == "m1" and str(status) in found[0][1]
+        ((error, about),) = reported
+        assert str(status) in error and about["channel"] == "room-7" and about["message"] == "m1"
+        # A person sends it again.
+        with Queue("webhooks", url=ironclaim_url) as queue:
+            queue.dead.requeue(queue.dead.list()[0].id)
+        wait_until(lambda: len(receiver.received) == 2, "it is sent again")
+        assert receiver.received[0].body == receiver.received[1].body
+
+
+def test_after_the_last_attempt_it_is_a_dead_letter(ironclaim_url: str, receiver: Receiver) -> None:
+    receiver.answers.extend([Answer(503)] * 9)
+    with serving(ironclaim_url, hook(receiver.url, retry=WebhookRetry(count=2, interval_ms=1, interval_jitter_ms=0))) as client:
+        client.publish("room-7", "m1", "1")
+        ((body, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+    assert len(receiver.received) == 3 and body["content"] == 1 and "503" in error
+
+
+def test_with_force_every_failure_is_tried_again(ironclaim_url: str, receiver: Receiver) -> None:
+    receiver.answers.append(Answer(403))
+    with serving(
+        ironclaim_url, hook(receiver.url, retry=WebhookRetry(interval_ms=1, interval_jitter_ms=0, force=True))
+    ) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: len(receiver.received) == 2, "the second attempt")
+    assert dead(ironclaim_url) == []
+
+
+def test_waits_grow_and_are_spread() -> None:
+    retry = WebhookRetry(interval_ms=3_000, interval_multiplier=1.5, interval_jitter_ms=1_500)
+    assert [retry.wait_ms(failed, 0.5) for failed in (1, 2, 3)] == [3_000, 4_500, 6_750]
+    assert [retry.wait_ms(1, random) for random in (0.0, 1.0)] == [1_500, 4_500]
+    assert WebhookRetry(interval_ms=100, interval_jitter_ms=1_000).wait_ms(1, 0.0) == 0
+    assert retry.wait_ms(999, 0.5) > 0
+
+
+def test_a_wait_passes_between_attempts(ironclaim_url: str, receiver: Receiver) -> None:
+    receiver.answers.append(Answer(503))
+    with serving(ironclaim_url, hook(receiver.url, retry=WebhookRetry(interval_ms=300, interval_jitter_ms=0))) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: len(receiver.received) == 2, "the second attempt")
+    assert receiver.received[1].at_s - receiver.received[0].at_s >= 0.3
+
+
+def test_a_receiver_that_does_not_answer_is_tried_again(ironclaim_url: str, receiver: Receiver) -> None:
+    receiver.hold.clear()
+    with serving(ironclaim_url, hook(receiver.url, timeout_ms=200)) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: len(receiver.received) >= 2, "the second attempt")
+        receiver.hold.set()
+        wait_until(lambda: waiting(ironclaim_url) == 0, "it is done")
+
+
+def test_deliveries_are_signed_and_keep_their_id(ironclaim_url: str, receiver: Receiver) -> None:
+    receiver.answers.append(Answer(503))
+    with serving(ironclaim_url, hook(receiver.url, secret=SECRET)) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: len(receiver.received) == 2, "the second attempt")
+    for one in receiver.received:
+        told = f"{one.headers['webhook-id']}.{one.headers['webhook-timestamp']}.".encode() + one.body
+        expected = base64.b64encode(hmac.digest(bytes(range(32)), told, hashlib.sha256)).decode()
+        assert one.headers["webhook-signature"] == f"v1,{expected}"
+        assert abs(int(one.headers["webhook-timestamp"]) - time.time()) < 300
+    assert receiver.received[0].headers["webhook-id"] == receiver.received[1].headers["webhook-id"]
+
+
+def test_the_signature_is_that_of_the_specification() -> None:
+    """The example of the Standard Webhooks specification."""
+    secret = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    body = b'{"test": 2432232314}'
+    headers = signed(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_redirects_that_keep_the_body_are_followed(ironclaim_url: str, receiver: Receiver) -> None:
+    with Receiver() as other:
+        receiver.answers.extend([Answer(307, {"Location": "/next"}), Answer(308, {"Location": f"{other.url}/there"})])
+        with serving(ironclaim_url, hook(receiver.url, headers={"X-Key": "secret"}, secret=SECRET)) as client:
+            client.publish("room-7", "m1", "1")
+            wait_until(lambda: other.received, "it arrives")
+        assert [one.path for one in receiver.received] == ["/", "/next"]
+        assert {one.headers["x-key"] for one in receiver.received} == {"secret"}
+        there = other.received[0]
+        assert (there.method, there.body) == ("PUT", receiver.received[0].body) and there.headers["host"].endswith(
+            str(other.port)
+        )
+        # Headers of the service are for the host that it has configured.
+        assert "x-key" not in there.headers and there.headers["webhook-signature"].startswith("v1,")
+
+
+def test_redirects_end(ironclaim_url: str, receiver: Receiver) -> None:
+    receiver.answers.extend([Answer(307, {"Location": "/again"})] * 50)
+    retry = WebhookRetry(count=0)
+    with serving(ironclaim_url, hook(receiver.url, redirects_max=3, retry=retry)) as client:
+        client.publish("room-7", "m1", "1")
+        ((_, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+    assert len(receiver.received) == 4 and "more than 3 redirects" in error
+
+
+def test_a_message_that_was_published_while_nobody_delivered_is_delivered_later(ironclaim_url: str, receiver: Receiver) -> None:
+    """Deliveries are durable: those of an application that has ended are made by the next one."""
+    receiver.answers.append(Answer(503))
+    late = WebhookRetry(interval_ms=2_000, interval_jitter_ms=0)
+    with serving(ironclaim_url, hook(receiver.url, retry=late)) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: receiver.received, "the first attempt")
+    assert len(receiver.received) == 1
+    with serving(ironclaim_url, hook(receiver.url, retry=late)):
+        wait_until(lambda: len(receiver.received) == 2, "the second attempt")
+
+
+def test_a_webhook_that_is_no_longer_configured_gets_nothing(ironclaim_url: str, receiver: Receiver) -> None:
+    receiver.answers.append(Answer(503))
+    late = WebhookRetry(interval_ms=500, interval_jitter_ms=0)
+    with serving(ironclaim_url, hook(f"{receiver.url}/old", retry=late)) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: receiver.received, "the first attempt")
+    with serving(ironclaim_url, hook(f"{receiver.url}/new", retry=late)):
+        ((_, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+    assert "/old" in error and len(receiver.received) == 1
+
+
+# --- Addresses that are not of the internet ---
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"]
+)
+def test_private_addresses_are_not_reached_by_any_spelling(ironclaim_url: str, receiver: Receiver, host: str) -> None:
+    with serving(
+        ironclaim_url, hook(f"http://{host}:{receiver.port}/", allow_networks=(), retry=WebhookRetry(count=0))
+    ) as client:
+        client.publish("room-7", "m1", "1")
+        ((_, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+    assert receiver.received == [] and "not of the internet" in error
+
+
+def test_an_allowed_network_opens_that_one_alone(ironclaim_url: str, receiver: Receiver) -> None:
+    hooks = (
+        hook(receiver.url, allow_networks=("127.0.0.1/32",)),
+        hook(f"http://127.0.0.2:{receiver.port}/", allow_networks=("127.0.0.1/32",)),
+    )
+    with serving(ironclaim_url, *hooks) as client:
+        client.publish("room-7", "m1", "1")
+        ((_, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+        wait_until(lambda: receiver.received, "the allowed one arrives")
+    assert "127.0.0.2" in error and len(receiver.received) == 1
+
+
+def test_a_redirect_leads_to_no_private_address(ironclaim_url: str, receiver: Receiver) -> None:
+    with Receiver() as inside:
+        receiver.answers.append(Answer(307, {"Location": f"http://127.0.0.2:{inside.port}/admin"}))
+        with serving(ironclaim_url, hook(receiver.url, allow_networks=("127.0.0.1/32",))) as client:
+            client.publish("room-7", "m1", "1")
+            ((_, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+    assert inside.received == [] and "127.0.0.2" in error
+
+
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "gopher://127.0.0.1/", "http://user:pass@127.0.0.1/"])
+def test_a_redirect_leads_to_no_other_scheme_and_no_user(ironclaim_url: str, receiver: Receiver, location: str) -> None:
+    receiver.answers.append(Answer(307, {"Location": location}))
+    with serving(ironclaim_url, hook(receiver.url)) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: dead(ironclaim_url), "the dead letter")
+    assert len(receiver.received) == 1
+
+
+def test_a_name_is_resolved_once_for_each_attempt_and_its_checked_address_is_connected_to(
+    ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS rebinding: the name leads to an allowed address when it is asked for the first time, and elsewhere ever after."""
+    asked: list[str] = []
+
+    def rebinding(name: str) -> list[str]:
+        asked.append(name)
+        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+
+    with Receiver() as inside, resolving(monkeypatch, rebinding):
+        hooks = hook(f"http://rebinding.test:{receiver.port}/", allow_networks=("127.0.0.1/32",), retry=WebhookRetry(count=0))
+        with serving(ironclaim_url, hooks) as client:
+            client.publish("room-7", "m1", "1")
+            wait_until(lambda: receiver.received, "it arrives at the checked address")
+            wait_until(lambda: waiting(ironclaim_url) == 0, "it is done")
+            assert asked == ["rebinding.test"] and receiver.received[0].headers["host"] == f"rebinding.test:{receiver.port}"
+            client.publish("room-7", "m2", "1")
+            ((_, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+        assert "127.0.0.2" in error and inside.received == []
+    assert len(receiver.received) == 1
+
+
+def test_a_name_with_one_private_address_among_others_is_not_reached(
+    ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = hook(f"http://both.test:{receiver.port}/", retry=WebhookRetry(count=0))
+    with resolving(monkeypatch, lambda name: ["127.0.0.1", "10.0.0.1"]), serving(ironclaim_url, both) as client:
+        client.publish("room-7", "m1", "1")
+        ((_, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
+    assert "10.0.0.1" in error and receiver.received == []
+
+
+@contextlib.contextmanager
+def resolving(monkeypatch: pytest.MonkeyPatch, addresses: Callable[[str], list[str]]) -> Generator[None]:
+    """Names that end with `.test` have these addresses in the resolver of the system."""
+    import socket
+
+    own = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, port: Any, *args: Any, **settings: Any) -> Any:
+        if not str(host).endswith(".test"):
+            return own(host, port, *args, **settings)
+        return [entry for address in addresses(str(host)) for entry in own(address, port, *args, **settings)]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", getaddrinfo)
+        yield
+
+
+def test_proxies_of_the_environment_are_not_used(ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy would resolve the name itself."""
+    with Receiver() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("http_proxy", proxy.url)
+        with serving(ironclaim_url, hook(receiver.url)) as client:
+            client.publish("room-7", "m1", "1")
+            wait_until(lambda: receiver.received, "it arrives")
+        assert proxy.received == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"url": "ftp://example.com/"}, "webhook.url"),
+        ({"url": "/path"}, "webhook.url"),
+        ({"url": "http://user:secret@example.com/"}, "webhook.url"),
+        ({"url": "http://example.com/{{.channel.name}}"}, "webhook.url"),
+        ({"url": "http://example.com/{{ .other }}"}, "webhook.url"),
+        ({"method": "GET"}, "webhook.method"),
+        ({"timeout_ms": 0}, "webhook.timeout_ms"),
+        ({"timeout_ms": 300_001}, "webhook.timeout_ms"),
+        ({"redirects_max": 21}, "webhook.redirects_max"),
+        ({"headers": {"Host": "x"}}, "webhook.headers"),
+        ({"headers": {"webhook-Signature": "x"}}, "webhook.headers"),
+        ({"headers": {"X Y": "x"}}, "webhook.headers"),
+        ({"headers": {"X-Y": "a\r\nHost: x"}}, "webhook.headers.X-Y"),
+        ({"allow_networks": ("127.0.0.1/33",)}, "webhook.allow_networks[0]"),
+        ({"secret": "secret"}, "webhook.secret"),
+        ({"secret": "whsec_" + base64.b64encode(b"x" * 23).decode()}, "webhook.secret"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        ChannelPolicy(pattern=r"room-(?P<id>\d+)", webhooks=(WebhookSettings(**{"url": "https://example.com/", **settings}),))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"count": -1}, "webhook.retry.count"),
+        ({"interval_ms": -1}, "webhook.retry.interval_ms"),
+        ({"interval_jitter_ms": -1}, "webhook.retry.interval_jitter_ms"),
+        ({"interval_multiplier": 0.9}, "webhook.retry.interval_multiplier"),
+        ({"interval_multiplier": 101}, "webhook.retry.interval_multiplier"),
+    ],
+)
+def test_retries_that_cannot_be_are_named(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        WebhookRetry(**settings)
+    assert caught.value.field == field

@@ -1,0 +1,223 @@
+"""The job API, over a real socket and on a real server: what it answers, and what it leaves in the queue."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from engine import Handlers, Job, Queue, Worker
+from engine.http.settings import HttpSettings
+from tests.engine.helpers.waiting import wait_until
+from tests.engine.http.serving import served
+
+pytestmark = pytest.mark.feature("BN34")
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[httpx.Client]:
+    """Of an application that may change things and shows payloads."""
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True)
+    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as made:
+        yield made
+
+
+@pytest.fixture
+def working(queue: Queue) -> Iterator[threading.Event]:
+    """A worker whose handler `double` waits until it may, and whose handler `fail` fails."""
+    may, handlers = threading.Event(), Handlers()
+
+    @handlers("double")
+    def double(job: Job) -> int:
+        may.wait()
+        return 2 * job.payload
+
+    @handlers("fail")
+    def fail(job: Job) -> None:
+        raise ValueError(f"no {job.payload}")
+
+    worker = Worker(queue, handlers)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    yield may
+    may.set()
+    worker.stop()
+    thread.join()
+
+
+def put(client: httpx.Client, **job: Any) -> httpx.Response:
+    return client.post("/api/queues/q/jobs", json=job)
+
+
+def test_a_job_is_enqueued_with_its_options(client: httpx.Client, queue: Queue) -> None:
+    answer = put(client, name="send", payload={"to": "a"}, id="j1", priority=7, delay_ms=60_000, key="acme", headers={"a": "b"})
+    assert (answer.status_code, answer.json()) == (201, {"id": "j1", "created": True})
+    assert answer.headers["location"] == "/api/queues/q/jobs/j1"
+    job = queue.jobs.get("j1")
+    assert job is not None and (job.state, job.name, job.payload, job.priority) == ("delayed", "send", {"to": "a"}, 7)
+    assert (job.key, job.headers) == ("acme", {"a": "b"})
+
+
+def test_a_repeat_with_the_same_key_is_answered_with_the_same_job(client: httpx.Client, queue: Queue) -> None:
+    for status, created in ((201, True), (200, False)):
+        answer = client.post("/api/queues/q/jobs", json={"name": "send", "payload": 1}, headers={"Idempotency-Key": "order-1"})
+        assert (answer.status_code, answer.json()["id"], answer.json()["created"]) == (status, "order-1", created)
+    assert queue.counts().waiting == 1
+
+
+def test_a_batch_is_enqueued_in_its_order_and_a_repeat_of_it_creates_nothing(client: httpx.Client, queue: Queue) -> None:
+    jobs = [{"name": "send", "payload": number} for number in range(3)]
+    for created in (True, False):
+        answer = client.post("/api/queues/q/jobs/batch", json={"jobs": jobs}, headers={"Idempotency-Key": "b"})
+        assert answer.status_code == 201
+        assert [(job["id"], job["created"]) for job in answer.json()["jobs"]] == [(f"b.{at}", created) for at in range(3)]
+    assert [job.payload for job in queue.jobs.list("waiting")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        ({"payload": 1}, "name"),
+        ({"name": "a b"}, "name"),
+        ({"name": "a", "priority": 11}, "priority"),
+        ({"name": "a", "prioriti": 1}, "prioriti"),
+        ({"name": "a", "intended_ns": 1}, "intended_ns"),
+        ({"name": "a", "id": "cron:x"}, "id"),
+        ({"name": "a", "on_success": {"name": "b", "delay_ms": 5}}, "on_success.delay_ms"),
+        ({"name": "a", "payload": "x" * 600_000}, "payload"),
+    ],
+)
+def test_a_malformed_job_is_a_problem_that_names_field_value_and_bound(
+    client: httpx.Client, queue: Queue, job: dict[str, Any], field: str
+) -> None:
+    answer = put(client, **job)
+    found = answer.json()
+    assert answer.status_code == 422 and answer.headers["content-type"] == "application/problem+json"
+    assert found["field"] == field and found["bound"] and "value" in found
+    batch = client.post("/api/queues/q/jobs/batch", json={"jobs": [{"name": "good"}, job]})
+    assert batch.status_code == 422 and batch.json()["field"] == f"jobs[1].{field}"
+    assert queue.counts().waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type", "status"),
+    [
+        (b'{"name": "a"}', "application/xml", 415),
+        (b'{"name": "a"', "application/json", 400),
+        (b'{"name": "\xff"}', "application/json", 400),
+        (b'{"name": "a", "payload": NaN}', "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b'["a"]', "application/json", 422),
+        (b"", "application/json", 400),
+    ],
+)
+def test_a_body_that_is_no_object_of_json_is_refused(client: httpx.Client, body: bytes, media_type: str, status: int) -> None:
+    answer = client.post("/api/queues/q/jobs", content=body, headers={"Content-Type": media_type})
+    assert answer.status_code == status and answer.headers["content-type"] == "application/problem+json"
+
+
+def test_who_waits_for_a_result_is_woken_by_it(
+    client: httpx.Client, queue: Queue, working: threading.Event, late_looks: None
+) -> None:
+    put(client, name="double", payload=21, id="j1")
+    waiting = client.get("/api/queues/q/jobs/j1/result", params={"wait_ms": 1})
+    assert (waiting.status_code, waiting.json()["id"]) == (202, "j1")
+    with ThreadPoolExecutor() as pool:
+        polls = [pool.submit(client.get, "/api/queues/q/jobs/j1/result", params={"wait_ms": 60_000}) for _ in range(20)]
+        working.set()
+        answers = [poll.result() for poll in polls]
+    assert {(answer.status_code, answer.json()["state"], answer.json()["result"]) for answer in answers} == {
+        (200, "finished", 42)
+    }
+
+
+def test_a_dead_job_shows_its_error_and_may_be_requeued_or_discarded(
+    client: httpx.Client, queue: Queue, working: threading.Event
+) -> None:
+    for job in ("j1", "j2"):
+        put(client, name="fail", payload=7, id=job, attempts=1)
+        ended = client.get(f"/api/queues/q/jobs/{job}/result", params={"wait_ms": 60_000})
+        assert (ended.status_code, ended.json()["state"]) == (200, "dead") and "no 7" in ended.json()["error"]
+    shown = client.get("/api/queues/q/jobs/j1").json()
+    assert shown["failures"] == 1 and "no 7" in shown["last_error"] and "Traceback" in shown["errors"][0]["trace"]
+    listed = client.get("/api/queues/q/jobs", params={"state": "dead", "error": "ValueError", "text": "NO 7"}).json()
+    assert {job["id"] for job in listed["jobs"]} == {"j1", "j2"} and listed["cursor"] is None
+    assert client.get("/api/queues/q/jobs", params={"state": "dead", "error": "KeyError"}).json()["jobs"] == []
+    assert client.post("/api/queues/q/jobs/j2/discard").json() == {"id": "j2", "state": "dead"}
+    assert client.post("/api/queues/q/jobs/j2/requeue").status_code == 409
+    assert client.post("/api/queues/q/dead/requeue", json={"name": "fail"}).json() == {"requeued": 1}
+    wait_until(lambda: (job := queue.jobs.get("j1")) is not None and job.failures == 1 and job.state == "dead", "it ran again")
+
+
+def test_a_job_is_cancelled_and_a_delay_is_ended(client: httpx.Client, queue: Queue) -> None:
+    put(client, name="a", id="j1")
+    put(client, name="a", id="j2", delay_ms=600_000)
+    assert client.post("/api/queues/q/jobs/j1/cancel").json() == {"id": "j1", "state": "waiting"}
+    again = client.post("/api/queues/q/jobs/j1/cancel")
+    assert (again.status_code, again.json()["state"]) == (409, "cancelled")
+    assert client.post("/api/queues/q/jobs/j2/run-now").status_code == 200
+    assert [queue.jobs.state(job) for job in ("j1", "j2")] == ["cancelled", "waiting"]
+    for action in ("cancel", "run-now", "requeue", "discard"):
+        assert client.post(f"/api/queues/q/jobs/never/{action}").status_code == 404
+    assert client.get("/api/queues/q/jobs/never").status_code == 404
+    assert client.get("/api/queues/q/jobs/never/result", params={"wait_ms": 1000}).status_code == 404
+
+
+def test_pages_lead_through_all_jobs_of_a_state(client: httpx.Client, queue: Queue) -> None:
+    queue.enqueue_many([{"name": "a" if at % 2 else "b", "payload": at, "id": f"j{at}"} for at in range(25)])
+    found: list[str] = []
+    cursor: str | None = "0"
+    while cursor is not None:
+        page = client.get("/api/queues/q/jobs", params={"name": "a", "limit": 10, "cursor": cursor}).json()
+        found += [job["id"] for job in page["jobs"]]
+        cursor = page["cursor"]
+    assert sorted(found) == sorted(f"j{at}" for at in range(1, 25, 2))
+
+
+def test_a_queue_shows_its_counts_and_what_holds_its_jobs_back(client: httpx.Client, queue: Queue) -> None:
+    put(client, name="a", key="acme")
+    assert client.post("/api/queues/q/pause", json={"name": "a", "length_ms": 600_000}).json() == {"paused": "a"}
+    limit = client.put("/api/queues/q/key-limits/acme", json={"concurrency": 2})
+    assert limit.status_code == 200
+    shown = client.get("/api/queues/q").json()
+    assert (shown["queue"], shown["model"], shown["counts"]["waiting"]) == ("q", "lanes", 1)
+    assert [pause["name"] for pause in shown["pauses"]] == ["a"] and shown["oldest_age_ms"] >= 0
+    assert [(limit["key"], limit["concurrency"]) for limit in shown["limits"]] == [("acme", 2)]
+    assert "paused" in client.get("/api/queues/q/jobs/" + queue.jobs.list("waiting")[0].id + "/why").json()["why"]
+    assert client.post("/api/queues/q/resume", json={"name": "a"}).json() == {"resumed": True}
+    assert client.delete("/api/queues/q/key-limits/acme").status_code == 204
+    assert client.put("/api/queues/q/limits/a", json={"rate": 5}).json()["field"] == "per_ms"
+    assert (queue.obstacles().pauses, queue.limits()) == ((), [])
+    assert [found["queue"] for found in client.get("/api/queues").json()["queues"]] == ["q"]
+
+
+def test_workers_and_schedules_are_shown(client: httpx.Client, queue: Queue, working: threading.Event) -> None:
+    queue.schedules.put("nightly", "report", {"of": "day"}, cron="0 3 * * *")
+    (shown,) = client.get("/api/queues/q/schedules").json()["schedules"]
+    assert (shown["name"], shown["job_name"], shown["payload"], shown["enabled"]) == ("nightly", "report", {"of": "day"}, True)
+    assert client.post("/api/queues/q/schedules/nightly/disable").status_code == 200
+    assert client.post("/api/queues/q/schedules/never/disable").status_code == 404
+    schedule = queue.schedules.get("nightly")
+    assert schedule is not None and not schedule.enabled
+    made = client.post("/api/queues/q/schedules/nightly/run-now")
+    assert made.status_code == 201 and queue.jobs.state(made.json()["id"]) == "waiting"
+    listed = wait_until(lambda: client.get("/api/queues/q/workers").json()["workers"], "the worker has told that it lives")
+    assert set(listed[0]["handlers"]) == {"double", "fail"}
+
+
+def test_what_a_format_cannot_hold_is_a_problem(ironclaim_url: str) -> None:
+    with served(HttpSettings(url=ironclaim_url, model="bull", allow_changes=True)) as base:
+        answer = httpx.post(f"{base}/api/queues/q/jobs", json={"name": "a", "payload": {}, "key": "acme"})
+        shown = httpx.get(f"{base}/api/queues/q")
+    assert answer.status_code == 501 and "key" in answer.json()["detail"]
+    assert (shown.status_code, shown.json()["model"]) == (200, "bull")
+
+
+def test_a_server_that_is_away_is_a_problem_that_says_when_to_try_again() -> None:
+    with served(HttpSettings(url="redis://127.0.0.1:1")) as base:
+        answer = httpx.get(f"{base}/api/queues", timeout=120)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
