@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import tarfile
 from pathlib import Path
 
 from chaos.interop import node
-from tests.clients.conftest import run
+from tests.clients.conftest import ROOT, run
 
 MODULES = {path.stem for path in (node.CLIENT / "src").glob("*.ts")}
 
@@ -37,6 +38,12 @@ def test_it_packs_what_is_run_with_its_types_and_no_sources(tarball: Path) -> No
         names = {member.name.removeprefix("package/") for member in archive.getmembers()}
     compiled = {f"dist/{module}{suffix}" for module in MODULES for suffix in (".js", ".d.ts")}
     assert names == compiled | {"package.json", "README.md"}
+
+
+def test_its_types_are_those_of_the_document_that_the_server_has_now(node_modules: Path, tmp_path: Path) -> None:
+    made = tmp_path / "api.ts"
+    run([sys.executable, ROOT / ".ci" / "generate_types", made], tmp_path)
+    assert made.read_text() == (node.CLIENT / "src" / "api.ts").read_text(), "make generate"
 
 
 def test_it_has_no_dependencies_and_its_entries_are_there(installed: Path) -> None:
