@@ -2,6 +2,13 @@
 // returns plain JSON for the test to look at.
 
 import { Client, ClientError } from "@ironclaim/client";
+import * as bananas from "@ironclaim/client/bananas";
+import { Dsps, SubscriptionUnrecoverableError } from "@ironclaim/client/dsps";
+
+/** Does not wait long between attempts, so that tests do not. */
+const IMPATIENT = { deadlineMs: 15_000, firstMs: 1, longestMs: 20 };
+
+const connect = ({ url, token, retries }) => new Client({ url, token, retries: { ...IMPATIENT, ...retries } });
 
 const scenarios = {
   async refusals({ url }) {
@@ -28,6 +35,172 @@ const scenarios = {
       maxMessages: () => channel.poll("s", { maxMessages: 0 }),
       receipt: () => channel.acknowledge("s", ""),
     });
+  },
+
+  async lifeOfAJob(settings) {
+    const emails = connect(settings).queue("emails");
+    const enqueued = await emails.enqueue("add", [1, 2], { priority: 8, attempts: 1, headers: { trace: "t1" } });
+    const value = await emails.wait(enqueued.id);
+    return {
+      enqueued,
+      value,
+      called: await emails.call("add", [3, 4]),
+      result: await emails.result(enqueued.id),
+      job: await emails.job(enqueued.id),
+      unknown: await thrown(() => emails.wait("nobody")),
+      late: await thrown(() => emails.call("later", null, { delay_ms: 600_000, timeoutMs: 0 })),
+    };
+  },
+
+  async enqueue(settings) {
+    return connect(settings).queue("emails").enqueue("welcome", { to: "ada" }, settings.options);
+  },
+
+  async enqueueMany(settings) {
+    const jobs = [1, 2, 3].map((n) => ({ name: "welcome", payload: n, priority: n }));
+    return connect(settings).queue("emails").enqueueMany([...jobs, { name: "welcome", id: "own" }]);
+  },
+
+  async refusedJobs(settings) {
+    const emails = connect(settings).queue("emails");
+    return each({
+      priority: () => emails.enqueue("welcome", null, { priority: 11 }),
+      many: () => emails.enqueueMany([{ name: "welcome" }, { name: "wel come" }]),
+      token: () => connect({ ...settings, token: "wrong-0123456789abcdef" }).queue("emails").enqueue("welcome"),
+    });
+  },
+
+  async cancel(settings) {
+    const emails = connect(settings).queue("emails");
+    await emails.cancel("a1");
+    return each({ wait: () => emails.wait("a1"), unknown: () => emails.cancel("nobody") });
+  },
+
+  async requeue(settings) {
+    return thrown(() => connect(settings).queue("emails").requeue("a1"));
+  },
+
+  async wait(settings) {
+    return connect({ ...settings, retries: { deadlineMs: 0, pollMs: 50 } }).queue("emails").wait("a1");
+  },
+
+  // A poll would end after a minute, and a pause after ten seconds: that all of it is over at once is because it was aborted.
+  async abort(settings) {
+    const emails = connect({ ...settings, retries: { firstMs: 15_000, longestMs: 15_000 } }).queue("emails");
+    const channel = connect(settings).channel("news");
+    await channel.subscribe("ada");
+    const stopped = () => AbortSignal.timeout(100);
+    const messages = async (options) => {
+      for await (const message of channel.messages({ ...options, signal: stopped() })) throw new Error(message.id);
+    };
+    return each({
+      before: () => emails.enqueue("welcome", null, { signal: AbortSignal.abort() }),
+      poll: () => emails.result("a1", { waitMs: 60_000, signal: stopped() }),
+      wait: () => emails.wait("a1", { signal: stopped() }),
+      messages: () => messages({ subscriber: "ada", waitMs: 30_000 }),
+      ownMessages: () => messages({ waitMs: 30_000 }),
+    });
+  },
+
+  async lifeOfMessages(settings) {
+    const channel = connect(settings).channel("news");
+    await channel.subscribe("ada");
+    const ids = [];
+    for (const content of [{ n: 1 }, null, "é"]) ids.push(await channel.publish(content));
+    const first = await channel.poll("ada", { maxMessages: 2 });
+    const again = await channel.poll("ada", { maxMessages: 2 });
+    await channel.acknowledge("ada", first.receipt);
+    await channel.acknowledge("ada", first.receipt);
+    const rest = await channel.poll("ada", { waitMs: 30_000 });
+    await channel.unsubscribe("ada");
+    await channel.unsubscribe("ada");
+    return { ids, first, again, rest, gone: await thrown(() => channel.poll("ada")) };
+  },
+
+  async publish(settings) {
+    return connect(settings).channel("news").publish({ n: 1 });
+  },
+
+  // The loop ends with the last message, so those of its poll are not acknowledged.
+  async take(settings) {
+    const taken = [];
+    for await (const { content } of connect(settings).channel("news").messages(settings.options)) {
+      if (taken.push(content) === settings.count) break;
+    }
+    return taken;
+  },
+
+  async takeFromOneThatGoes(settings) {
+    const channel = connect(settings).channel("news");
+    await channel.subscribe("ada");
+    await channel.publish(1);
+    return thrown(async () => {
+      for await (const { content } of channel.messages({ subscriber: "ada" })) if (content === 1) await channel.unsubscribe("ada");
+    });
+  },
+
+  async dsps({ url, token }) {
+    const failures = [];
+    const dsps = new Dsps({ http: { baseURL: url }, jwt: token, apiRetry: IMPATIENT });
+    dsps.addEventListener("subscriptionCallbackError", ({ error, messages }) => failures.push([error.message, messages.length]));
+    const channel = dsps.channel("news");
+    const got = [];
+    let wake;
+    const subscription = await channel.subscribe({
+      subscriberID: "ada",
+      callback: async (messages) => {
+        got.push(...messages);
+        wake?.();
+        if (messages.some(({ content }) => content === "bad")) throw new Error("cannot read this");
+      },
+      abnormalEndCallback: (error) => failures.push(String(error)),
+    });
+    const until = (count) => new Promise((resolve) => ((wake = () => got.length >= count && resolve()), wake()));
+    const first = await channel.publish(null, "bad");
+    await until(1);
+    await channel.publish("own", { n: 2 });
+    await until(2);
+    await subscription.close();
+    await subscription.close();
+    return { got, first, failures, subscription: { ...subscription } };
+  },
+
+  async dspsEndsAbnormally({ url, token }) {
+    const dsps = new Dsps({ http: { baseURL: url }, jwt: token, apiRetry: IMPATIENT });
+    const channel = dsps.channel("news");
+    const failed = [];
+    dsps.addEventListener("apiFailed", (error) => failed.push(error.name));
+    const removed = dsps.addEventListener("apiFailed", () => failed.push("removed"));
+    dsps.removeEventListener("apiFailed", removed);
+    const error = await new Promise((resolve, reject) => {
+      const callback = () => new Client({ url, token }).channel("news").unsubscribe("ada");
+      const subscribed = channel.subscribe({ subscriberID: "ada", callback, abnormalEndCallback: resolve });
+      subscribed.then(() => channel.publish(null, 1)).catch(reject);
+    });
+    return { code: error.code, ours: SubscriptionUnrecoverableError.isInstance(error), failed };
+  },
+
+  async bananas(settings) {
+    const { Client: BananasClient, JobPriority } = bananas;
+    const client = new BananasClient({ ...settings, retries: IMPATIENT });
+    const job = { name: "add", payload: { n: [1, 2] }, priority: JobPriority.HIGH };
+    const done = await client.submitAndWait({ ...job, timeout: 60_000 });
+    const later = { ...job, scheduledFor: new Date(Date.now() + 3_600_000) };
+    const ids = {
+      plain: await client.submitJob({ ...job, name: "later", description: "a greeting" }),
+      routed: await client.submitJobWithRoute("resize", { width: 9 }, JobPriority.LOW, "gpu"),
+      scheduled: await client.submitJobScheduled(later),
+    };
+    const jobs = {};
+    for (const [name, id] of Object.entries(ids)) jobs[name] = await client.getJob(id);
+    const none = { job: await client.getJob("nobody"), result: await client.getResult(ids.scheduled) };
+    const errors = await each({
+      priority: () => client.submitJob({ ...job, priority: "urgent" }),
+      payload: () => client.submitJob({ ...job, payload: 1n }),
+      token: () => new BananasClient({ ...settings, token: "wrong-0123456789abcdef" }).submitJob(job),
+    });
+    await client.close();
+    return { done, ids, jobs, none, errors, kinds: Object.values(errors).map((error) => typeof bananas[error.name]) };
   },
 };
 
