@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
-from collections.abc import Iterable
 from typing import Any
 
 from ironclaim_client import checks
@@ -16,8 +14,6 @@ from ironclaim_client.values import Delivery, Message
 MESSAGES_MAX = 1_000
 #: As long as the server waits for messages at most.
 WAIT_MS_MAX = 30_000
-#: So many ids are remembered of what was given out: three polls of the greatest size.
-REMEMBERED = 3 * MESSAGES_MAX
 #: Words by which the server says that a subscription is over.
 OVER = frozenset({"dsps.auth.rejected", "dsps.storage.subscription-not-found", "dsps.storage.invalid-channel"})
 
@@ -72,21 +68,3 @@ def delivery(reply: Reply) -> Delivery:
 def is_over(error: Refused) -> bool:
     """Whether a subscription cannot go on: the server itself says so, and not a proxy that knows the path no more for a while."""
     return error.code in OVER or (bool(error.problem) and error.status in (400, 401, 403, 404, 422))
-
-
-class Given:
-    """The ids of the messages that a subscription has given out lately: what comes again after a lost acknowledgement is not
-    given out twice."""
-
-    def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
-
-    def new(self, messages: Iterable[Message]) -> list[Message]:
-        """Those that were not given out before."""
-        return [message for message in messages if message.id not in self._ids]
-
-    def note(self, message: Message) -> None:
-        """This one is given out now."""
-        self._ids[message.id] = None
-        if len(self._ids) > REMEMBERED:
-            self._ids.popitem(last=False)

@@ -10,8 +10,6 @@ import { type CallOptions, type Transport, rest } from "./transport.js";
 const MESSAGES_MAX = 1_000;
 /** As long as the server waits for messages at most. */
 const WAIT_MS_MAX = 30_000;
-/** So many ids are remembered of what was given out: three polls of the greatest size. */
-const REMEMBERED = 3 * MESSAGES_MAX;
 /** Words by which the server says that a subscription is over. */
 const OVER: ReadonlySet<string> = new Set(["dsps.auth.rejected", "dsps.storage.subscription-not-found", "dsps.storage.invalid-channel"]);
 const OVER_STATUS: ReadonlySet<number> = new Set([400, 401, 403, 404, 422]);
@@ -124,28 +122,25 @@ export class Channel {
     subscriber: string,
     poll: Required<PollOptions>,
   ): AsyncGenerator<readonly Message<Content>[], void, undefined> {
-    const given = new Set<string>();
     let failures = 0;
     let receipt = "";
     for (;;) {
       const beganMs = performance.now();
-      let messages: readonly Message<Content>[] = [];
+      let delivery: Delivery<Content> = { messages: [], receipt: "", more: false };
       try {
+        // Until this has succeeded nothing is polled: the same messages would come again.
         if (receipt) await this.acknowledge(subscriber, receipt, poll);
         receipt = "";
-        ({ messages, receipt } = await this.poll<Content>(subscriber, poll));
+        delivery = await this.poll<Content>(subscriber, poll);
       } catch (error) {
         if (!(error instanceof ClientError) || error instanceof InvalidArgument || isOver(error)) throw error;
       }
       // A server that does not wait, because it closes for one, is not asked again at once.
       const early = performance.now() - beganMs < poll.waitMs / 2 || poll.waitMs === 0;
-      failures = early && receipt === "" ? failures + 1 : 0;
+      failures = early && delivery.receipt === "" ? failures + 1 : 0;
       if (failures) await rest(pauseMs(this.transport.retries, failures, Math.random()), poll.signal);
-      // What comes again after a lost acknowledgement is not given out twice.
-      const fresh = messages.filter(({ id }) => !given.has(id));
-      for (const { id } of fresh) given.add(id);
-      for (const id of given) if (given.size > REMEMBERED) given.delete(id);
-      if (fresh.length) yield fresh;
+      if (delivery.messages.length) yield delivery.messages;
+      receipt ||= delivery.receipt;
     }
   }
 

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from ironclaim_client import channels, checks
 from ironclaim_client.asynchronous.transport import AsyncTransport
-from ironclaim_client.channels import Channels, Given
+from ironclaim_client.channels import Channels
 from ironclaim_client.errors import NotFound, OutcomeUnknown, Refused, ServerUnavailable, UnexpectedReply
 from ironclaim_client.retrying import Retries
 from ironclaim_client.values import NOTHING, Delivery, Message
@@ -86,7 +86,6 @@ class AsyncSubscription:
         self._max_messages = checks.whole("max_messages", max_messages, 1, channels.MESSAGES_MAX)
         standard_ms = min(retries.poll_ms, channels.WAIT_MS_MAX)
         self._wait_ms = standard_ms if wait_ms is None else checks.duration_ms("wait_ms", wait_ms, channels.WAIT_MS_MAX)
-        self._given = Given()
         self._closed = False
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -96,6 +95,7 @@ class AsyncSubscription:
         while not self._closed:
             began_s = time.monotonic()
             try:
+                # Until this has succeeded nothing is polled: the same messages would come again.
                 if receipt:
                     await self._channel.acknowledge(self.subscriber, receipt)
                     receipt = ""
@@ -109,8 +109,7 @@ class AsyncSubscription:
             failures = failures + 1 if early and not delivery.receipt else 0
             if failures:
                 await asyncio.sleep(self._retries.pause_ms(failures, random.random()) / 1_000)
-            for message in self._given.new(delivery.messages):
-                self._given.note(message)
+            for message in delivery.messages:
                 yield message
             receipt = delivery.receipt or receipt
 
