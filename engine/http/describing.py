@@ -27,17 +27,19 @@ class Query:
     kind: Callable[[str, str, HttpSettings], Any]
     schema: Callable[[HttpSettings], Schema]
     default: Any = None
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What an endpoint takes and answers: the schema of its body of JSON, and those of its answers by status."""
+    """What an endpoint takes and answers: the schema of its body of JSON, and those of its answers by status,
+    None for one without a body."""
 
     summary: str
     query: tuple[Query, ...] = ()
     body: Schema | None = None
     needs_body: bool = True
-    answers: Mapping[int, Schema] = field(default_factory=dict[int, Schema])
+    answers: Mapping[int, Schema | None] = field(default_factory=dict[int, "Schema | None"])
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     tag: str = "jobs"

@@ -24,6 +24,7 @@ _PATTERNS = {
     "id": "^[A-Za-z0-9_.:>-]{1,256}$",
     "name": "^[A-Za-z0-9_.:-]{1,100}$",
     "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
+    **dict.fromkeys(("channel", "subscriber", "message"), "^[0-9a-z][0-9a-z_-]{0,62}$"),
 }
 PROBLEM: Schema = {
     "type": "object",
@@ -98,7 +99,14 @@ def _in_path(path: str) -> list[dict[str, Any]]:
 
 def _in_query(found: Described, settings: HttpSettings) -> list[dict[str, Any]]:
     return [
-        {"name": query.name, "in": "query", "description": query.about, "schema": query.schema(settings)} for query in found.query
+        {
+            "name": query.name,
+            "in": "query",
+            "description": query.about,
+            "required": query.required,
+            "schema": query.schema(settings),
+        }
+        for query in found.query
     ]
 
 
@@ -109,8 +117,8 @@ def _in_headers(found: Described) -> list[dict[str, Any]]:
     ]
 
 
-def _answer(status: int, schema: Schema, media_type: str) -> dict[str, Any]:
+def _answer(status: int, schema: Schema | None, media_type: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
-    if status != HTTPStatus.NO_CONTENT:
+    if schema is not None and status != HTTPStatus.NO_CONTENT:
         answer["content"] = {media_type: {"schema": schema if media_type == "application/json" else {"type": "string"}}}
     return answer

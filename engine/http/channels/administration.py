@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import logging
 import re
+from functools import wraps
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,9 +13,11 @@ from starlette.routing import BaseRoute
 
 from engine.http.channels import answers, networks
 from engine.http.channels.answers import Refused
+from engine.http.channels.describing import ERRORS, argument, record
 from engine.http.channels.guarding import bearer, route
 from engine.http.channels.revocations import EXPIRES_S_MAX, JTI_CHARS_MAX
 from engine.http.channels.service import ChannelService, service_of
+from engine.http.describing import described
 from engine.http.security.access import Access, Endpoint, carried_out
 
 _SECONDS = re.compile(r"[0-9]{1,12}")
@@ -25,10 +28,11 @@ _LOGGERS = {"*": "ironclaim", "http": "ironclaim.http", "auth": "ironclaim.http.
 
 def routes() -> list[BaseRoute]:
     """The routes of administrators."""
-    return [_admin("/jwt/revoke", _revoke), _admin("/log/level", _set_level)]
+    return [_admin("/jwt/revoke", revoke), _admin("/log/level", set_level)]
 
 
 def _admin(path: str, endpoint: Endpoint) -> BaseRoute:
+    @wraps(endpoint)
     async def guarded(request: Request) -> Response:
         service = service_of(request)
         if not _allowed(service, request):
@@ -49,7 +53,17 @@ def _allowed(service: ChannelService, request: Request) -> bool:
     return networks.among(caller, service.admin_networks) and known > 0
 
 
-async def _revoke(request: Request) -> Response:
+@described(
+    "Revoke a token",
+    tag="admin",
+    query=(
+        argument("jti", "The id of the token", required=True),
+        argument("exp", "When it expires, seconds since 1970", required=True, pattern=_SECONDS.pattern),
+    ),
+    answers={200: record(jti={"type": "string"}, exp={"type": "integer"}), **ERRORS},
+)
+async def revoke(request: Request) -> Response:
+    """Refuse a token from now on, until it would expire by itself."""
     jti = request.query_params.get("jti", "")
     if not jti:
         raise answers.missing("jti")
@@ -62,7 +76,17 @@ async def _revoke(request: Request) -> Response:
     return answers.told({"jti": jti, "exp": int(expires)})
 
 
-async def _set_level(request: Request) -> Response:
+@described(
+    "Set how much is logged",
+    tag="admin",
+    query=(
+        argument("category", "What is logged", required=True, words=tuple(_LOGGERS)),
+        argument("level", "What is logged of it at least", required=True, words=tuple(_LEVELS)),
+    ),
+    answers={204: None, **ERRORS},
+)
+async def set_level(request: Request) -> Response:
+    """Log more or less of one category, in this process."""
     category, level = request.query_params.get("category", ""), request.query_params.get("level", "")
     if not category:
         raise answers.missing("category")

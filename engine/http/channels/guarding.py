@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Any
 
 from starlette.requests import Request
@@ -35,6 +36,7 @@ def route(path: str, method: str, endpoint: Endpoint) -> Route:
     """A route whose answers are DSPS's, whatever happens, and which is told to who watches. The endpoint checks who asks
     itself."""
 
+    @wraps(endpoint)
     async def watched(request: Request) -> Response:
         service = service_of(request)
         with service.telemetry.request(method, path, request.headers) as exchange:
@@ -50,6 +52,7 @@ def channel_route(path: str, method: str, endpoint: ChannelEndpoint) -> Route:
     """The route of an endpoint about one channel, `{channel}` in its path. All but GET change something."""
     changes = method != "GET"
 
+    @wraps(endpoint)
     async def guarded(request: Request) -> Response:
         service = service_of(request)
         channel = _channel(service, request)

@@ -11,17 +11,26 @@ from engine.channel.contents import RawJson
 from engine.errors import Malformed
 from engine.http.channels import answers
 from engine.http.channels.answers import Refused
+from engine.http.channels.describing import ERRORS, record
 from engine.http.channels.guarding import about, channel_route, id_of
 from engine.http.channels.policies import ChannelAccess
 from engine.http.channels.service import service_of
+from engine.http.describing import described
 
 
 def routes() -> list[BaseRoute]:
     """The routes of messages."""
-    return [channel_route("/message/{message}", "PUT", _publish)]
+    return [channel_route("/message/{message}", "PUT", publish)]
 
 
-async def _publish(request: Request, channel: ChannelAccess) -> Response:
+@described(
+    "Publish a message",
+    tag="channels",
+    body={},
+    answers={200: record(channelID={"type": "string"}, messageID={"type": "string"}), **ERRORS},
+)
+async def publish(request: Request, channel: ChannelAccess) -> Response:
+    """Publish any JSON; it is there once, however often it is sent."""
     message = id_of(request, "message", "messageID")
     body = await request.body()
     about(request, {"messaging.message.id": message, "messaging.message.body.size": len(body)})

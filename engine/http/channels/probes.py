@@ -9,21 +9,27 @@ from starlette.routing import BaseRoute
 
 from engine.errors import EngineError
 from engine.http.channels import answers
+from engine.http.channels.describing import record
 from engine.http.channels.guarding import route
 from engine.http.channels.service import service_of
+from engine.http.describing import described
+
+_STORAGE = record(storage={"type": "object"})
 
 
 def routes() -> list[BaseRoute]:
     """The routes of probes."""
-    return [route("/probe/liveness", "GET", _liveness), route("/probe/readiness", "GET", _readiness)]
+    return [route("/probe/liveness", "GET", liveness), route("/probe/readiness", "GET", readiness)]
 
 
-async def _liveness(request: Request) -> Response:
+@described("Is the process alive", tag="probes", answers={200: _STORAGE})
+async def liveness(request: Request) -> Response:
     """This process answers; a server that is away is no reason to kill it."""
     return answers.told({"storage": {}})
 
 
-async def _readiness(request: Request) -> Response:
+@described("Is the process ready", tag="probes", answers={200: _STORAGE, 500: _STORAGE})
+async def readiness(request: Request) -> Response:
     """A call reaches the server and is answered."""
     try:
         await service_of(request).probed.is_revoked("probe")

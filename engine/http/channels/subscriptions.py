@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import re
@@ -21,10 +20,14 @@ from engine.channel.values import Fetched, Message
 from engine.errors import Malformed
 from engine.http.channels import answers
 from engine.http.channels.answers import Refused
-from engine.http.channels.durations import duration_ms
+from engine.http.channels.describing import ERRORS, argument, record
+from engine.http.channels.durations import WRITTEN, duration_ms
 from engine.http.channels.guarding import about, channel_route, id_of
 from engine.http.channels.policies import ChannelAccess
 from engine.http.channels.service import service_of
+from engine.http.describing import Schema, described
+from engine.http.problems import Problem
+from engine.http.waiting import wait_for
 
 log = logging.getLogger("ironclaim.http")
 
@@ -32,32 +35,52 @@ _PATH = "/subscription/polling/{subscriber}"
 _MAX_DEFAULT = "64"
 _WHOLE = re.compile(r"[0-9]{1,18}")
 
+_TIMEOUT = argument("timeout", "How long to wait for a message: a length of time of Go, such as 30s", pattern=WRITTEN.pattern)
+_MAX = argument("max", f"Messages at most, {_MAX_DEFAULT} unless told", pattern=_WHOLE.pattern)
+_HANDLE = argument("ackHandle", "What a fetch gave", required=True)
+_MESSAGE = argument("messageID", "The ids to ask about, one for each message", required=True, several=True)
+_ID: Schema = {"type": "string"}
+_SUBSCRIBER: Schema = record(channelID=_ID, subscriberID=_ID)
+_MESSAGES: Schema = {
+    **record(
+        channelID=_ID, messages={"type": "array", "items": record(messageID=_ID, content={})}, moreMessages={"type": "boolean"}
+    ),
+}
+_MESSAGES["properties"]["ackHandle"] = {"type": "string"}
+_OLD: Schema = record(channelID=_ID, subscriberID=_ID, old={"type": "object", "additionalProperties": {"type": "boolean"}})
+
 
 def routes() -> list[BaseRoute]:
     """The routes of subscribers."""
     return [
-        channel_route(_PATH, "PUT", _subscribe),
-        channel_route(_PATH, "DELETE", _unsubscribe),
-        channel_route(_PATH, "GET", _fetch),
-        channel_route(f"{_PATH}/message", "DELETE", _acknowledge),
+        channel_route(_PATH, "PUT", subscribe),
+        channel_route(_PATH, "DELETE", unsubscribe),
+        channel_route(_PATH, "GET", fetch),
+        channel_route(f"{_PATH}/message", "DELETE", acknowledge),
         # DSPS has this question in its storages, and no path for it.
-        channel_route(f"{_PATH}/message/old", "GET", _ask_old),
+        channel_route(f"{_PATH}/message/old", "GET", ask_old),
     ]
 
 
-async def _subscribe(request: Request, channel: ChannelAccess) -> Response:
+@described("Subscribe", tag="channels", answers={200: _SUBSCRIBER, **ERRORS})
+async def subscribe(request: Request, channel: ChannelAccess) -> Response:
+    """Create a subscriber, whose first message is the next one that is published. One that is there stays as it is."""
     subscriber = _subscriber(request)
     await _opened(request, channel).subscribe(subscriber)
     return answers.told({"channelID": channel.name, "subscriberID": subscriber})
 
 
-async def _unsubscribe(request: Request, channel: ChannelAccess) -> Response:
+@described("Unsubscribe", tag="channels", answers={200: _SUBSCRIBER, **ERRORS})
+async def unsubscribe(request: Request, channel: ChannelAccess) -> Response:
+    """Delete a subscriber, if there is one."""
     subscriber = _subscriber(request)
     await _opened(request, channel).unsubscribe(subscriber)
     return answers.told({"channelID": channel.name, "subscriberID": subscriber})
 
 
-async def _fetch(request: Request, channel: ChannelAccess) -> Response:
+@described("Fetch messages", tag="channels", query=(_TIMEOUT, _MAX), answers={200: _MESSAGES, **ERRORS})
+async def fetch(request: Request, channel: ChannelAccess) -> Response:
+    """The next messages of a subscriber; they come again until they are acknowledged. With a timeout it waits for one."""
     subscriber = _subscriber(request)
     try:
         wait_ms = duration_ms("timeout", request.query_params.get("timeout", "0ms"))
@@ -69,12 +92,14 @@ async def _fetch(request: Request, channel: ChannelAccess) -> Response:
     service = service_of(request)
     wait_ms = min(wait_ms, service.settings.long_poll_max_ms, request.app.state.settings.poll_max_ms)
     fetching = _opened(request, channel).fetch(subscriber, max_messages=min(int(most), MESSAGES_MAX), wait_ms=wait_ms)
-    fetched = await (_unless_gone(request, fetching) if wait_ms else fetching)
+    fetched = await (_waited(request, fetching) if wait_ms else fetching)
     service.telemetry.count("delivered", len(fetched.messages))
     return answers.spelled(_body(channel.name, fetched))
 
 
-async def _acknowledge(request: Request, channel: ChannelAccess) -> Response:
+@described("Acknowledge messages", tag="channels", query=(_HANDLE,), answers={204: None, **ERRORS})
+async def acknowledge(request: Request, channel: ChannelAccess) -> Response:
+    """Let the messages of a fetch, and all before them, not come again."""
     subscriber = _subscriber(request)
     handle = request.query_params.get("ackHandle", "")
     if not handle:
@@ -87,7 +112,9 @@ async def _acknowledge(request: Request, channel: ChannelAccess) -> Response:
     return answers.nothing()
 
 
-async def _ask_old(request: Request, channel: ChannelAccess) -> Response:
+@described("Ask whether messages are old", tag="channels", query=(_MESSAGE,), answers={200: _OLD, **ERRORS})
+async def ask_old(request: Request, channel: ChannelAccess) -> Response:
+    """Whether the subscriber will not be given these messages any more."""
     subscriber = _subscriber(request)
     messages = request.query_params.getlist("messageID")
     if not messages:
@@ -97,6 +124,16 @@ async def _ask_old(request: Request, channel: ChannelAccess) -> Response:
     except Malformed:
         raise answers.invalid("messageID") from None
     return answers.told({"channelID": channel.name, "subscriberID": subscriber, "old": dict(sorted(old.items()))})
+
+
+async def _waited(request: Request, fetching: Coroutine[Any, Any, Fetched]) -> Fetched:
+    """What a fetch that waits returns: nothing when the server ends, as DSPS does."""
+    try:
+        return await wait_for(request, fetching)
+    except Problem:
+        if request.app.state.waits.ending.is_set():
+            return Fetched()
+        raise
 
 
 def _subscriber(request: Request) -> str:
@@ -134,21 +171,3 @@ def _as_published(message: Message) -> object:
         return RawJson(message.spelled)
     except Malformed:
         return message.content
-
-
-async def _unless_gone(request: Request, fetching: Coroutine[Any, Any, Fetched]) -> Fetched:
-    """What a fetch returns; it ends when the caller has gone."""
-    task = asyncio.ensure_future(fetching)
-    gone = asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        # Nobody hears this answer.
-        return task.result() if task.done() else Fetched()
-    finally:
-        task.cancel()
-        gone.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        """The rest of a body that nobody reads."""

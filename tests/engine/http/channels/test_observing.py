@@ -1,0 +1,195 @@
+"""Who watches from outside: spans and metrics of OpenTelemetry, errors to Sentry's SDK, and nothing where neither is there."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
+from tests.engine.helpers.waiting import wait_until
+from tests.engine.http.channels.desk import desk
+from tests.engine.http.channels.receiver import Answer, Receiver
+
+pytestmark = pytest.mark.feature("DS32", model="dsps")
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+class Watched:
+    """Where spans and metrics of a test go."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        self.tracer_provider = TracerProvider()
+        self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.meter_provider = MeterProvider([self._reader])
+
+    def spans(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+
+    def points(self, name: str) -> list[Any]:
+        """The data points of a metric."""
+        data = self._reader.get_metrics_data()
+        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+        return [point for scope in scopes for metric in scope.metrics if metric.name == name for point in metric.data.data_points]
+
+    def total(self, name: str) -> int:
+        return sum(point.value for point in self.points(name))
+
+    def settings(self, *hooks: WebhookSettings) -> ChannelSettings:
+        return ChannelSettings(
+            channels=(ChannelPolicy(webhooks=hooks),),
+            tracer_provider=self.tracer_provider,
+            meter_provider=self.meter_provider,
+        )
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def hook(receiver: Receiver, count: int = 3) -> WebhookSettings:
+    retry = WebhookRetry(count=count, interval_ms=1, interval_jitter_ms=0)
+    return WebhookSettings(url=receiver.url, allow_networks=("127.0.0.0/8",), retry=retry)
+
+
+def test_a_trace_goes_from_the_publisher_to_the_receiver_of_its_webhook(
+    ironclaim_url: str, receiver: Receiver, watched: Watched
+) -> None:
+    receiver.answers.append(Answer(503))
+    with desk(ironclaim_url, watched.settings(hook(receiver))) as client:
+        headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+        assert client.put("/channel/chx/message/m1", content="1", headers=headers).status_code == 200
+        wait_until(lambda: len(receiver.received) == 2, "the webhook arrives")
+    (request,) = watched.spans("PUT /channel/{channel}/message/{message}")
+    deliveries = watched.spans("PUT")
+    jobs = [*watched.spans("create webhooks"), *watched.spans("process webhooks")]
+    assert len(jobs) == 3 and len(deliveries) == 2
+    traces = {format(context.trace_id, "032x") for span in (request, *jobs, *deliveries) if (context := span.get_span_context())}
+    assert traces == {TRACE}
+    assert [one.headers["traceparent"].split("-")[1] for one in receiver.received] == [TRACE, TRACE]
+    assert request.kind is SpanKind.SERVER and {span.kind for span in deliveries} == {SpanKind.CLIENT}
+    assert request.attributes is not None
+    assert dict(request.attributes) == {
+        "http.request.method": "PUT",
+        "http.route": "/channel/{channel}/message/{message}",
+        "http.response.status_code": 200,
+        "messaging.system": "dsps",
+        "messaging.destination.name": "chx",
+        "messaging.message.id": "m1",
+        "messaging.message.body.size": 1,
+    }
+    assert [span.status.status_code for span in deliveries] == [StatusCode.ERROR, StatusCode.UNSET]
+
+
+def test_metrics_count_requests_messages_and_what_was_given_up(ironclaim_url: str, receiver: Receiver, watched: Watched) -> None:
+    receiver.answers.append(Answer(410))
+    with desk(ironclaim_url, watched.settings(hook(receiver))) as client:
+        client.subscribe("chx", "s1")
+        for _ in range(2):
+            client.publish("chx", "m1", "1")
+        client.publish("chx", "m2", "{")
+        fetched = client.fetch("chx", "s1").json()
+        client.acknowledge("chx", "s1", fetched["ackHandle"])
+        client.acknowledge("chx", "s1", fetched["ackHandle"])
+        wait_until(lambda: watched.total("dsps.given_up") == 1, "the webhook is given up")
+        assert [watched.total(f"dsps.{name}") for name in ("published", "delivered", "acknowledged")] == [1, 1, 1]
+        published = {
+            point.attributes["http.response.status_code"]: point.count
+            for point in watched.points("http.server.request.duration")
+            if point.attributes["http.route"] == "/channel/{channel}/message/{message}"
+        }
+        assert published == {200: 2, 400: 1}
+        sent = [
+            (point.attributes["http.response.status_code"], point.count)
+            for point in watched.points("http.client.request.duration")
+        ]
+        assert sent == [(410, 1)]
+        # Ids would make as many series as there are messages.
+        names = {name for point in watched.points("http.server.request.duration") for name in point.attributes}
+        assert names == {"http.request.method", "http.route", "http.response.status_code"}
+        assert watched.total("http.server.active_requests") == 0
+
+
+def test_a_request_that_fails_is_an_error_and_one_that_is_refused_is_none(watched: Watched) -> None:
+    with desk("redis://127.0.0.1:1/0", watched.settings()) as client:
+        assert client.get("/probe/readiness").status_code == 500
+        assert client.publish("CHX", "m1", "1").status_code == 400
+    (failed,), (refused,) = watched.spans("GET /probe/readiness"), watched.spans("PUT /channel/{channel}/message/{message}")
+    assert failed.status.status_code is StatusCode.ERROR and refused.status.status_code is StatusCode.UNSET
+
+
+def test_without_opentelemetry_everything_works(ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    settings = ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver),)),))
+    with desk(ironclaim_url, settings) as client:
+        assert client.publish("chx", "m1", "1").status_code == 200
+        wait_until(lambda: receiver.received, "the webhook arrives")
+    assert "traceparent" not in receiver.received[0].headers
+
+
+class Sentry(types.ModuleType):
+    """What of the interface of Sentry's SDK is used here."""
+
+    def __init__(self) -> None:
+        super().__init__("sentry_sdk")
+        self.__spec__ = importlib.machinery.ModuleSpec("sentry_sdk", None)
+        self.captured: list[tuple[BaseException, dict[str, str]]] = []
+
+    @contextmanager
+    def new_scope(self) -> Iterator[Scope]:
+        yield Scope(self)
+
+
+class Scope:
+    """A scope of the SDK."""
+
+    def __init__(self, sdk: Sentry) -> None:
+        self._sdk = sdk
+        self._tags: dict[str, str] = {}
+
+    def set_tag(self, name: str, value: str) -> None:
+        self._tags[name] = value
+
+    def capture_exception(self, error: BaseException) -> None:
+        self._sdk.captured.append((error, self._tags))
+
+
+def test_a_webhook_that_is_given_up_is_told_to_the_sdk_of_sentry(
+    ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentry = Sentry()
+    monkeypatch.setitem(sys.modules, "sentry_sdk", sentry)
+    receiver.answers.extend([Answer(503)] * 2)
+    with desk(ironclaim_url, ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver, count=1),)),))) as client:
+        client.publish("chx", "m1", "1")
+        # Once, after the last attempt.
+        ((error, tags),) = wait_until(lambda: sentry.captured, "it is told")
+    assert "503" in str(error) and tags == {"channel": "chx", "message": "m1", "url": receiver.url}
+
+
+def test_a_report_that_fails_breaks_nothing(ironclaim_url: str, receiver: Receiver) -> None:
+    def broken(error: BaseException, about: object) -> None:
+        raise RuntimeError("the watcher is ill")
+
+    receiver.answers.append(Answer(410))
+    settings = ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver),)),), report=broken)
+    with desk(ironclaim_url, settings) as client:
+        client.publish("chx", "m1", "1")
+        client.publish("chx", "m2", "1")
+        wait_until(lambda: len(receiver.received) == 2, "both were sent")
