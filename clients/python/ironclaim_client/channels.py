@@ -14,8 +14,6 @@ from ironclaim_client.values import Delivery, Message
 MESSAGES_MAX = 1_000
 #: As long as the server waits for messages at most.
 WAIT_MS_MAX = 30_000
-#: Words by which the server says that a subscription is over.
-OVER = frozenset({"dsps.auth.rejected", "dsps.storage.subscription-not-found", "dsps.storage.invalid-channel"})
 
 
 class Channels:
@@ -67,4 +65,4 @@ def delivery(reply: Reply) -> Delivery:
 
 def is_over(error: Refused) -> bool:
     """Whether a subscription cannot go on: the server itself says so, and not a proxy that knows the path no more for a while."""
-    return error.code in OVER or (bool(error.problem) and error.status in (400, 401, 403, 404, 422))
+    return bool(error.problem) and error.status in (400, 401, 403, 404, 422)

@@ -10,8 +10,7 @@ import { type CallOptions, type Transport, rest } from "./transport.js";
 const MESSAGES_MAX = 1_000;
 /** As long as the server waits for messages at most. */
 const WAIT_MS_MAX = 30_000;
-/** Words by which the server says that a subscription is over. */
-const OVER: ReadonlySet<string> = new Set(["dsps.auth.rejected", "dsps.storage.subscription-not-found", "dsps.storage.invalid-channel"]);
+/** The subscriber is gone, the token is refused, or there is no such channel. */
 const OVER_STATUS: ReadonlySet<number> = new Set([400, 401, 403, 404, 422]);
 
 /** A message of a channel. */
@@ -168,6 +167,5 @@ function delivery<Content>({ body }: Reply): Delivery<Content> {
 
 /** Whether a subscription cannot go on: the server itself says so, and not a proxy that knows the path no more for a while. */
 export function isOver(error: ClientError): error is Refused {
-  if (!(error instanceof Refused)) return false;
-  return OVER.has(error.code) || (Object.keys(error.problem).length > 0 && OVER_STATUS.has(error.status));
+  return error instanceof Refused && OVER_STATUS.has(error.status) && Object.keys(error.problem).length > 0;
 }

@@ -64,7 +64,7 @@ class AsyncChannel:
 
 
 class AsyncSubscription:
-    """The messages of one subscriber: `async with channel.subscription() as messages: async for message in messages: ...`
+    """The messages of one subscriber: an iterator, in a block that makes the subscriber and at the end closes.
 
     The messages of a poll are acknowledged together, when the next one after them is asked for: what was not worked through by
     then comes again, to the next subscription of this name. A network that fails is waited out, longer each time, by a random
