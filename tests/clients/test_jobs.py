@@ -195,20 +195,20 @@ def test_a_wait_outlasts_lost_replies_and_a_server_that_is_away(
         emails.wait("a1", timeout_ms=0)
 
 
-def test_a_long_poll_is_woken_by_the_end_of_the_job(
-    connect: Connect, application_url: str, ironclaim_url: str, queue: Queue, late_looks: None
+def test_a_wait_is_one_request_that_is_woken_by_the_end_of_the_job(
+    connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue, late_looks: None
 ) -> None:
-    emails = connect(application_url).queue("emails")
+    emails = connect(harmed.url, attempt_ms=15_000, poll_ms=60_000).queue("emails")
     queue.enqueue("add", [1, 2], id="a1")
-    go = threading.Event()
-    threading.Timer(0.2, go.set).start()
 
     def add(job: Any) -> int:
-        go.wait()
+        wait_until(lambda: harmed.requests(RESULT), "somebody waits")
         return sum(job.payload)
 
     with working(ironclaim_url, add=add):
-        assert emails.result("a1", wait_ms=60_000).value == 3
+        assert emails.wait("a1", timeout_ms=600_000) == 3
+    (asked,) = harmed.requests(RESULT)
+    assert asked.path.endswith("/result?wait_ms=60000")
 
 
 def test_a_result_that_the_token_may_not_see_is_no_result(connect: Connect, ironclaim_url: str, queue: Queue) -> None:

@@ -105,14 +105,16 @@ export class Channel {
   async *batches<Content = unknown>(options: SubscriptionOptions = {}): AsyncGenerator<readonly Message<Content>[], void, undefined> {
     const { subscriber = `s-${newKey()}`, signal } = options;
     const poll = { ...checked(options, Math.min(this.transport.retries.pollMs, WAIT_MS_MAX)), signal };
-    await this.subscribe(subscriber, { signal });
+    let subscribed = false;
     try {
+      await this.subscribe(subscriber, { signal });
+      subscribed = true;
       yield* this.#polled<Content>(subscriber, poll);
     } finally {
       if (options.subscriber === undefined) {
         // One that cannot be deleted now expires by itself.
         const deleted = this.unsubscribe(subscriber).catch(() => undefined);
-        if (!signal?.aborted) await deleted;
+        if (subscribed && !signal?.aborted) await deleted;
       }
     }
   }

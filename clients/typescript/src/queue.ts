@@ -111,21 +111,19 @@ export class Queue {
     const endMs = performance.now() + checks.whole("timeoutMs", timeoutMs, 0, checks.WAIT_MS_MAX);
     let failures = 0;
     for (;;) {
-      const leftMs = Math.max(0, Math.ceil(endMs - performance.now()));
-      let found: Result;
+      const beganMs = performance.now();
+      const waitMs = Math.max(0, Math.min(retries.pollMs, Math.ceil(endMs - beganMs)));
       try {
-        found = await this.result(id, { waitMs: Math.min(retries.pollMs, leftMs), signal });
+        const found = await this.result(id, { waitMs, signal });
+        if (found.ended) return valueOf<Value>(found);
+        if (performance.now() >= endMs) throw new TimedOut(`job ${id} is ${found.state}`);
       } catch (error) {
         if (!(error instanceof ServerUnavailable) || performance.now() >= endMs) throw error;
-        failures += 1;
-        await rest(pauseMs(retries, failures, Math.random()), signal);
-        continue;
       }
-      failures = 0;
-      if (found.hidden) throw new NotPermitted(403, { detail: `the job ${id} has finished, and this token may not see its result` });
-      if (found.state === "finished") return found.value as Value;
-      if (found.ended) throw new JobFailed(id, found.state, found.error);
-      if (performance.now() >= endMs) throw new TimedOut(`job ${id} is ${found.state}`);
+      // A server that is away, or that does not wait, is not asked again at once.
+      const early = performance.now() - beganMs < waitMs / 2;
+      failures = early ? failures + 1 : 0;
+      if (failures) await rest(pauseMs(retries, failures, Math.random()), signal);
     }
   }
 
@@ -175,6 +173,13 @@ function oneOfMany(item: unknown): Enqueued | Refused {
   if (!("problem" in objectOf(item))) return enqueued(item);
   const problem = member(item, "problem", "object");
   return refused(typeof problem["status"] === "number" ? problem["status"] : 422, problem);
+}
+
+/** What the handler of a job that has ended has returned. */
+function valueOf<Value>({ id, state, value, error, hidden }: Result): Value {
+  if (state !== "finished") throw new JobFailed(id, state, error);
+  if (hidden) throw new NotPermitted(403, { detail: `the job ${id} has finished, and this token may not see its result` });
+  return value as Value;
 }
 
 /** The server answers 202 for a job that has not ended. */

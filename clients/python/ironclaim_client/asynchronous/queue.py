@@ -65,20 +65,23 @@ class AsyncQueue:
         end_s = time.monotonic() + checks.duration_ms("timeout_ms", timeout_ms, checks.WAIT_MS_MAX) / 1_000
         failures = 0
         while True:
-            left_ms = max(0, round((end_s - time.monotonic()) * 1_000))
+            began_s = time.monotonic()
+            poll_ms = max(0, min(retries.poll_ms, round((end_s - began_s) * 1_000)))
             try:
-                found = await self.result(id, wait_ms=min(retries.poll_ms, left_ms))
+                found = await self.result(id, wait_ms=poll_ms)
             except ServerUnavailable:
                 if time.monotonic() >= end_s:
                     raise
-                failures += 1
+            else:
+                if found.ended:
+                    return jobs.value_of(found)
+                if time.monotonic() >= end_s:
+                    raise TimedOut(f"job {id} is {found.state}")
+            # A server that is away, or that does not wait, is not asked again at once.
+            early = (time.monotonic() - began_s) * 1_000 < poll_ms / 2
+            failures = failures + 1 if early else 0
+            if failures:
                 await asyncio.sleep(retries.pause_ms(failures, random.random()) / 1_000)
-                continue
-            failures = 0
-            if found.ended:
-                return jobs.value_of(found)
-            if time.monotonic() >= end_s:
-                raise TimedOut(f"job {id} is {found.state}")
 
     async def call(self, name: str, payload: object = None, *, timeout_ms: int | timedelta = 60_000, **options: Any) -> Any:
         """Enqueue a job and wait for what its handler returns. Raises as both do."""
