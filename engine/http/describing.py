@@ -30,6 +30,15 @@ class Query:
     required: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header that a request may have, and the pattern that its value is of; the endpoint checks it."""
+
+    name: str
+    about: str
+    pattern: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
     """What an endpoint takes and answers: the schema of its body of JSON, and those of its answers by status,
@@ -41,7 +50,7 @@ class Described:
     needs_body: bool = True
     answers: Mapping[int, Schema | None] = field(default_factory=dict[int, "Schema | None"])
     media_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: tuple[Header, ...] = ()
     tag: str = "jobs"
 
 

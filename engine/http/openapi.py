@@ -22,7 +22,8 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _PATTERNS = {
     "queue": "^[A-Za-z0-9_.:-]{1,128}$",
     "id": "^[A-Za-z0-9_.:>-]{1,256}$",
-    "name": "^[A-Za-z0-9_.:-]{1,100}$",
+    "name": "^[A-Za-z0-9_.:-]{1,128}$",
+    "schedule": "^[A-Za-z0-9_.:-]{1,100}$",
     "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
     **dict.fromkeys(("channel", "subscriber", "message"), "^[0-9a-z][0-9a-z_-]{0,62}$"),
 }
@@ -112,8 +113,13 @@ def _in_query(found: Described, settings: HttpSettings) -> list[dict[str, Any]]:
 
 def _in_headers(found: Described) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "header", "description": about, "schema": {"type": "string"}}
-        for name, about in found.headers.items()
+        {
+            "name": header.name,
+            "in": "header",
+            "description": header.about,
+            "schema": {"type": "string", "pattern": f"^{header.pattern}$"},
+        }
+        for header in found.headers
     ]
 
 

@@ -310,7 +310,7 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
-    readonly "/api/queues/{queue}/schedules/{name}/enable": {
+    readonly "/api/queues/{queue}/schedules/{schedule}/enable": {
         readonly parameters: {
             readonly query?: never;
             readonly header?: never;
@@ -330,7 +330,7 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
-    readonly "/api/queues/{queue}/schedules/{name}/disable": {
+    readonly "/api/queues/{queue}/schedules/{schedule}/disable": {
         readonly parameters: {
             readonly query?: never;
             readonly header?: never;
@@ -350,7 +350,7 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
-    readonly "/api/queues/{queue}/schedules/{name}/run-now": {
+    readonly "/api/queues/{queue}/schedules/{schedule}/run-now": {
         readonly parameters: {
             readonly query?: never;
             readonly header?: never;
@@ -732,7 +732,7 @@ export interface operations {
         readonly parameters: {
             readonly query?: never;
             readonly header?: {
-                /** @description becomes the id of a job without one: a repeat is answered with the same job */
+                /** @description the id of a job that has none: a repeat is answered with the same job */
                 readonly "Idempotency-Key"?: string;
             };
             readonly path: {
@@ -745,7 +745,7 @@ export interface operations {
                 readonly "application/json": {
                     readonly name: string;
                     readonly payload?: unknown;
-                    readonly id?: string;
+                    readonly id?: string | null;
                     readonly delay_ms?: number;
                     readonly run_at_ms?: number | null;
                     readonly timestamp_ms?: number;
@@ -826,7 +826,7 @@ export interface operations {
         readonly parameters: {
             readonly query?: never;
             readonly header?: {
-                /** @description becomes, with the number of each, the ids of jobs without one */
+                /** @description with the number of each, the ids of jobs that have none */
                 readonly "Idempotency-Key"?: string;
             };
             readonly path: {
@@ -840,7 +840,7 @@ export interface operations {
                     readonly jobs: readonly {
                         readonly name: string;
                         readonly payload?: unknown;
-                        readonly id?: string;
+                        readonly id?: string | null;
                         readonly delay_ms?: number;
                         readonly run_at_ms?: number | null;
                         readonly timestamp_ms?: number;
@@ -1339,7 +1339,7 @@ export interface operations {
             readonly header?: never;
             readonly path: {
                 readonly queue: string;
-                readonly name: string;
+                readonly schedule: string;
             };
             readonly cookie?: never;
         };
@@ -1371,7 +1371,7 @@ export interface operations {
             readonly header?: never;
             readonly path: {
                 readonly queue: string;
-                readonly name: string;
+                readonly schedule: string;
             };
             readonly cookie?: never;
         };
@@ -1403,7 +1403,7 @@ export interface operations {
             readonly header?: never;
             readonly path: {
                 readonly queue: string;
-                readonly name: string;
+                readonly schedule: string;
             };
             readonly cookie?: never;
         };
@@ -1520,9 +1520,15 @@ export interface operations {
         readonly requestBody: {
             readonly content: {
                 readonly "application/json": {
-                    readonly concurrency?: number;
+                    readonly concurrency: number;
                     readonly rate?: number;
                     readonly per_ms?: number;
+                    /** @enum {unknown} */
+                    readonly window?: "sliding" | "fixed";
+                } | {
+                    readonly concurrency?: number;
+                    readonly rate: number;
+                    readonly per_ms: number;
                     /** @enum {unknown} */
                     readonly window?: "sliding" | "fixed";
                 };
@@ -1592,9 +1598,15 @@ export interface operations {
         readonly requestBody: {
             readonly content: {
                 readonly "application/json": {
-                    readonly concurrency?: number;
+                    readonly concurrency: number;
                     readonly rate?: number;
                     readonly per_ms?: number;
+                    /** @enum {unknown} */
+                    readonly window?: "sliding" | "fixed";
+                } | {
+                    readonly concurrency?: number;
+                    readonly rate: number;
+                    readonly per_ms: number;
                     /** @enum {unknown} */
                     readonly window?: "sliding" | "fixed";
                 };

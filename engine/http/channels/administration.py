@@ -16,7 +16,7 @@ from engine.http.channels.answers import Refused
 from engine.http.channels.describing import ERRORS, argument, record
 from engine.http.channels.guarding import bearer, route
 from engine.http.channels.revocations import EXPIRES_S_MAX, JTI_CHARS_MAX
-from engine.http.channels.service import ChannelService, service_of
+from engine.http.channels.service import service_of
 from engine.http.describing import described
 from engine.http.security.access import Access, Endpoint, carried_out
 
@@ -34,15 +34,14 @@ def routes() -> list[BaseRoute]:
 def _admin(path: str, endpoint: Endpoint) -> BaseRoute:
     @wraps(endpoint)
     async def guarded(request: Request) -> Response:
-        service = service_of(request)
-        if not _allowed(service, request):
-            raise Refused(403, "")
-        return await carried_out(request, Access(role="admin", name="administrator"), endpoint, changes=True)
+        return await carried_out(request, _admit(request), endpoint, changes=True)
 
     return route(f"/admin{path}", "PUT", guarded)
 
 
-def _allowed(service: ChannelService, request: Request) -> bool:
+async def _admit(request: Request) -> Access:
+    """The access of an administrator. Raises Refused, which does not say why."""
+    service = service_of(request)
     settings = service.settings
     peer = request.client.host if request.client else ""
     forwarded = request.headers.getlist(settings.real_ip_header) if settings.real_ip_header else []
@@ -50,7 +49,9 @@ def _allowed(service: ChannelService, request: Request) -> bool:
     # Each token is compared, so that the time tells nothing.
     given = bearer(request).encode(errors="surrogateescape")
     known = sum(hmac.compare_digest(token.encode(), given) for token in settings.admin_tokens)
-    return networks.among(caller, service.admin_networks) and known > 0
+    if not networks.among(caller, service.admin_networks) or not known:
+        raise Refused(403, "")
+    return Access(role="admin", name="administrator")
 
 
 @described(

@@ -20,12 +20,17 @@ BAD_HANDLE = "dsps.storage.ack-handle-malformed"
 _HEADERS = {"Cache-Control": "no-cache, no-store, max-age=0, must-revalidate", "Pragma": "no-cache", "Expires": "0"}
 
 
-class Refused(Exception):
-    """A request ends with this answer."""
+class Refused(Problem):
+    """A problem that is told as DSPS tells it."""
 
     def __init__(self, status: int, error: str, code: str = "", reason: str = "") -> None:
-        super().__init__(error)
-        self.response = failed(status, error, code, reason)
+        super().__init__(status, error)
+        self._code = code
+        self._reason = reason
+
+    def response(self) -> Response:
+        """The answer."""
+        return failed(self.status, self.detail, self._code, self._reason)
 
 
 def told(fields: Mapping[str, Any], status: int = 200) -> Response:
@@ -59,7 +64,9 @@ def invalid(name: str, code: str = "") -> Refused:
 
 
 def of_problem(problem: Problem) -> Response:
-    """A problem of the common part. Who is not known gets the answer of DSPS, which has no 401."""
+    """A problem, also of the common part. Who is not known gets the answer of DSPS, which has no 401."""
+    if isinstance(problem, Refused):
+        return problem.response()
     if problem.status == 401:
         return failed(403, "Unauthorized", REJECTED)
     answer = failed(problem.status, problem.detail)

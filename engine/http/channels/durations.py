@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 
@@ -22,4 +23,4 @@ def duration_ms(field: str, text: str) -> int:
     total_ns = sum(Decimal(number) * _UNITS_NS[unit] for number, unit in _PART.findall(text))
     if found.group(1) == "-":
         return 0
-    return min(int(-(-total_ns // 10**6)), DURATION_MS_MAX)
+    return min(math.ceil(total_ns / 10**6), DURATION_MS_MAX)

@@ -57,12 +57,16 @@ def channel_route(path: str, method: str, endpoint: ChannelEndpoint) -> Route:
         service = service_of(request)
         channel = _channel(service, request)
 
-        async def inner(request: Request) -> Response:
+        async def asked(request: Request) -> Response:
             return await endpoint(request, channel)
 
+        async def answered(request: Request) -> Response:
+            # Before the audit line is written, which says how it ended.
+            return await _answer(service, request, asked)
+
         if not channel.checks:
-            return await needs(_NEEDS[changes], changes=changes)(inner)(request)
-        return await carried_out(request, await _token_access(service, request, channel), inner, changes=changes)
+            return await needs(_NEEDS[changes], changes=changes)(answered)(request)
+        return await carried_out(request, _token_access(service, request, channel), answered, changes=changes)
 
     return route(f"/channel/{{channel}}{path}", method, guarded)
 
@@ -117,8 +121,6 @@ async def _token_access(service: ChannelService, request: Request, channel: Chan
 async def _answer(service: ChannelService, request: Request, endpoint: Endpoint) -> Response:
     try:
         return await endpoint(request)
-    except Refused as refused:
-        return refused.response
     except Problem as problem:
         return answers.of_problem(problem)
     except EngineError as error:

@@ -45,10 +45,9 @@ def among(found: Address | None, allowed: Iterable[Network]) -> bool:
 
 
 def is_public(found: Address) -> bool:
-    """Whether it is an address of the internet; one that stands for an IPv4 address is what that one is."""
-    hidden = found.ipv4_mapped or found.sixtofour if isinstance(found, IPv6Address) else None
-    if hidden is not None:
-        return is_public(hidden)
+    """Whether it is an address of the internet; one that leads to an IPv4 address by 6to4 is what that one is."""
+    if isinstance(found, IPv6Address) and found.sixtofour is not None:
+        return is_public(found.sixtofour)
     # Teredo is private here, and NAT64 reserved.
     odd = found.is_multicast or found.is_reserved or found.is_unspecified or found.is_loopback or found.is_link_local
     return found.is_global and not odd

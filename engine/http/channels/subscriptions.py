@@ -41,11 +41,8 @@ _HANDLE = argument("ackHandle", "What a fetch gave", required=True)
 _MESSAGE = argument("messageID", "The ids to ask about, one for each message", required=True, several=True)
 _ID: Schema = {"type": "string"}
 _SUBSCRIBER: Schema = record(channelID=_ID, subscriberID=_ID)
-_MESSAGES: Schema = {
-    **record(
-        channelID=_ID, messages={"type": "array", "items": record(messageID=_ID, content={})}, moreMessages={"type": "boolean"}
-    ),
-}
+_LIST: Schema = {"type": "array", "items": record(messageID=_ID, content={})}
+_MESSAGES: Schema = record(channelID=_ID, messages=_LIST, moreMessages={"type": "boolean"})
 _MESSAGES["properties"]["ackHandle"] = {"type": "string"}
 _OLD: Schema = record(channelID=_ID, subscriberID=_ID, old={"type": "object", "additionalProperties": {"type": "boolean"}})
 

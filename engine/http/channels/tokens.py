@@ -79,10 +79,12 @@ class TokenCheck:
         except jwt.PyJWTError as error:
             raise TokenRefused(f"it is no JWT: {error}") from error
         algorithm = header.get("alg")
-        # What the token says of its own keys (jwk, jku, x5u) is not read. An extension that must be understood is not.
+        # What the token says of its own keys (jwk, jku, x5u) is not read.
         keys = self._keys.get(algorithm, ()) if isinstance(algorithm, str) else ()
-        if not keys or "crit" in header:
-            raise TokenRefused(f"its algorithm {algorithm!r:.20} is none of {', '.join(self._keys)}, or it has a crit header")
+        if not keys:
+            raise TokenRefused(f"its algorithm {algorithm!r:.20} is none of {', '.join(self._keys)}")
+        if "crit" in header:
+            raise TokenRefused("its crit header names extensions, and none is known here")
         refused: Exception | None = None
         for key in keys:
             try:

@@ -10,7 +10,7 @@ from engine.http.jobs import bananas, changing, enqueueing, events, looking, que
 
 _QUEUE = "/api/queues/{queue}"
 _JOB = f"{_QUEUE}/jobs/{{id}}"
-_SCHEDULE = f"{_QUEUE}/schedules/{{name}}"
+_SCHEDULE = f"{_QUEUE}/schedules/{{schedule}}"
 
 #: Method, path and endpoint of each; everything else is declared with the endpoint.
 _ROUTES: tuple[tuple[str, str, Any], ...] = (

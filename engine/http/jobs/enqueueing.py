@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from engine import validate
 from engine.errors import EngineError, Malformed, PartlyEnqueued
 from engine.http.bodies import json_object, only
-from engine.http.describing import described
+from engine.http.describing import Header, described
 from engine.http.jobs import schemas
 from engine.http.opening import queue_of
 from engine.http.problems import bad_value, problem_of
@@ -20,8 +20,6 @@ from engine.queue.producing import NewJob
 from engine.wire.operations import Enqueued
 
 KEY_HEADER = "Idempotency-Key"
-#: Room for the number of a job in a batch behind the key of the batch.
-_BATCH_KEY_CHARACTERS_MAX = 120
 _CALLBACKS = ("on_success", "on_failure")
 
 
@@ -29,7 +27,7 @@ _CALLBACKS = ("on_success", "on_failure")
     "Put a job into a queue",
     body=schemas.NEW_JOB,
     answers={201: schemas.ENQUEUED, 200: schemas.ENQUEUED},
-    headers={KEY_HEADER: "becomes the id of a job without one: a repeat is answered with the same job"},
+    headers=(Header(KEY_HEADER, "the id of a job that has none: a repeat is answered with the same job", schemas.ID_PATTERN),),
 )
 @needs("operate", changes=True)
 async def enqueue(request: Request) -> Response:
@@ -45,7 +43,7 @@ async def enqueue(request: Request) -> Response:
     "Put many jobs into a queue, in this order",
     body=schemas.NEW_JOBS,
     answers={201: schemas.ENQUEUED_MANY},
-    headers={KEY_HEADER: "becomes, with the number of each, the ids of jobs without one"},
+    headers=(Header(KEY_HEADER, "with the number of each, the ids of jobs that have none", schemas.BATCH_KEY_PATTERN),),
 )
 @needs("operate", changes=True)
 async def enqueue_batch(request: Request) -> Response:
@@ -55,8 +53,8 @@ async def enqueue_batch(request: Request) -> Response:
     if not 1 <= len(jobs) <= schemas.BATCH_MAX:
         raise bad_value("jobs", cast("object", found), f"a list of 1 to {schemas.BATCH_MAX} jobs")
     key = own_key(request)
-    if key is not None and len(key) > _BATCH_KEY_CHARACTERS_MAX:
-        raise bad_value(KEY_HEADER, key, f"a text of at most {_BATCH_KEY_CHARACTERS_MAX} characters")
+    if key is not None and len(key) > schemas.BATCH_KEY_CHARACTERS_MAX:
+        raise bad_value(KEY_HEADER, key, f"a text of at most {schemas.BATCH_KEY_CHARACTERS_MAX} characters")
     made: list[NewJob] = []
     for at, job in enumerate(jobs):
         if not isinstance(job, dict):

@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from engine.errors import EngineError
-from engine.http.describing import described
+from engine.http.describing import Header, described
 from engine.http.jobs import schemas
 from engine.http.opening import queue_of
 from engine.http.problems import bad_value
@@ -140,7 +140,7 @@ class Readers:
     "What happens in a queue, as it happens; nothing unless its events are recorded",
     answers={200: schemas.EVENT},
     media_type="text/event-stream",
-    headers={_HEADER: "the id of the last event that was seen: those after it come first"},
+    headers=(Header(_HEADER, "the id of the last event that was seen: those after it come first", _ID.pattern),),
 )
 @needs("read")
 async def stream_events(request: Request) -> Response:

@@ -81,21 +81,21 @@ async def list_schedules(request: Request) -> Response:
 @needs("operate", changes=True)
 async def enable_schedule(request: Request) -> Response:
     """From its next tick on."""
-    return _of_schedule(request, await queue_of(request).schedules.enable(request.path_params["name"]))
+    return _of_schedule(request, await queue_of(request).schedules.enable(request.path_params["schedule"]))
 
 
 @described("Stop the ticks of a schedule until it is enabled", answers={200: schemas.any_object()})
 @needs("operate", changes=True)
 async def disable_schedule(request: Request) -> Response:
     """Its jobs stay."""
-    return _of_schedule(request, await queue_of(request).schedules.disable(request.path_params["name"]))
+    return _of_schedule(request, await queue_of(request).schedules.disable(request.path_params["schedule"]))
 
 
 @described("Enqueue one more job of a schedule, beside its ticks", answers={201: schemas.ENQUEUED})
 @needs("operate", changes=True)
 async def run_schedule(request: Request) -> Response:
     """201 with the job."""
-    found = await queue_of(request).schedules.run_now(request.path_params["name"])
+    found = await queue_of(request).schedules.run_now(request.path_params["schedule"])
     if found is None:
         raise _no_schedule(request)
     return JSONResponse({"id": found.job, "created": found.created}, 201)
@@ -126,7 +126,7 @@ async def resume(request: Request) -> Response:
 @needs("admin", changes=True)
 async def set_limit(request: Request) -> Response:
     """In place of the one that was there."""
-    given = only(await json_object(request), *schemas.LIMIT["properties"])
+    given = only(await json_object(request), *schemas.LIMIT_FIELDS)
     await queue_of(request).set_limit(request.path_params["name"], **given)
     return JSONResponse({"name": request.path_params["name"], **given})
 
@@ -143,7 +143,7 @@ async def remove_limit(request: Request) -> Response:
 @needs("admin", changes=True)
 async def set_key_limit(request: Request) -> Response:
     """In place of the one that was there."""
-    given = only(await json_object(request), *schemas.LIMIT["properties"])
+    given = only(await json_object(request), *schemas.LIMIT_FIELDS)
     await queue_of(request).set_limit(key=request.path_params["key"], **given)
     return JSONResponse({"key": request.path_params["key"], **given})
 
@@ -191,8 +191,8 @@ async def _held(queue: AsyncQueue) -> dict[str, Any]:
 def _of_schedule(request: Request, found: bool) -> Response:
     if not found:
         raise _no_schedule(request)
-    return JSONResponse({"name": request.path_params["name"]})
+    return JSONResponse({"schedule": request.path_params["schedule"]})
 
 
 def _no_schedule(request: Request) -> Problem:
-    return Problem(404, f"There is no schedule {request.path_params['name']}.", field="name")
+    return Problem(404, f"There is no schedule {request.path_params['schedule']}.", field="schedule")

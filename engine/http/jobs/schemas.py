@@ -6,9 +6,14 @@ from typing import Any
 
 from engine.http.describing import Schema
 from engine.options import OPTIONS, Choice, Duration, Flag, Whole
+from engine.validate import DEAD_MAX, DURATION_MS_MAX, RATE_MAX
 
 NAME_PATTERN = "[A-Za-z0-9_.:-]{1,128}"
 KEY_PATTERN = "[A-Za-z0-9_.:-]{1,100}"
+ID_PATTERN = f"(?!cron:){NAME_PATTERN}"
+#: The number of a job in its batch stands behind the key of the batch.
+BATCH_KEY_CHARACTERS_MAX = 120
+BATCH_KEY_PATTERN = f"(?!cron:)[A-Za-z0-9_.:-]{{1,{BATCH_KEY_CHARACTERS_MAX}}}"
 KNOWN_ID_PATTERN = "[A-Za-z0-9_.:>-]{1,256}"
 #: Jobs of one batch.
 BATCH_MAX = 1_000
@@ -16,6 +21,8 @@ BATCH_MAX = 1_000
 _TEXT: Schema = {"type": "string"}
 _MS: Schema = {"type": "integer", "minimum": 0}
 _NAME: Schema = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+_WINDOW: Schema = {"enum": ["sliding", "fixed"]}
+_ID: Schema = {"type": ["string", "null"], "pattern": f"^{ID_PATTERN}$"}
 #: Options whose checks are functions: their types in JSON.
 _CHECKED: dict[str, Schema] = {
     "run_at_ms": {"type": ["integer", "null"], "minimum": 1},
@@ -31,11 +38,15 @@ _CHECKED: dict[str, Schema] = {
 }
 
 
+def _whole(least: int, most: int) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
 def _option(name: str) -> Schema:
     """The schema of an option of jobs."""
     match OPTIONS[name]:
         case Duration(least, most) | Whole(least, most):
-            return {"type": "integer", "minimum": least, "maximum": most}
+            return _whole(least, most)
         case Flag():
             return {"type": "boolean"}
         case Choice(words):
@@ -60,7 +71,7 @@ def list_of(name: str, item: Schema, **more: Schema) -> Schema:
 
 
 JOB_FIELDS = ("name", "payload", "id", *OPTIONS)
-NEW_JOB = an_object(("name",), name=_NAME, payload={}, id=_NAME, **{name: _option(name) for name in OPTIONS})
+NEW_JOB = an_object(("name",), name=_NAME, payload={}, id=_ID, **{name: _option(name) for name in OPTIONS})
 NEW_JOBS = an_object(("jobs",), jobs={"type": "array", "items": NEW_JOB, "minItems": 1, "maxItems": BATCH_MAX})
 ENQUEUED = shown(id=_TEXT, created={"type": "boolean"})
 ENQUEUED_MANY = list_of("jobs", {"type": "object"})
@@ -68,17 +79,30 @@ NEXT: Schema = {"type": ["string", "null"]}
 ALTERED = shown(id=_TEXT, state=_TEXT)
 RESULT: Schema = {"type": "object", "properties": {"id": _TEXT, "state": _TEXT}, "required": ["id", "state"]}
 EVENT = shown(id=_TEXT, srv_ms=_MS, kind=_TEXT, job=_TEXT, name=_TEXT, detail=_TEXT)
-PAUSE = an_object(name={**_NAME, "type": ["string", "null"]}, length_ms=_MS)
+PAUSE = an_object(name={**_NAME, "type": ["string", "null"]}, length_ms=_whole(0, DURATION_MS_MAX))
 RESUME = an_object(name={**_NAME, "type": ["string", "null"]})
-LIMIT = an_object(concurrency=_MS, rate=_MS, per_ms=_MS, window={"enum": ["sliding", "fixed"]})
-KEEP = an_object(keep={"type": "integer", "minimum": 1, "maximum": 1_000_000})
+LIMIT_FIELDS = ("concurrency", "rate", "per_ms", "window")
+#: Either of concurrency alone, or of a rate in so long, and perhaps of both.
+LIMIT: Schema = {
+    "anyOf": [
+        an_object(("concurrency",), concurrency=_whole(1, RATE_MAX), rate=_whole(0, 0), per_ms=_whole(0, 0), window=_WINDOW),
+        an_object(
+            ("rate", "per_ms"),
+            concurrency=_whole(0, RATE_MAX),
+            rate=_whole(1, RATE_MAX),
+            per_ms=_whole(1, DURATION_MS_MAX),
+            window=_WINDOW,
+        ),
+    ]
+}
+KEEP = an_object(keep=_whole(1, 1_000_000))
 SELECTION = an_object(
     name=_NAME,
     key={"type": "string", "pattern": f"^{KEY_PATTERN}$"},
-    error=_TEXT,
-    older_than_ms=_MS,
-    newer_than_ms={"type": "integer", "minimum": 1},
-    limit={"type": "integer", "minimum": 1, "maximum": 10_000},
+    error={"type": "string", "pattern": r"\S", "maxLength": 200},
+    older_than_ms=_whole(0, DURATION_MS_MAX),
+    newer_than_ms=_whole(1, DURATION_MS_MAX),
+    limit=_whole(1, DEAD_MAX),
 )
 #: How a job is shown.
 JOB: Schema = shown(

@@ -18,7 +18,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.http.problems import Problem
+from engine.errors import EngineError
+from engine.http.problems import Problem, problem_of
 from engine.http.security.forgery import refuse_forged
 from engine.http.security.roles import Access as Access
 from engine.http.security.roles import Role as Role
@@ -50,31 +51,35 @@ def needs(role: Role, *, changes: bool = False, queue: str = "") -> Callable[[En
     def decorate(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
         async def guarded(request: Request) -> Response:
-            return await carried_out(request, await _admit(request, role, queue, changes), endpoint, changes=changes)
+            return await carried_out(request, _admit(request, role, queue, changes), endpoint, changes=changes)
 
         return declared(guarded, Needed(role, changes))
 
     return decorate
 
 
-async def carried_out(request: Request, access: Access, endpoint: Endpoint, *, changes: bool) -> Response:
-    """Call an endpoint for an access that is enough; one that changes something, only where that is allowed and wanted, and
-    with an audit line."""
-    request.state.access = access
+async def carried_out(request: Request, admitting: Awaitable[Access], endpoint: Endpoint, *, changes: bool) -> Response:
+    """Call an endpoint for whoever is admitted; one that changes something, only where that is allowed and wanted, and with an
+    audit line."""
     if not changes:
+        request.state.access = await admitting
         return await endpoint(request)
-    if not request.app.state.settings.allow_changes:
-        raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
-    await refuse_forged(request, access)
     status = 500
     try:
+        request.state.access = access = await admitting
+        if not request.app.state.settings.allow_changes:
+            raise Problem(403, "This server changes nothing; it was started without --allow-changes.")
+        await refuse_forged(request, access)
         response = await endpoint(request)
         status = response.status_code
     except Problem as problem:
         status = problem.status
         raise
+    except EngineError as error:
+        status = problem_of(error).status
+        raise
     finally:
-        _audit(request, access, status)
+        _audit(request, status)
     return response
 
 
@@ -116,20 +121,23 @@ async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Acc
     access = await caller(request)
     if access is None:
         raise Problem(401, "Who asks is not known.", headers={"WWW-Authenticate": 'Bearer realm="ironclaim"'})
+    request.state.access = access
     if not access.may(role):
         raise Problem(403, f"This needs the role {role}, and {access.name} has {access.role}.")
+    # What a request is about; nothing where it is about all queues.
     names = [queue] if queue else [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
-    if not all(map(access.reaches, names)) or (access.queues and changes and not names):
+    if not all(map(access.reaches, names)) or (changes and access.queues and not names):
         raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
     return access
 
 
-def _audit(request: Request, access: Access, status: int) -> None:
-    """One line of JSON for each change, also for one that failed."""
+def _audit(request: Request, status: int) -> None:
+    """One line of JSON for each change, also for one that was refused or failed."""
+    access: Access | None = getattr(request.state, "access", None)
     line = {
-        "who": access.name,
-        "role": access.role,
-        "from": request.client.host if request.client else "",
+        "who": access.name if access else None,
+        "role": access.role if access else None,
+        "from": request.client.host if request.client else None,
         "method": request.method,
         "path": request.url.path,
         "status": status,

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-import httpx
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from engine import Queue
+from engine.http import opening, page
+from engine.http.application import application
+from engine.http.security.access import public
 from engine.http.settings import HttpSettings
 from tests.engine.http.serving import served
 
@@ -15,3 +28,45 @@ def test_a_path_that_there_is_not_is_a_problem_with_the_headers_of_all_answers(i
     assert answer.json()["status"] == 404
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
     assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: str, queue: Queue) -> None:
+    inner = application(HttpSettings(url=ironclaim_url, allow_changes=True))
+
+    @asynccontextmanager
+    async def running(app: Starlette) -> AsyncGenerator[None]:
+        async with inner.router.lifespan_context(inner):
+            yield
+
+    outer = Starlette(routes=[Mount("/jobs", inner)], lifespan=running)
+
+    async def ask() -> tuple[httpx.Response, httpx.Response]:
+        transport = httpx.ASGITransport(outer)
+        async with running(outer), httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            made = await client.post("/jobs/api/queues/q/jobs", json={"name": "a", "id": "j1"})
+            return made, await client.get("/jobs/openapi.json")
+
+    made, printed = asyncio.run(ask())
+    assert (made.status_code, made.headers["location"]) == (201, "/jobs/api/queues/q/jobs/j1")
+    assert printed.json()["servers"] == [{"url": "/jobs"}]
+    assert queue.jobs.state("j1") == "waiting"
+
+
+def test_queues_beyond_the_bound_make_room(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "QUEUES_MAX", 2)
+    queue.enqueue("a", 1, id="j1")
+    with served(HttpSettings(url=ironclaim_url)) as base:
+        for name in ("q", "r", "s", "t", "q"):
+            assert httpx.get(f"{base}/api/queues/{name}").json()["counts"]["waiting"] == (name == "q")
+
+
+def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @public
+    async def fail(request: Request) -> Response:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(page, "routes", lambda settings: [Route("/fail", fail, methods=["GET"])])
+    with served(HttpSettings(url=ironclaim_url)) as base:
+        answer = httpx.get(f"{base}/fail")
+    assert answer.status_code == 500 and answer.headers["content-type"] == "application/problem+json"
+    assert "secret" not in answer.text

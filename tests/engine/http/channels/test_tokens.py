@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jwt
 import pytest
 import redis
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import RSAAlgorithm
 
 from engine import Malformed
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
@@ -117,11 +117,11 @@ def test_a_public_key_is_no_shared_secret(ironclaim_url: str, public: str) -> No
 
 
 def test_keys_that_a_token_brings_along_are_not_used(ironclaim_url: str) -> None:
-    own = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(OTHER_RSA.public_key()))
+    own = json.loads(RSAAlgorithm.to_jwk(OTHER_RSA.public_key()))
     with desk(ironclaim_url, room()) as client:
         for headers in ({"jwk": own}, {"jku": "http://127.0.0.1:1/keys"}, {"x5u": "http://127.0.0.1:1/k"}, {"kid": "../../x"}):
             assert "signature" in refused(client, token("RS256", OTHER_RSA, headers))
-        assert "crit" in refused(client, token("RS256", RSA, {"crit": ["exp"]}))
+        assert "none is known here" in refused(client, token("RS256", RSA, {"crit": ["exp"]}))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_clocks_may_differ_by_what_is_allowed_and_audiences_be_several(ironclaim
 @pytest.mark.parametrize("broken", ["x", "a.b", "a.b.c", "....", "é.b.c", "x" * 15_000])
 def test_what_is_no_token_is_refused(ironclaim_url: str, broken: str) -> None:
     with desk(ironclaim_url, room()) as client:
-        answer = client.put("/channel/room-7/message/m1", content="1", headers={"Authorization": f"Bearer {broken}".encode()})
+        answer = client.put("/channel/room-7/message/m1", content="1", headers=[(b"authorization", f"Bearer {broken}".encode())])
         assert answer.status_code == 403
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import pytest
+import redis
 
 from engine import Malformed, Queue
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
@@ -160,6 +161,20 @@ def test_deliveries_are_signed_and_keep_their_id(ironclaim_url: str, receiver: R
         assert one.headers["webhook-signature"] == f"v1,{expected}"
         assert abs(int(one.headers["webhook-timestamp"]) - time.time()) < 300
     assert receiver.received[0].headers["webhook-id"] == receiver.received[1].headers["webhook-id"]
+
+
+def test_a_delivery_that_was_made_is_not_made_again_for_as_long_as_its_message_lives(
+    ironclaim_url: str, receiver: Receiver
+) -> None:
+    with serving(ironclaim_url, hook(receiver.url, secret=SECRET)) as client:
+        client.publish("room-7", "m1", "1")
+        wait_until(lambda: receiver.received and waiting(ironclaim_url) == 0, "it is made")
+    id = receiver.received[0].headers["webhook-id"]
+    with Queue("webhooks", url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as raw:
+        # Under another id, for a job's own is forgotten soon after its end.
+        again = queue.enqueue("webhook", b"{}", id="other", dedup=id, dedup_ms=1_000)
+        assert again.result == "duplicate"
+        assert any(1_800 < raw.ttl(key) <= 1_815 for key in raw.scan_iter() if id.encode() in key)
 
 
 def test_the_signature_is_that_of_the_specification() -> None:

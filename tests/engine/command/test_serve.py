@@ -1,0 +1,81 @@
+"""`ironclaim serve`: a process that serves what its flags say, to whom they say."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engine.command.main import main
+from engine.command.serve import read_tokens
+from engine.errors import Malformed
+from engine.testing import free_port
+from tests.engine.helpers.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[httpx.Client]:
+    """A client of such a process, which has ended well at SIGTERM afterwards."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "engine", "serve", "--port", str(port), *words], cwd=ROOT)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+            wait_until(lambda: answers(client) or process.poll() is not None, "it serves", 120)
+            yield client
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) in (0, -signal.SIGTERM)
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/openapi.json").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_it_serves_what_its_flags_say(ironclaim_url: str, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.txt"
+    tokens.write_text(f"# who\nci operate {'c' * 32} mails\n")
+    with serving("--url", ironclaim_url, "--allow-changes", "--tokens", str(tokens)) as client:
+        known = {"Authorization": f"Bearer {'c' * 32}"}
+        assert client.post("/api/queues/mails/jobs", json={"name": "a"}).status_code == 401
+        assert client.post("/api/queues/mails/jobs", json={"name": "a"}, headers=known).status_code == 201
+        assert client.post("/api/queues/bills/jobs", json={"name": "a"}, headers=known).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--host", "0.0.0.0"), "host: '0.0.0.0' is not allowed, it must be a loopback address"),
+        (("--url", "http://x"), "url: "),
+        (("--model", "resque"), "model: 'resque' is not allowed, it must be one of lanes"),
+        (("--allowed-hosts", "*"), "allowed_hosts: '*' is not allowed"),
+        (("--tokens", "/no/such/file"), "No such file or directory: '/no/such/file'"),
+    ],
+)
+def test_what_it_cannot_serve_is_one_line(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", *words]) == 2
+    shown = capsys.readouterr().err
+    assert told in shown and shown.count("\n") == 1
+
+
+def test_a_bad_line_of_the_tokens_is_named_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.txt"
+    for line, told in (
+        ("ci operate", "line 2 of"),
+        ("ci boss " + "c" * 32, "token.role"),
+        ("ci read short-secret", "token.secret"),
+    ):
+        file.write_text(f"\n{line}\n")
+        with pytest.raises(Malformed) as refused:
+            read_tokens(file)
+        assert told in str(refused.value) and "short-secret" not in str(refused.value)

@@ -1,0 +1,144 @@
+"""Settings from a file, in DSPS's names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Malformed
+from engine.http.channels import configuration
+from engine.http.channels.durations import duration_ms
+from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.tokens import JwtSettings
+from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
+from tests.engine.http.channels.desk import RSA, desk, pem, token
+
+WHOLE = r"""
+storage = "myRedis1"
+
+[[channels]]
+regex = 'room-(?P<id>\d+)'
+expire = "15m"
+
+[channels.jwt]
+iss = ["issuer"]
+aud = ["service"]
+keys = { RS256 = ["key.pem"] }
+claims = { room = "{{.channel.id}}", role = ["admin", "user"] }
+clockSkewLeeway = "1m"
+requireExp = false
+
+[[channels.webhooks]]
+method = "POST"
+url = "https://hooks.example.com/{{.channel.id}}"
+timeout = "10s"
+maxRedirects = 3
+retry = { count = 5, interval = "1s500ms", intervalMultiplier = 2, intervalJitter = "0", force = true }
+headers = { User-Agent = "My server" }
+allowNetworks = ["10.0.0.0/8"]
+
+[admin.auth]
+bearer = ["a-secret-of-sixteen-or-more"]
+networks = ["10.1.0.0/16"]
+
+[http]
+realIpHeader = "X-Forwarded-For"
+trustedProxyRanges = ["192.168.0.0/16"]
+discloseAuthRejectionDetail = true
+longPollingMaxTimeout = "20s"
+"""
+
+
+def test_every_name_of_the_file_is_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_text(pem(RSA))
+    (tmp_path / "channels.toml").write_text(WHOLE)
+    jwt = JwtSettings(
+        iss=["issuer"],
+        aud=["service"],
+        keys={"RS256": [tmp_path / "key.pem"]},
+        claims={"room": "{{.channel.id}}", "role": ["admin", "user"]},
+        clock_skew_ms=60_000,
+        require_exp=False,
+    )
+    webhook = WebhookSettings(
+        method="POST",
+        url="https://hooks.example.com/{{.channel.id}}",
+        timeout_ms=10_000,
+        redirects_max=3,
+        retry=WebhookRetry(count=5, interval_ms=1_500, interval_multiplier=2, interval_jitter_ms=0, force=True),
+        headers={"User-Agent": "My server"},
+        allow_networks=["10.0.0.0/8"],
+    )
+    assert configuration.read(tmp_path / "channels.toml") == ChannelSettings(
+        channels=[ChannelPolicy(pattern=r"room-(?P<id>\d+)", expire_ms=900_000, jwt=jwt, webhooks=[webhook])],
+        storage="myRedis1",
+        admin_tokens=["a-secret-of-sixteen-or-more"],
+        admin_networks=["10.1.0.0/16"],
+        real_ip_header="X-Forwarded-For",
+        trusted_proxies=["192.168.0.0/16"],
+        disclose_auth_rejection=True,
+        long_poll_max_ms=20_000,
+    )
+
+
+@pytest.mark.feature("DS27", model="dsps")
+def test_a_file_of_json_serves(ironclaim_url: str, tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_text(pem(RSA))
+    channels = [{"regex": "room-.*", "jwt": {"iss": ["issuer"], "keys": {"RS256": ["key.pem"]}}}]
+    (tmp_path / "channels.json").write_text(json.dumps({"channels": channels}))
+    with desk(ironclaim_url, configuration.read(tmp_path / "channels.json"), token=token()) as client:
+        assert client.publish("room-1", "m1", "1").status_code == 200
+        assert client.put("/channel/room-1/message/m2", content="1", headers={"Authorization": ""}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ("[", "channels"),
+        ("[]", "the file"),
+        ({"port": 3000}, "port"),
+        ({"channels": {}}, "channels"),
+        ({"channels": [1]}, "channels[0]"),
+        ({"channels": [{"regex": 1}]}, "channels[0].regex"),
+        ({"channels": [{"expire": "soon"}]}, "channels[0].expire"),
+        ({"channels": [{"expire": 5}]}, "channels[0].expire"),
+        ({"channels": [{"webhooks": [{"connection": {}}]}]}, "channels[0].webhooks[0].connection"),
+        ({"channels": [{"webhooks": [{}]}]}, "channels[0].webhooks[0]"),
+        (
+            {"channels": [{"webhooks": [{"url": "https://a.example/", "maxRedirects": True}]}]},
+            "channels[0].webhooks[0].maxRedirects",
+        ),
+        ({"channels": [{"webhooks": [{"url": "https://a.example/", "headers": []}]}]}, "channels[0].webhooks[0].headers"),
+        ({"channels": [{"jwt": {"iss": ["a"], "keys": {"RS256": ["nothing.pem"]}}}]}, "jwt.keys.RS256[0]"),
+        ({"channels": [{"jwt": {"iss": ["a"], "keys": {"RS256": "key.pem"}}}]}, "channels[0].jwt.keys.RS256"),
+        ({"channels": [{"jwt": {"iss": ["a"]}}]}, "channels[0].jwt"),
+        ({"admin": {"auth": {"bearer": "a-secret-of-sixteen-or-more"}}}, "admin.auth.bearer"),
+        ({"http": {"discloseAuthRejectionDetail": 1}}, "http.discloseAuthRejectionDetail"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_place(tmp_path: Path, content: Any, field: str) -> None:
+    (tmp_path / "channels.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(Malformed) as caught:
+        configuration.read(tmp_path / "channels.json")
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        *(("0", 0), ("1s", 1_000), ("1h30m", 5_400_000), ("1.5s", 1_500), ("250ms", 250), ("1us", 1), ("1µs", 1), ("1ns", 1)),
+        *((".5s", 500), ("1.s", 1_000), ("+2s", 2_000), ("-2s", 0), ("1s500ms", 1_500), ("0s", 0)),
+    ],
+)
+def test_lengths_of_time_are_those_of_go(text: str, ms: int) -> None:
+    assert duration_ms("timeout", text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "1", "s", "1d", "1 s", "1s ", "--1s", "1e3s", "\u0661s", "1" * 16 + "s", "1s" * 11])
+def test_what_is_no_length_of_time_is_named(text: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        duration_ms("timeout", text)
+    assert caught.value.field == "timeout"

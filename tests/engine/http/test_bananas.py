@@ -1,0 +1,125 @@
+"""The HTTP API of Bananas: its paths and bodies, over the keys that its own programs read and write."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from engine import Handlers, Job, Queue, Worker, models
+from engine.http.settings import HttpSettings
+from tests.engine.http.serving import served
+
+pytestmark = [pytest.mark.feature("BN34", model="bananas"), pytest.mark.feature("BN34")]
+API = "/api/v1"
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[httpx.Client]:
+    """Of an application that may change things and shows payloads."""
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True)
+    with served(settings) as base, httpx.Client(base_url=f"{base}{API}", timeout=120) as made:
+        yield made
+
+
+def test_a_job_stands_in_the_keys_of_bananas(client: httpx.Client, ironclaim_url: str) -> None:
+    body = {
+        "name": "send_email",
+        "payload": {"to": "user@example.com"},
+        "priority": "high",
+        "description": "an urgent one",
+        "routing_key": "gpu",
+        "max_retries": 5,
+    }
+    answer = client.post("/jobs", json=body)
+    made = answer.json()
+    assert answer.status_code == 201 and made["status"] == "pending" and made["created_at"].endswith("Z")
+    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as server:
+        raw: Any = server.get(f"bananas:job:{made['id']}")
+        assert raw is not None, sorted(map(str, server.scan_iter()))
+        stored = json.loads(raw)
+    kept = ("name", "payload", "priority", "max_retries")
+    assert {name: stored[name] for name in kept} == {name: body[name] for name in kept}
+
+
+def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, ironclaim_url: str) -> None:
+    queue, handlers, may = Queue("q", models.Bananas(), url=ironclaim_url), Handlers(), threading.Event()
+
+    @handlers("double")
+    def double(job: Job) -> int:
+        may.wait()
+        return 2 * job.payload
+
+    @handlers("fail")
+    def fail(job: Job) -> None:
+        raise ValueError("no")
+
+    ids = [client.post("/jobs", json={"name": name, "payload": 21, "max_retries": 1}).json()["id"] for name in ("double", "fail")]
+    later = client.post("/jobs", json={"name": "double", "scheduled_for": "2099-01-01T00:00:00Z"}).json()
+    assert later["status"] == "scheduled" and client.get(f"/jobs/{later['id']}").json()["status"] == "scheduled"
+    assert client.get(f"/jobs/{ids[0]}").json() | {"created_at": ""} == {
+        "id": ids[0],
+        "name": "double",
+        "status": "pending",
+        "priority": "normal",
+        "routing_key": "default",
+        "attempts": 0,
+        "max_retries": 1,
+        "created_at": "",
+        "payload": 21,
+    }
+    assert {job["id"] for job in client.get("/jobs", params={"status": "pending"}).json()["jobs"]} == set(ids)
+    worker = Worker(queue, handlers)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        may.set()
+        assert queue.results.wait(ids[0], wait_ms=60_000).value == 42
+        assert not queue.results.wait(ids[1], wait_ms=60_000).ok
+        shown, failed = (client.get(f"/jobs/{id}").json() for id in ids)
+        assert (shown["status"], shown["result"]) == ("completed", 42) and shown["completed_at"].endswith("Z")
+        assert failed["status"] == "failed" and "no" in failed["error"]
+        assert [job["id"] for job in client.get("/jobs", params={"status": "failed"}).json()["jobs"]] == [ids[1]]
+        numbers = client.get("/metrics").json()
+        assert (numbers["scheduled"], numbers["dead_letter"], numbers["workers"]["active"]) == (1, 1, 1)
+    finally:
+        worker.stop()
+        thread.join()
+        queue.close()
+
+
+def test_a_repeat_with_its_id_is_answered_with_the_same_job(client: httpx.Client) -> None:
+    answers = [client.post("/jobs", json={"name": "a", "id": "order-1"}) for _ in range(2)]
+    assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(201, "order-1"), (200, "order-1")]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "name"),
+        ({"name": "a", "priority": "urgent"}, "priority"),
+        ({"name": "a", "priority": 7}, "priority"),
+        ({"name": "a", "scheduled_for": "tomorrow"}, "scheduled_for"),
+        ({"name": "a", "scheduled_for": "2030-01-01T00:00:00"}, "scheduled_for"),
+        ({"name": "a", "routing_key": "a.b"}, "route"),
+        ({"name": "a", "max_retries": 0}, "attempts"),
+        ({"name": "a", "description": 1}, "description"),
+        ({"name": "a", "delay_ms": 1}, "delay_ms"),
+    ],
+)
+def test_what_it_cannot_take_is_a_problem_that_names_the_field(client: httpx.Client, body: dict[str, Any], field: str) -> None:
+    answer = client.post("/jobs", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert client.get("/jobs").json()["jobs"] == []
+
+
+def test_its_health_is_that_of_the_server(client: httpx.Client) -> None:
+    assert (client.get("/health").status_code, client.get("/health").json()) == (200, {"status": "healthy"})
+    assert client.get("/jobs/never").status_code == 404
+    with served(HttpSettings(url="redis://127.0.0.1:1")) as base:
+        assert httpx.get(f"{base}{API}/health", timeout=120).status_code == 503

@@ -1,0 +1,115 @@
+"""Events as server-sent events: each comes once and in order to all who listen, whatever happens to their connections."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from engine import Queue
+from engine.http.jobs import events
+from engine.http.settings import HttpSettings
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import wait_until
+from tests.engine.http.serving import served
+
+EVENTS = "/api/queues/q/events"
+
+
+@contextlib.contextmanager
+def listening(base: str, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
+    """The events of the stream, from when the server has begun it."""
+    with httpx.stream("GET", f"{base}{EVENTS}", headers=headers, timeout=120) as answer:
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        lines = answer.iter_lines()
+        assert next(lines).startswith("retry: ")
+        yield (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith('data: {"'))
+
+
+@pytest.mark.feature("BN34")
+def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str, queue: Queue) -> None:
+    with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base, contextlib.ExitStack() as stack:
+        assert httpx.put(f"{base}{EVENTS}", json={"keep": 1_000}).status_code == 204
+        streams = [stack.enter_context(listening(base)) for _ in range(20)]
+        queue.enqueue_many([{"name": "a", "payload": at, "id": f"j{at}"} for at in range(10)])
+        for stream in streams:
+            found = [next(stream) for _ in range(10)]
+            assert [(event["kind"], event["job"], event["name"]) for event in found] == [
+                ("created", f"j{at}", "a") for at in range(10)
+            ]
+        with redis.Redis.from_url(ironclaim_url) as server:
+            clients: Any = server.client_list
+            wait_until(lambda: [each["cmd"] for each in clients()].count("xread") == 1, "one client of the server reads for all")
+        assert httpx.delete(f"{base}{EVENTS}").status_code == 204
+
+
+def test_who_comes_back_gets_what_it_has_missed_and_nothing_twice(ironclaim_url: str, queue: Queue) -> None:
+    queue.events.on()
+    with served(HttpSettings(url=ironclaim_url)) as base:
+        with listening(base) as stream:
+            queue.enqueue("a", 1, id="j1")
+            seen = next(stream)
+        queue.enqueue_many([{"name": "a", "payload": 1, "id": f"k{at}"} for at in range(250)])
+        with listening(base, **{"Last-Event-ID": seen["id"]}) as stream:
+            found = [next(stream)["job"] for _ in range(250)]
+            queue.enqueue("a", 1, id="j2")
+            assert [*found, next(stream)["job"]] == [*(f"k{at}" for at in range(250)), "j2"]
+        for wrong in ("x", "1-2-3", "$", "9" * 50):
+            answer = httpx.get(f"{base}{EVENTS}", headers={"Last-Event-ID": wrong})
+            assert (answer.status_code, answer.json()["field"]) == (422, "Last-Event-ID")
+
+
+def test_who_takes_nothing_is_told_that_it_is_behind(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "BEHIND_MAX", 5)
+    queue.events.on()
+    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=120) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        queue.enqueue_many([{"name": "a", "payload": at} for at in range(100)])
+        assert "event: behind" in list(lines), "the stream ends with it"
+
+
+def test_a_server_that_was_away_is_read_on(relay: Relay, queue: Queue) -> None:
+    queue.events.on()
+    with served(HttpSettings(url=relay.url)) as base, listening(base) as stream:
+        queue.enqueue("a", 1, id="j1")
+        assert next(stream)["job"] == "j1"
+        relay.down()
+        relay.up()
+        queue.enqueue("a", 1, id="j2")
+        assert next(stream)["job"] == "j2"
+
+
+def test_clients_that_have_gone_make_room(ironclaim_url: str, queue: Queue) -> None:
+    queue.enqueue("a", 1, id="j1")
+    with served(HttpSettings(url=ironclaim_url, waiting_max=1)) as base:
+
+        def begins() -> bool:
+            with httpx.stream("GET", f"{base}{EVENTS}", timeout=120) as answer:
+                return answer.status_code == 200
+
+        for _ in range(3):
+            assert wait_until(begins, "the place of the one before is free")
+            with pytest.raises(httpx.ReadTimeout):
+                wait_until(lambda: polls(base), "a place is free")
+
+
+def polls(base: str) -> bool:
+    """Whether a long poll may wait: False where there is no place; ReadTimeout where it waits, and its client goes away."""
+    answer = httpx.get(f"{base}/api/queues/q/jobs/j1/result", params={"wait_ms": 60_000}, timeout=httpx.Timeout(120, read=0.5))
+    return answer.status_code != 503
+
+
+def test_an_end_of_the_application_ends_streams_and_long_polls(ironclaim_url: str, queue: Queue) -> None:
+    queue.enqueue("a", 1, id="j1")
+    with contextlib.ExitStack() as stack:
+        with served(HttpSettings(url=ironclaim_url)) as base:
+            stream = stack.enter_context(httpx.stream("GET", f"{base}{EVENTS}", timeout=120))
+            lines = stream.iter_lines()
+            assert next(lines).startswith("retry: ")
+        assert [line for line in lines if line] == [], "it has ended, and the server with it"

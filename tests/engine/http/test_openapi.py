@@ -1,0 +1,90 @@
+"""The OpenAPI document says what the application does: a fuzzer that believes it finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from engine import Queue
+from engine.http.application import application
+from engine.http.openapi import document
+from engine.http.settings import HttpSettings
+from engine.options import OPTIONS
+from tests.engine.http.serving import served
+
+
+@pytest.fixture
+def base(ironclaim_url: str, queue: Queue) -> Iterator[str]:
+    """Of an application that may change everything, beside a queue with some jobs."""
+    queue.enqueue_many([{"name": "a", "payload": at, "id": f"j{at}"} for at in range(5)])
+    queue.schedules.put("s", "a", every_ms=3_600_000)
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True, poll_max_ms=50)
+    with served(settings) as made:
+        yield made
+
+
+@pytest.mark.feature("BN34")
+def test_a_fuzzer_finds_nothing(base: str) -> None:
+    fuzz(base, examples=5)
+
+
+@pytest.mark.slow
+def test_a_fuzzer_finds_nothing_in_many_more_requests(base: str) -> None:
+    fuzz(base, examples=100)
+
+
+def fuzz(base: str, examples: int) -> None:
+    """Ask for everything that the document has, well and badly; schemathesis judges the answers. Streams do not end, so those are
+    not asked for."""
+    schema = schemathesis.openapi.from_url(f"{base}/openapi.json")
+    tried = 0
+    for found in schema.exclude(path_regex="/events$").get_all_operations():
+        operation: Any = found.ok()  # pyright: ignore[reportAttributeAccessIssue]
+        puts_jobs = operation.method == "post" and operation.path.endswith(("/jobs", "/batch"))
+        # A schema does not say which options of a job need, or exclude, each other.
+        ask(operation, examples, [positive_data_acceptance] if puts_jobs else [])
+        tried += 1
+    assert tried > 25
+
+
+def ask(operation: Any, examples: int, excluded: list[Any]) -> None:
+    """Ask for one operation, in so many ways."""
+
+    @hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    )
+    @hypothesis.given(case=operation.as_strategy())
+    def judge(case: schemathesis.Case) -> None:
+        case.call_and_validate(timeout=120, excluded_checks=excluded)
+
+    judge()
+
+
+def test_the_document_has_every_route_and_every_option_of_jobs() -> None:
+    settings = HttpSettings()
+    app = application(settings)
+    printed = document(app.routes, settings)
+    paths = {route.path for route in app.routes if route.path.startswith("/api")}  # pyright: ignore[reportAttributeAccessIssue]
+    assert paths and paths == set(printed["paths"])
+    body = printed["paths"]["/api/queues/{queue}/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["properties"]) == {"name", "payload", "id", *OPTIONS}
+    polls = printed["paths"]["/api/queues/{queue}/jobs/{id}/result"]["get"]["parameters"]
+    assert [each["schema"]["maximum"] for each in polls if each["name"] == "wait_ms"] == [settings.poll_max_ms]
+
+
+def test_anybody_may_read_the_document(ironclaim_url: str) -> None:
+    with served(HttpSettings(url=ironclaim_url)) as made:
+        answer = httpx.get(f"{made}/openapi.json")
+    assert answer.status_code == 200 and answer.json()["openapi"] == "3.1.0"

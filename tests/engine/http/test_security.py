@@ -1,0 +1,466 @@
+"""Safe by default: what must be refused is refused, over a real socket, and leaves nothing in the queue."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from engine import Queue
+from engine.errors import Malformed
+from engine.http import application as applications
+from engine.http import page, serving
+from engine.http.security import forgery, sessions, shield
+from engine.http.security.access import Access, needs, public
+from engine.http.serving import check_bind
+from engine.http.settings import HttpSettings, Token
+from tests.engine.helpers.waiting import wait_until
+from tests.engine.http.serving import served
+
+READ, OPERATE, ADMIN, MAILS = "r" * 32, "o" * 32, "a" * 32, "m" * 32
+TOKENS = (
+    Token(secret=READ, role="read", name="reader"),
+    Token(secret=OPERATE, role="operate", name="operator"),
+    Token(secret=ADMIN, role="admin", name="admin"),
+    Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
+)
+JOBS = "/api/queues/q/jobs"
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.fixture
+def open_client(ironclaim_url: str) -> Iterator[httpx.Client]:
+    """Of an application that asks nobody, and lets everybody change things."""
+    with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base, httpx.Client(base_url=base, timeout=120) as made:
+        yield made
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[httpx.Client]:
+    """Of an application with tokens."""
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS)
+    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as made:
+        yield made
+
+
+# -- who
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        f"Bearer {ADMIN}x",
+        f"Bearer {ADMIN[:-1]}",
+        f"Bearer x{ADMIN}",
+        f"Bearer {ADMIN} {ADMIN}",
+        f"Basic {ADMIN}",
+        ADMIN,
+        "Bearer \xff\xfe",
+        f"Bearer {ADMIN.upper()}",
+    ],
+)
+def test_only_the_whole_secret_lets_in(client: httpx.Client, authorization: str | None) -> None:
+    headers = {} if authorization is None else {b"Authorization": authorization.encode("latin-1")}
+    answer = client.get("/api/queues", headers=headers)
+    assert answer.status_code == 401 and answer.headers["www-authenticate"].startswith("Bearer")
+    assert client.get("/api/queues", headers=bearer(READ)).status_code == 200
+
+
+def test_each_role_may_do_what_those_before_it_may_and_no_more(client: httpx.Client, queue: Queue) -> None:
+    asked = {
+        "read": ("GET", "/api/queues/q", None),
+        "operate": ("POST", JOBS, {"name": "a"}),
+        "admin": ("PUT", "/api/queues/q/limits/a", {"concurrency": 1}),
+    }
+    ranks = list(asked)
+    for held, secret in (("read", READ), ("operate", OPERATE), ("admin", ADMIN)):
+        for role, (method, path, body) in asked.items():
+            answer = client.request(method, path, json=body, headers=bearer(secret))
+            assert (answer.status_code == 403) == (ranks.index(role) > ranks.index(held)), (held, role, answer.text)
+    assert queue.counts().waiting == 2
+
+
+def test_a_token_of_one_queue_reaches_no_other_by_any_name(client: httpx.Client, queue: Queue) -> None:
+    for name in ("q", "mails2", "mail", "Mails", "xmails", "mails:", "mails%3Aq", "q%20"):
+        for method, path in (("GET", ""), ("GET", "/jobs"), ("POST", "/jobs"), ("GET", "/events"), ("PUT", "/limits/a")):
+            answer = client.request(method, f"/api/queues/{name}{path}", json={"name": "a"}, headers=bearer(MAILS))
+            assert answer.status_code == 403, (name, path)
+    assert client.post("/api/queues/mails/jobs", json={"name": "a"}, headers=bearer(MAILS)).status_code == 201
+    assert client.post("/api/v1/jobs", json={"name": "a"}, headers=bearer(MAILS)).status_code == 403
+    client.post(JOBS, json={"name": "a"}, headers=bearer(ADMIN))
+    assert [found["queue"] for found in client.get("/api/queues", headers=bearer(MAILS)).json()["queues"]] == ["mails"]
+    assert queue.counts().waiting == 1
+
+
+def test_nothing_changes_unless_changes_are_allowed(ironclaim_url: str, queue: Queue) -> None:
+    queue.enqueue("a", 1, id="j1")
+    with served(HttpSettings(url=ironclaim_url, tokens=TOKENS)) as base, httpx.Client(base_url=base, timeout=120) as client:
+        document = client.get("/openapi.json").json()
+        tried = 0
+        for path, methods in document["paths"].items():
+            for method in methods.keys() - {"get"}:
+                filled = path.format_map({"queue": "q", "id": "j1", "name": "a", "schedule": "s", "key": "k"})
+                answer = client.request(method, filled, json={}, headers=bearer(ADMIN))
+                assert answer.status_code == 403 and "--allow-changes" in answer.json()["detail"], (method, path)
+                tried += 1
+        assert tried > 15
+        for method in ("PATCH", "DELETE", "PUT", "TRACE", "OPTIONS"):
+            assert client.request(method, JOBS, headers=bearer(ADMIN)).status_code == 405
+        override = {**bearer(ADMIN), "X-HTTP-Method-Override": "POST"}
+        assert client.get(f"{JOBS}/j1/cancel", headers=override).status_code == 405
+    assert queue.jobs.state("j1") == "waiting"
+
+
+def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironclaim_url: str, queue: Queue) -> None:
+    async def authorize(request: Request) -> Access | None:
+        return Access(role="operate", name="user") if request.cookies.get("own") == "yes" else None
+
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, authorize=authorize)
+    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:
+        assert client.get("/api/queues").status_code == 401
+        assert client.get("/api/queues", headers={"Cookie": "own=yes"}).status_code == 200
+        assert client.post(JOBS, json={"name": "a"}, headers={"Cookie": "own=yes"}).status_code == 403
+        token = "t" * 43
+        browser = {"Cookie": f"own=yes; {forgery.COOKIE}={token}", "Origin": base, "X-CSRF-Token": token}
+        assert client.post(JOBS, json={"name": "a"}, headers=browser).status_code == 201
+    assert queue.counts().waiting == 1
+
+
+# -- which page
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1.evil.example"},
+        {"Origin": "http://evil.example/http://127.0.0.1"},
+        {"Origin": "http://127.0.0.1"},
+        {"Origin": "OWN", "X-CSRF-Token": "t" * 43},
+        {"Origin": "OWN", "Cookie": f"{forgery.COOKIE}={'t' * 43}"},
+        {"Origin": "OWN", "Cookie": f"{forgery.COOKIE}={'t' * 43}", "X-CSRF-Token": "u" * 43},
+        {"Origin": "OWN", "Cookie": f"{forgery.COOKIE}=", "X-CSRF-Token": ""},
+        {"Cookie": f"{forgery.COOKIE}={'t' * 43}", "X-CSRF-Token": "t" * 43},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Content-Type": "multipart/form-data; boundary=x"},
+    ],
+)
+def test_the_page_of_another_site_changes_nothing(open_client: httpx.Client, queue: Queue, headers: dict[str, str]) -> None:
+    own = str(open_client.base_url).rstrip("/")
+    given = {name: own if value == "OWN" else value for name, value in headers.items()}
+    answer = open_client.post(JOBS, content=b'{"name": "a"}', headers={"Content-Type": "application/json", **given})
+    assert answer.status_code == 403
+    assert queue.counts().waiting == 0
+
+
+def test_a_page_of_this_site_and_what_is_no_browser_may(open_client: httpx.Client, queue: Queue) -> None:
+    token = "t" * 43
+    own = {"Origin": str(open_client.base_url).rstrip("/"), "Cookie": f"{forgery.COOKIE}={token}", "X-CSRF-Token": token}
+    assert open_client.post(JOBS, json={"name": "a"}, headers=own).status_code == 201
+    assert open_client.post(JOBS, json={"name": "a"}).status_code == 201
+    assert queue.counts().waiting == 2
+
+
+def test_a_session_begins_with_a_token_and_ends_with_it(
+    ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @public
+    async def sign_in(request: Request) -> Response:
+        await forgery.refuse_foreign(request)
+        response = PlainTextResponse(forgery.csrf_token(request))
+        sessions.sign_in(request, response, (await forgery.form_of(request))["token"])
+        return response
+
+    @public
+    async def begin(request: Request) -> Response:
+        return PlainTextResponse(forgery.csrf_token(request))
+
+    own = [Route("/in", sign_in, methods=["POST"]), Route("/begin", begin, methods=["GET"])]
+    monkeypatch.setattr(page, "routes", lambda settings: own)
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS)
+    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:
+        begun = client.get("/begin")
+        assert "HttpOnly" in begun.headers["set-cookie"] and "SameSite=Strict" in begun.headers["set-cookie"]
+        csrf, origin = begun.text, {"Origin": base}
+        assert client.post("/in", data={"token": OPERATE, "csrf_token": csrf}).status_code == 403, "without the Origin"
+        assert client.post("/in", data={"token": OPERATE, "csrf_token": "x" * 43}, headers=origin).status_code == 403
+        wrong = client.post("/in", data={"token": OPERATE + "x", "csrf_token": csrf}, headers=origin)
+        assert sessions.COOKIE not in wrong.cookies and client.get("/api/queues").status_code == 401
+        signed = client.post("/in", data={"token": OPERATE, "csrf_token": csrf}, headers=origin)
+        assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(signed.headers["set-cookie"].split("; "))
+        assert OPERATE not in signed.headers["set-cookie"]
+        assert client.get("/api/queues").status_code == 200
+        assert client.post(JOBS, json={"name": "a"}).status_code == 403
+        assert client.post(JOBS, json={"name": "a"}, headers={**origin, "X-CSRF-Token": csrf}).status_code == 201
+        session = client.cookies[sessions.COOKIE]
+        name, ends_s, code = session.split(".")
+    forged = (
+        f"{name}.{int(ends_s) + 1}.{code}",
+        f"{name}.{ends_s}.{code[:-1]}",
+        f"{name}.{ends_s}.",
+        f"{name}.-1.{code}",
+        "a.b.c",
+    )
+    fewer = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS[:1])
+    with served(settings) as base:
+        for value, status in ((session, 200), *((value, 401) for value in forged)):
+            assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={value}"}).status_code == status, value
+        monkeypatch.setattr(sessions.time, "time", lambda: time.time_ns() / 1e9 + sessions.LENGTH_S + 1)
+        assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={session}"}).status_code == 401
+    monkeypatch.undo()
+    with served(fewer) as base:
+        assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={session}"}).status_code == 401
+    assert queue.counts().waiting == 1
+
+
+# -- which host, path, headers and size
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8080", 200),
+        ("[::1]:8080", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("evil-localhost", 421),
+        ("127.0.0.1.nip.example", 421),
+        ("localhost@evil.example", 421),
+        ("evil.example/localhost", 421),
+        ("localhost:80:80", 421),
+        ("localhost.", 421),
+        ("", 421),
+    ],
+)
+def test_only_names_of_this_server_are_answered_to(open_client: httpx.Client, host: str, status: int) -> None:
+    assert open_client.get("/api/queues", headers={"Host": host, "X-Forwarded-Host": "localhost"}).status_code == status
+
+
+def raw(base: httpx.URL, request: bytes) -> bytes:
+    """What a server answers to these bytes, until it closes the connection."""
+    with socket.create_connection((base.host, base.port or 0), timeout=120) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        parts: list[bytes] = []
+        while part := connection.recv(65_536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/queues/%2e%2e/jobs",
+        "/api/queues/../queues/q",
+        "/api/./queues/q",
+        "/api//queues/q",
+        "/api/queues/q%2Fjobs",
+        "/api/queues/q%5cjobs",
+        "/api/queues/q\\jobs",
+        "/api/queues/q%00",
+        "/api/queues/%ff",
+        "/api/queues/q%0d%0aX:1",
+        "//evil.example/api/queues",
+        "/api/queues/q" + "a" * 3_000,
+    ],
+)
+def test_paths_that_two_could_read_differently_are_refused(open_client: httpx.Client, path: str) -> None:
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    assert raw(open_client.base_url, request).split(b" ")[1] in (b"400", b"414")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "Host: localhost\r\nHost: evil.example",
+        "Host: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b",
+        "Host: localhost\r\nIdempotency-Key: a\r\nIdempotency-Key: b",
+        "Host: localhost\r\nOrigin: http://localhost\r\nOrigin: https://evil.example",
+        "Host: localhost\r\nContent-Length: 14\r\nContent-Length: 15",
+        "Host: localhost\r\nContent-Length: 14\r\nTransfer-Encoding: chunked",
+        "Host: localhost\r\nContent-Length: -1",
+        "Host: localhost\r\nCookie: a=b\r\nCookie: c=d",
+        "X: y",
+    ],
+)
+def test_headers_that_two_could_read_differently_are_refused(open_client: httpx.Client, queue: Queue, lines: str) -> None:
+    head = f"POST {JOBS} HTTP/1.1\r\n{lines}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    answer = raw(open_client.base_url, head.encode() + b'{"name": "a"}\n')
+    assert answer.split(b" ")[1] == b"400", answer
+    assert queue.counts().waiting == 0
+
+
+def test_headers_and_bodies_are_bounded(open_client: httpx.Client, queue: Queue) -> None:
+    assert open_client.get("/api/queues", headers={f"X-{at}": "y" for at in range(120)}).status_code == 431
+    assert open_client.get("/api/queues", headers={"X": "y" * 17_000}).status_code == 431
+    assert open_client.get("/api/queues?limit=" + "1" * 9_000).status_code == 414
+    json_type = {"Content-Type": "application/json"}
+    announced = f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\nConnection: close\r\n\r\n"
+    assert raw(open_client.base_url, announced.encode()).split(b" ")[1] == b"413"
+    parts = (b"x" * 65_536 for _ in range(100))
+    assert open_client.post(JOBS, content=parts, headers=json_type).status_code == 413
+    assert queue.counts().waiting == 0
+
+
+def test_who_sends_or_takes_too_slowly_is_cut_off(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.enqueue_many([{"name": "a", "payload": "x" * 100_000} for _ in range(100)])
+    head = f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 14\r\n"
+    with served(HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True)) as base:
+        address = (httpx.URL(base).host, httpx.URL(base).port or 0)
+        with monkeypatch.context() as short:
+            short.setattr(serving, "HEADERS_S", 0.2)
+            with socket.create_connection(address, timeout=120) as silent, socket.create_connection(address, timeout=120) as half:
+                half.sendall(head.encode())
+                assert (ended(silent), ended(half)) == (b"", b""), "neither has sent whole headers"
+        monkeypatch.setattr(shield, "BODY_S", 0.2)
+        with socket.create_connection(address, timeout=120) as slow:
+            slow.sendall(f"{head}\r\n{{".encode())
+            assert slow.recv(100).split(b" ")[1] == b"408"
+        monkeypatch.setattr(serving, "SENT_S", 0.2)
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            deaf.connect(address)
+            deaf.sendall(b"GET /api/queues/q/jobs?limit=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            wait_until(lambda: is_open(deaf), "the server has accepted it")
+            wait_until(lambda: not is_open(deaf), "the server has cut it off", 120)
+    assert queue.counts().waiting == 100
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the other end of a connection, which this process has too, is open."""
+    peer = connection.getsockname()
+    return any(other.raddr and tuple(other.raddr) == peer for other in psutil.Process().net_connections("tcp4"))
+
+
+def ended(connection: socket.socket) -> bytes:
+    """What comes until the other side ends the connection, one way or another."""
+    parts: list[bytes] = []
+    try:
+        while part := connection.recv(65_536):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+# -- how long and how many
+
+
+def test_long_polls_are_bounded_in_time_and_number(ironclaim_url: str, queue: Queue) -> None:
+    queue.enqueue("a", 1, id="j1")
+    settings = HttpSettings(url=ironclaim_url, poll_max_ms=5_000, waiting_max=2, allow_changes=True)
+    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:
+        for wait_ms in ("5001", "-1", "1e3", "9" * 30, "1&wait_ms=2"):
+            answer = client.get(f"{JOBS}/j1/result?wait_ms={wait_ms}")
+            assert answer.status_code == 422 and answer.json()["field"] == "wait_ms", wait_ms
+        with client.stream("GET", "/api/queues/q/events"), client.stream("GET", "/api/queues/q/events"):
+            full = client.get(f"{JOBS}/j1/result", params={"wait_ms": 5_000})
+            assert (full.status_code, full.headers["retry-after"]) == (503, "1")
+            assert client.get(f"{JOBS}/j1").status_code == 200
+        first = client.get(f"{JOBS}/j1/result", params={"wait_ms": 1})
+        assert first.status_code in (202, 503)
+
+
+# -- what is shown, and what is noted
+
+
+def test_payloads_and_results_are_hidden_unless_they_may_be_seen(ironclaim_url: str, queue: Queue) -> None:
+    queue.enqueue("a", {"card": "4111"}, id="j1", headers={"secret": "4111"})
+    queue.schedules.put("s", "a", {"card": "4111"}, every_ms=3_600_000)
+    paths = (f"{JOBS}/j1", JOBS, f"{JOBS}?text=4111", "/api/queues/q/schedules", f"{JOBS}/j1/result", "/api/queues/q")
+    for shows in (False, True):
+        with served(HttpSettings(url=ironclaim_url, tokens=TOKENS, show_payloads=shows)) as base:
+            shown = [httpx.get(f"{base}{path}", headers=bearer(READ)).text for path in paths]
+        assert [("4111" in text) for text in shown] == [shows, shows, shows, shows, False, False]
+
+
+def test_every_change_leaves_an_audit_line(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="ironclaim.http.audit"):
+        client.post(JOBS, json={"name": "a", "id": "j1"}, headers=bearer(OPERATE))
+        client.post(JOBS, json={"name": "a b"}, headers=bearer(OPERATE))
+        client.get(JOBS, headers=bearer(READ))
+        client.post(f"{JOBS}/j1/cancel", headers=bearer(READ))
+    lines: list[dict[str, Any]] = [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
+    assert [(line["who"], line["method"], line["path"], line["status"]) for line in lines] == [
+        ("operator", "POST", JOBS, 201),
+        ("operator", "POST", JOBS, 422),
+        ("reader", "POST", f"{JOBS}/j1/cancel", 403),
+    ]
+    assert not any(secret in caplog.text for secret in (READ, OPERATE, ADMIN))
+
+
+# -- settings
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org", "localhost.example.org", ""]
+)
+def test_others_are_let_in_only_where_somebody_is_asked_who_it_is(host: str) -> None:
+    with pytest.raises(Malformed, match="host"):
+        check_bind(host, HttpSettings())
+    check_bind(host, HttpSettings(tokens=TOKENS))
+    for own in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
+        check_bind(own, HttpSettings())
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"url": "http://x"}, "url"),
+        ({"model": "resque"}, "model"),
+        ({"prefix": "a{b"}, "prefix"),
+        ({"body_max_bytes": 0}, "body_max_bytes"),
+        ({"poll_max_ms": 10**9}, "poll_max_ms"),
+        ({"waiting_max": 0}, "waiting_max"),
+        ({"allowed_hosts": ()}, "allowed_hosts"),
+        ({"allowed_hosts": ("*",)}, "allowed_hosts"),
+        ({"allowed_hosts": ("a.example:80",)}, "allowed_hosts"),
+        ({"tokens": (TOKENS[0], TOKENS[0])}, "tokens"),
+    ],
+)
+def test_bad_settings_name_their_field(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(Malformed) as refused:
+        HttpSettings(**fields)
+    assert refused.value.field == field
+
+
+def test_a_short_secret_is_refused_and_never_shown() -> None:
+    with pytest.raises(Malformed) as refused:
+        Token(secret="hunter2", role="admin")
+    assert "hunter2" not in str(refused.value) and "hunter2" not in repr(Token(secret="hunter2hunter2hunter2"))
+
+
+def test_a_route_that_does_not_say_what_it_needs_is_no_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def anything(request: Request) -> Response:
+        return PlainTextResponse("")
+
+    for endpoint, method in (
+        (anything, "GET"),
+        (needs("read")(anything), "POST"),
+        (needs("read", changes=True)(anything), "GET"),
+    ):
+        own = [Route("/x", endpoint, methods=[method])]
+        monkeypatch.setattr(page, "routes", lambda settings, own=own: own)
+        with pytest.raises(TypeError, match="/x"):
+            applications.application(HttpSettings())
