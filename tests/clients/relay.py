@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 #: cut_reply: half of its body, then closed. gateway: the server does it, and a page of a gateway says 502. busy: a gateway
 #: says 503 by itself. elsewhere: a redirection to another address.
 Rule = Literal["pass", "lose_request", "lose_reply", "cut_reply", "gateway", "busy", "elsewhere"]
+#: What a client gets over by itself, first what keeps the server from doing anything.
+HARM: tuple[Rule, ...] = ("lose_request", "busy", "lose_reply", "cut_reply", "gateway")
 
 
 @dataclass(frozen=True, slots=True)
