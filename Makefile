@@ -85,7 +85,7 @@ help:
 	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
 	@echo 'make format                         let ruff format the sources'
-	@echo 'make generate                       make the synchronous queue and channel from the asyncio ones (engine/*/asynchronous)'
+	@echo 'make generate                       make the synchronous interfaces from the asyncio ones, and the types of the TypeScript client'
 	@echo 'make setup                          only make .venv (the others do it by themselves)'
 	@echo 'make clean                          remove runs, caches and build products; make distclean: .venv too'
 
@@ -224,12 +224,14 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+generate: TOOLS += node
 generate: setup
 	$(BIN)/python .ci/generate
+	$(BIN)/python .ci/generate_types
 
 clean:
 	rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis .benchmarks spark-warehouse metastore_db derby.log
-	find bench chaos engine reports tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bench chaos clients engine reports tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
 	rm -rf .venv

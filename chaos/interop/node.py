@@ -1,10 +1,9 @@
-"""Node and npm packages, those of the adapter or of another folder: found, or installed once into the user's cache folder.
-Standard library only.
+"""Node and npm packages: found, or installed once into the user's cache folder. Standard library only.
 
-    python -m chaos.interop.node    prints the folder of the packages, which it installs first where there is none
+    python -m chaos.interop.node    prints the folders of the packages, which it installs first where there are none
 
-The versions are those of package-lock.json beside the adapter, or in that folder. npm takes them from the registry that it is
-set up for.
+The versions are those of package-lock.json beside the adapter, and beside the TypeScript client, which they build. npm
+takes them from the registry that it is set up for.
 """
 
 from __future__ import annotations
@@ -24,13 +23,15 @@ from chaos.tool_cache import cache_folder, locked
 
 #: The adapter, its package.json and package-lock.json.
 FOLDER = Path(__file__).parent / "node"
+#: The TypeScript client, with the same two files for what compiles it.
+CLIENT = Path(__file__).resolve().parents[2] / "clients" / "typescript"
 ADAPTER = FOLDER / "adapter.js"
 LOCK = "package-lock.json"
 
-#: Ten small packages; seconds where the registry answers.
+#: Ten and thirty small packages; seconds where the registry answers.
 INSTALL_TIMEOUT_S = 300
 
-MISSING = "the runs with the original Bull need {name}, which is missing; on Debian: sudo apt-get install nodejs npm"
+MISSING = "what runs beside Node needs {name}, which is missing; on Debian: sudo apt-get install nodejs npm"
 
 Say = Callable[[str], None]
 
@@ -48,7 +49,7 @@ def program(name: str) -> Path:
 
 
 def modules(say: Say = lambda line: None, folder: Path = FOLDER) -> Path:
-    """The folder of the packages that `folder` names, installed now where it is not there yet. Raises NodeMissing."""
+    """The folder of the packages that the lock file in `folder` names, installed now unless it is there. Raises NodeMissing."""
     program("node")
     target = cached(folder)
     if target.is_dir():
@@ -56,16 +57,16 @@ def modules(say: Say = lambda line: None, folder: Path = FOLDER) -> Path:
     npm = program("npm")
     with locked(target.parent.parent, ".node-lock", NodeMissing):
         if not target.is_dir():
-            say(f"installing the npm packages of {LOCK}, once")
-            install(npm, target.parent, folder)
+            say(f"installing the npm packages of {folder.name}/{LOCK}, once")
+            install(npm, folder, target.parent)
     return target
 
 
-def install(npm: Path, target: Path, wanted: Path) -> None:
-    """Install the packages of a lock file as `target/node_modules`, in one step: no reader ever sees half of it."""
+def install(npm: Path, source: Path, target: Path) -> None:
+    """Install the packages of the lock file in `source` as `target/node_modules`, in one step: no reader ever sees half of it."""
     with tempfile.TemporaryDirectory(prefix="install-", dir=target.parent) as folder:
         for name in ("package.json", LOCK):
-            shutil.copy(wanted / name, folder)
+            shutil.copy(source / name, folder)
         command = [str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         try:
             done = subprocess.run(
@@ -121,14 +122,14 @@ def version() -> str:
 def main() -> int:
     """Print where the packages are; 2 with one line on stderr when they cannot be had."""
     try:
-        found = modules(lambda line: print(f"node: {line}", file=sys.stderr, flush=True))
+        for folder in (FOLDER, CLIENT):
+            print(modules(lambda line: print(f"node: {line}", file=sys.stderr, flush=True), folder), flush=True)
     except NodeMissing as error:
         print(f"node: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("node: interrupted", file=sys.stderr)
         return 130
-    print(found)
     return 0
 
 

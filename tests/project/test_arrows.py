@@ -45,6 +45,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "bench/peers": ("engine", "bench", "psutil", "redis", "matplotlib"),
     "bench/micro": ("engine", "bench", "psutil", "redis", "hiredis", "matplotlib", "pytest"),
     "chaos": ("engine", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
+    # The client over HTTP is a package of its own, for places where there is no engine.
+    "clients/python": ("ironclaim_client", "httpx"),
     "reports": ("reports", "engine.history", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
 }
 
@@ -143,7 +145,7 @@ def wrong_imports(path: Path, folder: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("top", ["engine", "bench", "chaos", "reports"])
+@pytest.mark.parametrize("top", ["engine", "bench", "chaos", "clients", "reports"])
 def test_lower_never_imports_higher(top: str) -> None:
     paths = sorted((ROOT / top).rglob("*.py"))
     assert paths, f"{top} has no Python files"
@@ -166,8 +168,13 @@ def test_no_folder_of_the_engine_knows_what_is_not_its_business(folder: str) -> 
 
 def modules() -> dict[str, Path]:
     """All modules of the project by their dotted names."""
-    paths = [path for top in ("engine", "bench", "chaos", "reports") for path in (ROOT / top).rglob("*.py")]
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    found: dict[str, Path] = {}
+    for root in (ROOT, ROOT / "clients/python"):
+        paths = [
+            path for top in ("engine", "bench", "chaos", "reports", "ironclaim_client") for path in (root / top).rglob("*.py")
+        ]
+        found |= {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    return found
 
 
 def imported_by(name: str, path: Path, known: Collection[str]) -> set[str]:
@@ -249,6 +256,12 @@ def test_importing_the_engine_loads_no_heavy_module() -> None:
     loaded = loaded_after("import engine")
     assert "engine" in loaded
     assert loaded.isdisjoint({"redis", "croniter", "pyspark", "locust", "gevent", "matplotlib", "pytest", "engine.testing"})
+
+
+def test_importing_the_client_over_http_loads_nothing_of_the_engine() -> None:
+    loaded = loaded_after("import sys; sys.path.insert(0, 'clients/python'); import ironclaim_client.bananas")
+    assert "ironclaim_client.synchronous.client" in loaded
+    assert loaded.isdisjoint({"engine", "redis", "croniter", "requests", "bench", "chaos", "reports"})
 
 
 def test_using_the_engine_loads_redis_and_no_harness() -> None:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("engine/queue/synchronous", "engine/channel/synchronous")
+CLIENT = "clients/python/ironclaim_client"
+FOLDERS = ("engine/queue/synchronous", "engine/channel/synchronous", f"{CLIENT}/synchronous")
 
 
 def contents(root: Path) -> dict[str, str]:
@@ -22,7 +23,8 @@ def generate(root: Path) -> None:
 
 def test_the_committed_modules_are_those_that_are_generated_now(tmp_path: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copytree(ROOT / "engine", tmp_path / "engine", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("engine", CLIENT):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     edited = tmp_path / "engine/queue/synchronous/locks.py"
     edited.write_text(edited.read_text() + "edited = True\n")
     (tmp_path / "engine/queue/synchronous/jobs.py").unlink()

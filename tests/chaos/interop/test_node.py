@@ -12,7 +12,7 @@ from chaos.interop import node
 
 def test_without_node_the_message_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(node.NodeMissing, match="need node, which is missing; on Debian: sudo apt-get install nodejs npm"):
+    with pytest.raises(node.NodeMissing, match="needs node, which is missing; on Debian: sudo apt-get install nodejs npm"):
         node.modules()
 
 

@@ -1,0 +1,1 @@
+"""The client for asyncio; the folder `synchronous` beside it is generated from this one."""

@@ -1,0 +1,178 @@
+"""The clients beside a real application on a real server: the Python one in both of its faces, and the TypeScript one as users
+get it, packed by npm, in Node and in Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from chaos.interop import node
+from engine.http.channels.settings import ChannelSettings
+from engine.http.security.roles import Token
+from engine.http.settings import HttpSettings
+from ironclaim_client import Retries
+from tests.clients.faces import AsyncFace, Connect, Face, SyncFace
+from tests.clients.relay import HttpRelay, relay
+from tests.engine.http.serving import served
+from tests.reports.browser import Browser, BrowserMissing, browser
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = Path(__file__).parent / "typescript"
+TYPES = {".js": "text/javascript", ".html": "text/html"}
+TOKEN = "operator-0123456789abcdef"
+#: Compiling takes seconds; on a busy machine it takes its time.
+BUILD_S = 300
+
+
+@pytest.fixture
+def application_url(ironclaim_url: str) -> Iterator[str]:
+    """An application that a token of the role operate may change."""
+    token = Token(secret=TOKEN, role="operate")
+    settings = HttpSettings(
+        url=ironclaim_url, allow_changes=True, show_payloads=True, tokens=(token,), channels=ChannelSettings()
+    )
+    with served(settings) as base:
+        yield base
+
+
+@pytest.fixture
+def harmed(application_url: str) -> Iterator[HttpRelay]:
+    """A relay to the application, that harms what it is told to."""
+    with relay(application_url) as made:
+        yield made
+
+
+@pytest.fixture(params=["sync", "async"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Connects the Python client, in each of its faces."""
+    with ExitStack() as stack:
+
+        def connected(url: str, token: str | None = TOKEN, **retries: int) -> Face:
+            settings = Retries(**{"deadline_ms": 15_000, "first_ms": 1, "longest_ms": 20, **retries})
+            face = SyncFace if request.param == "sync" else AsyncFace
+            return stack.enter_context(face(url, token, settings))
+
+        yield connected
+
+
+class Scenarios(Protocol):
+    """Runs a scenario of tests/clients/typescript/scenarios.js, which finds the application, and these pages, behind a relay."""
+
+    pages: dict[str, tuple[str, bytes]]
+
+    def __call__(self, name: str, harmed: HttpRelay, **settings: Any) -> Any: ...
+
+
+def left_out(missing: Exception) -> None:
+    """Who may not install a program can still run the other tests; CI installs it, so there its absence is a failure."""
+    if os.environ.get("CI"):
+        raise missing
+    pytest.skip(str(missing))
+
+
+def run(command: list[str | Path], folder: Path, timeout_s: float = BUILD_S) -> str:
+    """What a command prints. Fails where it fails."""
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """What compiles the TypeScript client."""
+    try:
+        return node.modules(folder=node.CLIENT)
+    except node.NodeMissing as missing:
+        left_out(missing)
+        raise
+
+
+@pytest.fixture(scope="session")
+def tarball(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package, compiled from a copy of its sources and packed by npm."""
+    folder = tmp_path_factory.mktemp("typescript") / "client"
+    shutil.copytree(node.CLIENT, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    (folder / "node_modules").symlink_to(node_modules)
+    run([node.program("npm"), "pack", "--silent", "--offline"], folder)
+    (packed,) = folder.glob("*.tgz")
+    return packed
+
+
+@pytest.fixture(scope="session")
+def installed(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the scenarios, and the package installed beside them; its path."""
+    folder = tmp_path_factory.mktemp("installed")
+    for source in SCENARIOS.iterdir():
+        shutil.copy(source, folder)
+    (folder / "package.json").write_text('{"type": "module"}')
+    package = folder / "node_modules" / "@ironclaim" / "client"
+    with tarfile.open(tarball) as archive:
+        archive.extractall(folder, filter="data")
+    package.parent.mkdir(parents=True)
+    (folder / "package").rename(package)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    """A browser."""
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(browser())
+        except BrowserMissing as missing:
+            left_out(missing)
+            raise
+        yield opened
+
+
+def pages_of(installed: Path) -> dict[str, tuple[str, bytes]]:
+    """The scenarios and the package, by the paths of page.html."""
+    package = installed / "node_modules" / "@ironclaim" / "client"
+    files = {f"/{path.name}": path for path in installed.iterdir() if path.suffix in TYPES}
+    files |= {f"/package/{path.relative_to(package).as_posix()}": path for path in package.rglob("*.js")}
+    return {name: (TYPES[path.suffix], path.read_bytes()) for name, path in files.items()}
+
+
+class InNode:
+    """Runs scenarios in Node."""
+
+    def __init__(self, installed: Path) -> None:
+        self.pages: dict[str, tuple[str, bytes]] = {}
+        self._folder = installed
+
+    def __call__(self, name: str, harmed: HttpRelay, **settings: Any) -> Any:
+        given = json.dumps({"url": harmed.url, **settings})
+        return json.loads(run([node.program("node"), "run.js", name, given], self._folder))
+
+
+class InChromium:
+    """Runs scenarios in Chromium, on a page that comes from the same origin as the application."""
+
+    def __init__(self, window: Browser, installed: Path) -> None:
+        self.pages = pages_of(installed)
+        self._window = window
+
+    def __call__(self, name: str, harmed: HttpRelay, **settings: Any) -> Any:
+        self._window.open(f"{harmed.url}/page.html")
+        given = f"{json.dumps(name)}, {json.dumps({'url': harmed.url, **settings})}"
+        script = f"return import('/scenarios.js').then((module) => module.run({given})).then(JSON.stringify)"
+        return json.loads(self._window.run(script))
+
+
+@pytest.fixture(params=["node", "chromium"])
+def scenario(request: pytest.FixtureRequest, installed: Path) -> Scenarios:
+    """Runs scenarios in Node and in Chromium."""
+    if request.param == "node":
+        return InNode(installed)
+    return InChromium(request.getfixturevalue("window"), installed)

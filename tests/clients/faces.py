@@ -1,0 +1,87 @@
+"""The two faces of the Python client behind one blocking face, so that a test can run over both."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Protocol
+
+from ironclaim_client import AsyncClient, Client, Message, Retries
+from tests.engine.helpers.both import Blocking
+
+
+class Face(Protocol):
+    """A client, whose queues and channels have methods that block."""
+
+    def queue(self, name: str) -> Any: ...
+    def channel(self, name: str) -> Any: ...
+    def take(self, channel: str, count: int, **options: Any) -> list[Message]:
+        """So many messages of a subscription, whose loop then ends: those of the last poll are not acknowledged."""
+        ...
+
+
+class Connect(Protocol):
+    """Connects a client to a url."""
+
+    def __call__(self, url: str, token: str | None = ..., **retries: int) -> Face: ...
+
+
+class SyncFace:
+    """The face for threads, as it is."""
+
+    def __init__(self, url: str, token: str | None, retries: Retries) -> None:
+        self._client = Client(url, token=token, retries=retries)
+
+    def queue(self, name: str) -> Any:
+        return self._client.queue(name)
+
+    def channel(self, name: str) -> Any:
+        return self._client.channel(name)
+
+    def take(self, channel: str, count: int, **options: Any) -> list[Message]:
+        taken: list[Message] = []
+        with self._client.channel(channel).subscription(**options) as messages:
+            for message in messages:
+                taken.append(message)
+                if len(taken) == count:
+                    break
+        return taken
+
+    def __enter__(self) -> SyncFace:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._client.close()
+
+
+class AsyncFace:
+    """The face for asyncio, on an event loop of its own."""
+
+    def __init__(self, url: str, token: str | None, retries: Retries) -> None:
+        self._runner = asyncio.Runner()
+        self._client = AsyncClient(url, token=token, retries=retries)
+
+    def queue(self, name: str) -> Any:
+        return Blocking(self._client.queue(name), self._runner)
+
+    def channel(self, name: str) -> Any:
+        return Blocking(self._client.channel(name), self._runner)
+
+    def take(self, channel: str, count: int, **options: Any) -> list[Message]:
+        return self._runner.run(self._take(channel, count, options))
+
+    async def _take(self, channel: str, count: int, options: dict[str, Any]) -> list[Message]:
+        taken: list[Message] = []
+        async with self._client.channel(channel).subscription(**options) as messages:
+            async for message in messages:
+                taken.append(message)
+                if len(taken) == count:
+                    break
+        return taken
+
+    def __enter__(self) -> AsyncFace:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
