@@ -119,7 +119,8 @@ def fit(measured: Sequence[Point], seed: int = 1) -> Law | Refused:
     along = np.arange(1, int(workers.max()) * 2 + 1)
     band = np.quantile(np.array([curve(draw, along) for draw in draws]), tails, axis=0)
     one, contention, coherence = ((float(low), float(high)) for low, high in bounds.T)
-    return Law(*map(float, found), residual, one, contention, coherence, tuple((float(a), float(b)) for a, b in band.T))
+    values = (float(value) for value in found)
+    return Law(next(values), next(values), next(values), residual, one, contention, coherence, tuple(map(tuple, band.T.tolist())))
 
 
 def curve(found: np.ndarray, workers: np.ndarray) -> np.ndarray:

@@ -14,7 +14,6 @@ TOLERANCE = 0.15
 FULL = 0.8
 
 
-
 @dataclass(frozen=True)
 class Little:
     """A step: the jobs in the system as counted, and as the rate and the mean latency say."""
