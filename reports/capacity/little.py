@@ -67,9 +67,10 @@ class Bottleneck:
     @property
     def words(self) -> str:
         """A sentence."""
-        listed = ", ".join(f"{name} {share:.0%}" for name, share in self.shares)
-        verb = "limits the rate" if self.shares[0][1] >= FULL else "comes first, but nothing was full"
-        return f"{self.name} {verb} (busy at {self.rate:,.0f} jobs/s: {listed})"
+        (name, share), *others = self.shares
+        listed = ", ".join(f"{other} {busy:.0%}" for other, busy in others)
+        doubt = "" if share >= FULL else ", but nothing was full"
+        return f"{name}, busy to {share:.0%} at {self.rate:,.0f} jobs/s ({listed}){doubt}"
 
 
 def bottleneck(found: Measurement) -> Bottleneck:

@@ -56,11 +56,15 @@ def workers_for(rate: float, each: float, basis: Basis) -> int | None:
     return workers
 
 
+def shards_least(asked: Question, basis: Basis) -> int:
+    """How many shards the servers' ceiling asks for."""
+    return math.ceil(asked.rate * basis.server_us_per_job / 1e6 / asked.server_utilisation - 1e-9)
+
+
 def sized(asked: Question, basis: Basis, utilisation: float) -> tuple[int, int]:
     """Shards, and workers of each shard."""
     each = per_worker(basis, asked.handler_ms) * utilisation
-    shards = math.ceil(asked.rate * basis.server_us_per_job / 1e6 / asked.server_utilisation - 1e-9)
-    for count in range(shards, SHARDS_MAX + 1):
+    for count in range(shards_least(asked, basis), SHARDS_MAX + 1):
         if workers := workers_for(asked.rate / count, each, basis):
             return count, workers
     raise JudgeError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.capacity.basis import Basis
-from reports.capacity.plan import Numbers, per_worker
+from reports.capacity.plan import Numbers, per_worker, shards_least
 from reports.capacity.prices import Prices
 from reports.capacity.question import Question
 
@@ -40,6 +40,9 @@ def sizes(asked: Question, basis: Basis, found: Numbers) -> list[Figure]:
     service, each = basis.service_ms(asked.handler_ms), per_worker(basis, asked.handler_ms)
     met = basis.meeting(asked.p99_ms, asked.handler_ms)
     server_each = 1e6 / basis.server_us_per_job
+    more = ""
+    if found.shards > (least := shards_least(asked, basis)):
+        more = f"; {least} would do for the servers, but more workers of one server no longer do more"
     return [
         Figure(
             "workers",
@@ -53,7 +56,7 @@ def sizes(asked: Question, basis: Basis, found: Numbers) -> list[Figure]:
             "shards",
             f"{found.shards}",
             f"{basis.server_us_per_job:,.1f} us a job ({source['server_us_per_job']}), so a busy server does "
-            f"{server_each:,.0f} jobs/s; used to {found.server_share:.0%} of at most {asked.server_utilisation:.0%}",
+            f"{server_each:,.0f} jobs/s; used to {found.server_share:.0%} of at most {asked.server_utilisation:.0%}{more}",
         ),
     ]
 

@@ -12,7 +12,7 @@ from reports.capacity.measurement import Bin, Measurement, Step
 from reports.capacity.plan import Numbers
 from reports.capacity.question import Question
 from reports.simulation.queueing import simulate
-from reports.simulation.system import EVEN, JOBS_MAX, RANDOM, Load, Outcome, Sampler, System, measured, quantiles
+from reports.simulation.system import EVEN, RANDOM, Load, Outcome, Sampler, System, measured, quantiles
 
 #: The simulator must come as close to p50, p99 and backlog, or, of a backlog of few jobs, within so many.
 WITHIN = 0.1
@@ -20,6 +20,7 @@ WITHIN_JOBS = 1.0
 
 #: Simulated seconds of a plan, fewer when they would be too many jobs, and the share of them that is not counted.
 PLAN_S = 60.0
+PLAN_JOBS = 300_000
 WARM_UP = 0.2
 
 
@@ -86,9 +87,9 @@ def compare(found: Measurement, *, seed: int = 1) -> tuple[Compared, ...]:
 
 
 def of_plan(found: Measurement, basis: Basis, asked: Question, plan: Numbers, *, seed: int = 1) -> Outcome:
-    """What the jobs of a plan go through: random arrivals, and the measured service times moved by the difference of the handlers."""
+    """What the jobs of a plan go through: random arrivals, and the measured service times moved by how the handlers differ."""
     top = found.met[-1]
-    seconds = min(PLAN_S, JOBS_MAX / asked.rate)
+    seconds = min(PLAN_S, PLAN_JOBS / asked.rate)
     service: Sequence[Bin] = top.service_ms.histogram
     system = System(
         service=measured(service, asked.handler_ms - basis.handler_ms),

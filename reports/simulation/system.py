@@ -65,7 +65,7 @@ class System:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the jobs that count. `latencies_ms`: from due to the end; `waits_ms`: the queues in it; both, and `priorities`,
+    """What came of the jobs that count. `latencies_ms`: from due to the end; `waits_ms`: the queues in it; and `priorities`: all
     of those that finished, also after the load. `waiting` and `running`: means while it lasted; `left`: jobs not ended then."""
 
     latencies_ms: np.ndarray
