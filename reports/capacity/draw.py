@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from reports.capacity.fit import Law, Point
 from reports.capacity.measurement import Measurement, Step
@@ -46,13 +46,14 @@ def knee(found: Measurement, predicted: Prediction) -> Figure:
                 mec=colour,
                 mfc=face,
                 zorder=3,
-                label=f"{workers} workers" if meets else None,
+                label=f"{workers} {'worker' if workers == 1 else 'workers'}" if meets else None,
             )
     panel.axhline(found.target.p99_ms, color=ink.VERMILLION, lw=1.2, ls="--", label="target")
     if not predicted.reason:
         panel.axvspan(predicted.low, predicted.high, color=ink.BAND, lw=0, zorder=0)
         panel.axvline(predicted.rate, color=ink.EDGE, lw=1.5, label=f"predicted, {predicted.workers} workers")
     panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())
     panel.set_ylabel("p99, ms")

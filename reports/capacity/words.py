@@ -46,8 +46,9 @@ def sizes(asked: Question, basis: Basis, found: Numbers) -> list[Figure]:
     return [
         Figure(
             "workers",
-            f"{found.workers} ({found.spare:+d} to spare)",
-            f"{asked.rate:,.0f} jobs/s; {service:.1f} ms of a place each (the handler, and {source['service']}); "
+            f"{found.workers}",
+            f"{found.spare} of them to spare; {asked.rate:,.0f} jobs/s; "
+            f"{service:.1f} ms of a place each (the handler, and {source['service']}); "
             f"{basis.worker_us_per_job:,.0f} us of processor each ({source['worker_us_per_job']}); so a busy worker does "
             f"{each:,.0f} jobs/s, and is used to {found.utilisation:.0%}: at most {asked.worker_utilisation:.0%} was asked, and "
             f"{met:.0%} was the busiest step within the p99; lost to scaling: {source['efficiency']}",

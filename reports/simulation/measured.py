@@ -46,13 +46,14 @@ class Compared:
 
 
 def pickup(found: Measurement) -> Sampler | None:
-    """What passes beside the service when nothing is busy: at each quantile, the latency less the service time of the step whose
-    workers were least busy."""
+    """What passes beside the service when nothing is busy: at each quantile, the latency less the service time, in the step whose
+    workers were least busy, less the server's time."""
     step = calm(found)
     if not step.latency_ms.histogram or not step.service_ms.histogram:
         return None
     shares = np.linspace(0, 1, 1_001)
-    beside = np.maximum(0.0, quantiles(step.latency_ms.histogram, shares) - quantiles(step.service_ms.histogram, shares))
+    beside = quantiles(step.latency_ms.histogram, shares) - quantiles(step.service_ms.histogram, shares)
+    beside = np.maximum(0.0, beside - step.server.us_per_job / 1_000)
     return lambda draw, count: np.interp(draw.random(count), shares, beside)
 
 

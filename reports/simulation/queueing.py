@@ -145,11 +145,9 @@ class Simulation:
         self.push(self.served(self.shards[job.shard]), READY, partial(self.ready, job))
 
     def served(self, shard: Shard) -> float:
-        """When the server comes to something asked now: half of a job's time is the enqueue, half the claim and the finish. Its
-        own time is part of the measured pickup; what is added here is the queue before it."""
-        start_s = max(self.now, shard.server_s, shard.down_s)
-        shard.server_s = start_s + self.server_s / 2
-        return start_s
+        """When the server has done something asked now: half of a job's time is the enqueue, half the claim and the finish."""
+        shard.server_s = max(self.now, shard.server_s, shard.down_s) + self.server_s / 2
+        return shard.server_s
 
     def ready(self, job: Job) -> None:
         """A job can be claimed from now on."""
