@@ -28,6 +28,7 @@ class Basis:
     beside_p99_ms: float
     worker_us_per_job: float
     server_us_per_job: float
+    shard_rate_max: float
     contention: float
     coherence: float
     bytes_per_waiting: float
@@ -76,6 +77,8 @@ def basis(found: Measurement, law: Law | Refused) -> Basis:
         beside_p99_ms=max(0.0, fastest.latency_ms.p99 - found.target.handler_ms),
         worker_us_per_job=top.worker.cpu_share * top.workers / top.finished_per_s * 1e6,
         server_us_per_job=top.server.us_per_job,
+        # Without a law nothing is known of more workers on a server than were measured.
+        shard_rate_max=1e6 / top.server.us_per_job if fitted else top.finished_per_s,
         contention=law.contention if isinstance(law, Law) else 0.0,
         coherence=law.coherence if isinstance(law, Law) else 0.0,
         bytes_per_waiting=found.memory.bytes_per_waiting,
@@ -90,7 +93,9 @@ def basis(found: Measurement, law: Law | Refused) -> Basis:
             "worker_us_per_job": f"processor time of the workers by finished jobs, in {at}",
             "server_us_per_job": f"the server's processor time by finished jobs, in {at}",
             "beside_p99_ms": f"the lowest p99 measured ({fastest.latency_ms.p99:.1f} ms at {fastest.rate:,.0f} jobs/s)",
-            "efficiency": "the scalability law that was fitted" if fitted else f"none lost, as the law was refused: {law.reason}",
+            "efficiency": "the scalability law that was fitted"
+            if fitted
+            else f"as measured, as the law was refused: {law.reason}",
             "memory": "memory of waiting and of retained jobs, and fragmentation, as measured",
             "network": "the server's bytes in and out by finished jobs, as measured",
             "recovery": f"as drilled with {found.target.model}",

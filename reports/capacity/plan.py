@@ -58,7 +58,8 @@ def workers_for(rate: float, each: float, basis: Basis) -> int | None:
 
 def shards_least(asked: Question, basis: Basis) -> int:
     """How many shards the servers' ceiling asks for."""
-    return math.ceil(asked.rate * basis.server_us_per_job / 1e6 / asked.server_utilisation - 1e-9)
+    busy = asked.rate * basis.server_us_per_job / 1e6 / asked.server_utilisation
+    return math.ceil(max(busy, asked.rate / basis.shard_rate_max) - 1e-9)
 
 
 def sized(asked: Question, basis: Basis, utilisation: float) -> tuple[int, int]:
@@ -82,7 +83,7 @@ def numbers(asked: Question, basis: Basis, prices: Prices) -> Numbers:
     spare = 1
     workers = needed + spare if asked.workers is None else asked.workers
     busy = per_worker(basis, asked.handler_ms) * basis.efficiency(math.ceil(workers / shards))
-    ceiling = shards * 1e6 / basis.server_us_per_job
+    ceiling = shards * basis.shard_rate_max
     capacity = min(workers * busy, ceiling)
     left = min((workers - 1) * busy, ceiling)
     backlog = asked.rate * asked.backlog_s

@@ -29,7 +29,8 @@ function workersFor(rate, each) {
 
 function sized(asked, utilisation) {
   const each = perWorker(asked.handler_ms) * utilisation;
-  const first = Math.ceil((asked.rate * basis.server_us_per_job) / 1e6 / asked.server_utilisation - 1e-9);
+  const busy = (asked.rate * basis.server_us_per_job) / 1e6 / asked.server_utilisation;
+  const first = Math.ceil(Math.max(busy, asked.rate / basis.shard_rate_max) - 1e-9);
   for (let shards = first; shards <= known.shards_max; shards += 1) {
     const workers = workersFor(asked.rate / shards, each);
     if (workers) return [shards, workers];
@@ -43,7 +44,7 @@ function plan(asked) {
   if (!size) return null;
   const [shards, each] = size, workers = shards * each + 1;
   const busy = perWorker(asked.handler_ms) * efficiency(Math.ceil(workers / shards));
-  const ceiling = (shards * 1e6) / basis.server_us_per_job;
+  const ceiling = shards * basis.shard_rate_max;
   const capacity = Math.min(workers * busy, ceiling), left = Math.min((workers - 1) * busy, ceiling);
   const backlog = asked.rate * asked.backlog_s, more = asked.payload_bytes - basis.payload_bytes;
   const memory = backlog * Math.max(1, basis.bytes_per_waiting + more) + asked.rate * asked.retained_s * basis.bytes_per_retained;

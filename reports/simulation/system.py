@@ -49,8 +49,8 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """Shards with workers. `service`: how long a job takes a place, the time of its worker's processor included, of which only the
-    queue is added; `pickup`: what passes beside service and server when nothing is busy, which takes no place. `limit`: jobs that
+    """Shards with workers. `service`: how long a job takes a place, its worker's processor time included, of which only the queue
+    is added; `pickup`: what passes beside service and server when nothing is busy, which takes no place. `limit`: jobs that
     may run at once in a shard."""
 
     service: Sampler

@@ -23,7 +23,7 @@ input.dispatchEvent(new Event('input', {{bubbles: true}}));
 #: Answers that the sliders must give as the command does.
 QUESTIONS = (
     {"rate": 300.0},
-    {"rate": 3_000.0, "payload_bytes": 8_000.0, "backlog_s": 60.0},
+    {"rate": 2_000.0, "payload_bytes": 8_000.0, "backlog_s": 60.0},
     {"rate": 700.0, "handler_ms": 55.0, "worker_utilisation": 0.6, "server_utilisation": 0.05, "retained_s": 10.0},
 )
 
