@@ -63,8 +63,8 @@ def test_noise_does_not_hide_a_saturated_curve() -> None:
 
 
 def test_a_curve_of_another_shape_is_refused_by_its_residual() -> None:
-    rates = {1: 200.0, 2: 260.0, 3: 700.0, 4: 720.0, 5: 1_100.0}
-    found = fit(planted(rates.__getitem__, tuple(rates)))
+    rates = {1.0: 200.0, 2.0: 260.0, 3.0: 700.0, 4.0: 720.0, 5.0: 1_100.0}
+    found = fit(planted(rates.__getitem__, (1, 2, 3, 4, 5)))
     assert isinstance(found, Refused) and "residual is" in found.reason and "5%" in found.reason
 
 
