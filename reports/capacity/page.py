@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from reports.capacity import draw
-from reports.capacity.command import Answer, fitted, simulation_words
+from reports.capacity.answer import Answer, fitted, simulation_words
 from reports.capacity.fit import Law, points
 from reports.capacity.measurement import Measurement
 from reports.capacity.plan import SHARDS_MAX
