@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from bench.micro.card import cpu_model
 from chaos import machine, runs, topology
 from chaos.capacity import prediction
 from chaos.capacity.crew import LEASE_MS, SWEEP_MS
@@ -176,11 +178,10 @@ class Measuring:
 
 def header(request: Request, server: str, now_s: float) -> dict[str, Any]:
     """What is known before anything is measured."""
-    card = machine.machine_card()
     return {
         "schema": SCHEMA,
         "made": utc(now_s),
-        "machine": {"cores": card["cores"], "cpu": card["kernel"], "server": server},
+        "machine": {"cores": os.cpu_count(), "cpu": cpu_model(), "server": server},
         "target": {
             "p99_ms": request.p99_ms,
             "payload_bytes": request.payload_bytes,

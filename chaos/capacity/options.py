@@ -24,9 +24,14 @@ def quantity(units: Mapping[str, float]) -> Callable[[str], float]:
     return parsed
 
 
+def size(text: str) -> int:
+    """The type of an option that is a number of bytes."""
+    return round(quantity(SIZES)(text))
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options. Those that are fields of Request have no value unless they are named: their defaults are declared there."""
-    size, duration, absent = quantity(SIZES), quantity(DURATIONS), argparse.SUPPRESS
+    duration, absent = quantity(DURATIONS), argparse.SUPPRESS
 
     def add(option: str, **more: object) -> None:
         arguments: dict[str, object] = {"default": absent, "metavar": option.strip("-").upper().replace("-", "_"), **more}

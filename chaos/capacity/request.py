@@ -68,7 +68,7 @@ class Request:
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
-                raise HarnessError(f"{name} is {value:g}: it must be from {low:g} to {high:g}")
+                raise HarnessError(f"{name} is {value:.10g}: it must be from {low:.10g} to {high:.10g}")
         if self.p99_ms <= self.handler_ms:
             raise HarnessError(
                 f"p99_ms is {self.p99_ms:g}: the handler alone takes {self.handler_ms:g} ms, so no rate meets it; possible is "

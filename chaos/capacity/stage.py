@@ -111,20 +111,24 @@ class Stage:
         self.wait(self.is_empty, EMPTY_TIMEOUT_S, "the queue was not empty")
 
     def memory(self) -> dict[str, float]:
-        """Bytes of a job that waits, and of one that has finished; `used_memory_rss` over `used_memory`. Before any worker
-        runs; it leaves them running."""
+        """Bytes of a job that waits, and of one that has finished; and how much more the server's resident memory grows than
+        what it uses. Before any worker runs; it leaves them running."""
         work = self.carried_payload(1.0)
-        empty = settled(self.server)
+        empty, resident = settled(self.server), self.resident_bytes()
         self.queue.enqueue_many([{"name": NAME, "payload": work} for _ in range(MEMORY_JOBS)])
-        waiting = settled(self.server) - empty
+        waiting, resident = settled(self.server) - empty, self.resident_bytes() - resident
         self.start_workers(self.request.workers_measured)
         retained = settled(self.server) - empty
-        info: Any = self.server.info("memory")
         return {
             "bytes_per_waiting": waiting / MEMORY_JOBS,
             "bytes_per_retained": max(0.0, retained / MEMORY_JOBS),
-            "fragmentation": info["used_memory_rss"] / info["used_memory"],
+            "fragmentation": max(1.0, resident / waiting),
         }
+
+    def resident_bytes(self) -> int:
+        """The server's resident memory."""
+        info: Any = self.server.info("memory")
+        return info["used_memory_rss"]
 
     def round_trip_ms(self) -> float:
         """An empty round trip on a connection that is open."""
