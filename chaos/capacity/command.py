@@ -15,7 +15,7 @@ from bench.micro.card import cpu_model
 from chaos import machine, runs, topology
 from chaos.capacity import prediction
 from chaos.capacity.crew import LEASE_MS, SWEEP_MS
-from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, half, predict, verdict
+from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict
 from chaos.capacity.request import RATE_MAX_PER_S, Request
 from chaos.capacity.search import VOID, VOIDS_MAX, Found, Limits, Tried, decide
 from chaos.capacity.stage import Stage, stage
@@ -98,10 +98,10 @@ class Measuring:
         round_trip_ms = parts.round_trip_ms()
         self.columns["network"] = {"bytes_per_job": self.net_bytes_per_job, "round_trip_ms": round_trip_ms}
         self.write()
-        self.predicted = predict(half(self.columns["steps"], request.workers_measured), request.p99_ms)
+        self.predicted = predicted(self.file.parent, parts.interrupts) if self.found.rate_per_s else None
         if self.found.rate_per_s is None or self.predicted is None:
             return
-        self.progress.say(f"predicted from half of the steps: {self.predicted.rate_per_s:g} jobs/s")
+        self.progress.say(f"predicted from half of the steps: {self.predicted.rate_per_s:.1f} jobs/s")
         for _ in range(request.verify_times):
             for multiple in (BELOW, ABOVE):
                 self.verify(parts, self.predicted.rate_per_s, multiple)

@@ -50,8 +50,12 @@ class Confirmed:
 
 
 def predict(found: Measurement) -> Prediction:
-    """From every second step by rate, of the most workers for which a step met and a faster one did not."""
-    for workers in sorted({step.workers for step in found.sound}, reverse=True):
+    """From every second step by rate, of the most workers for which a step met and a faster one did not. Those with the longest
+    step come first: their limit was confirmed by it, and the prediction is verified with so many."""
+    longest: dict[int, float] = {}
+    for step in found.sound:
+        longest[step.workers] = max(step.seconds, longest.get(step.workers, 0.0))
+    for workers in sorted(longest, key=lambda count: (longest[count], count), reverse=True):
         half = [step for step in found.sound if step.workers == workers][::-2]
         if bracket := knee(half):
             met, missed = bracket
