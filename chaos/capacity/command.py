@@ -36,6 +36,7 @@ WORKER_COUNTS = 4
 GUESS_SHARE = 0.85
 GUESS_GROWTH = 1.3
 GUESS_RESOLUTION = 1.15
+GUESS_STEPS_MAX = 10
 
 #: A run of the verification lasts so many steps.
 VERIFY_STEPS = 2
@@ -139,8 +140,9 @@ class Measuring:
             self.progress.say(f"the limit of {workers} workers")
             parts.start_workers(workers)
             first = round(max(request.least_per_s, GUESS_SHARE * found_per_s * workers / request.workers_measured), 1)
-            step_s = request.step_s
-            self.search(parts, Limits(first, request.least_per_s, RATE_MAX_PER_S, step_s, step_s, GUESS_GROWTH, GUESS_RESOLUTION))
+            step_s, least = request.step_s, request.least_per_s
+            guess = Limits(first, least, RATE_MAX_PER_S, step_s, step_s, GUESS_GROWTH, GUESS_RESOLUTION, GUESS_STEPS_MAX)
+            self.search(parts, guess)
 
     def keep(self, step: Step) -> None:
         """Add a step of a search."""
@@ -200,7 +202,6 @@ def report(request: Request, run: Path, progress: Progress, interrupts: Interrup
     """Have `reports` fit and plan. One that refuses leaves the measurement as it is."""
     words = ["--backlog-s", f"{request.backlog_s:g}"]
     words += ["--rate", f"{request.rate_per_s:g}"] if request.rate_per_s else []
-    words += ["--workers", str(request.workers)] if request.workers and request.rate_per_s else []
     try:
         show(["capacity", str(run), *words], interrupts)
     except HarnessError as error:

@@ -15,9 +15,6 @@ MET, MISSED, VOID = "met", "missed", "void"
 #: A rate with so many void steps is not tried again.
 VOIDS_MAX = 3
 
-#: No search takes more steps: ten doublings and the bisection are fifteen.
-STEPS_MAX = 40
-
 
 @dataclass(frozen=True, slots=True)
 class Tried:
@@ -49,7 +46,8 @@ class Found:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Within what is searched, and how long steps last. `growth`: of the ramp; the bisection ends when the missed rate is
-    `resolution` times the met one."""
+    `resolution` times the met one. `steps_max`: a search that has taken so many ends with what it has; eight doublings, the
+    bisection and the long step are fifteen."""
 
     first_per_s: float
     least_per_s: float
@@ -58,12 +56,13 @@ class Limits:
     last_step_s: float
     growth: float = 2.0
     resolution: float = 1.05
+    steps_max: int = 40
 
 
 def decide(tried: Sequence[Tried], limits: Limits) -> Next | Found:
     """The next step, or the end."""
     voids = Counter((step.rate_per_s, step.seconds) for step in tried if step.outcome == VOID)
-    if tried and len(tried) < STEPS_MAX and tried[-1].outcome == VOID:
+    if tried and len(tried) < limits.steps_max and tried[-1].outcome == VOID:
         last = tried[-1]
         if voids[last.rate_per_s, last.seconds] < VOIDS_MAX:
             return Next(last.rate_per_s, last.seconds)
@@ -74,7 +73,7 @@ def decide(tried: Sequence[Tried], limits: Limits) -> Next | Found:
     low = max((step.rate_per_s for step in met), default=None)
     confirmed = max((step.rate_per_s for step in met if step.seconds >= limits.last_step_s), default=None)
     end = Found(confirmed, high, wall=high in walls)
-    if len(tried) >= STEPS_MAX:
+    if len(tried) >= limits.steps_max:
         return end
     if low is None:
         return _downwards(high, limits) or end

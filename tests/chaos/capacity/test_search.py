@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from chaos.capacity.search import MET, MISSED, STEPS_MAX, VOID, VOIDS_MAX, Found, Limits, Next, Tried, decide
+from chaos.capacity.search import MET, MISSED, VOID, VOIDS_MAX, Found, Limits, Next, Tried, decide
 
 LIMITS = Limits(first_per_s=50, least_per_s=5, most_per_s=10_000, step_s=15, last_step_s=60)
 
@@ -57,7 +58,7 @@ def searched(outcome: Callable[[Next, int], str], limits: Limits = LIMITS) -> tu
     tried: list[Tried] = []
     while not isinstance(decided := decide(tried, limits), Found):
         tried.append(Tried(decided.rate_per_s, decided.seconds, outcome(decided, len(tried))))
-        assert len(tried) <= STEPS_MAX
+        assert len(tried) <= limits.steps_max
     return decided, tried
 
 
@@ -88,4 +89,8 @@ def test_a_driver_that_is_full_is_a_wall_and_is_told() -> None:
 
 def test_a_machine_that_answers_at_random_ends_too() -> None:
     for seed in range(50):
-        searched(lambda step, number, seed=seed: (MET, MISSED, VOID)[hash((seed, number, step.rate_per_s)) % 3])
+        _, tried = searched(
+            lambda step, number, seed=seed: (MET, MISSED, VOID)[hash((seed, number, step.rate_per_s)) % 3],
+            replace(LIMITS, steps_max=12),
+        )
+        assert len(tried) <= 12
