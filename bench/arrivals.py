@@ -16,6 +16,9 @@ from typing import Any
 #: Name of the jobs; `bench.timed_handlers` has its handler.
 NAME = "capacity"
 
+#: More than one sending process manages.
+RATE_MAX_PER_S = 10_000.0
+
 #: What a payload takes beside its padding, in bytes of JSON.
 _FRAME_BYTES = 32
 

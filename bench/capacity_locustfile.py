@@ -27,7 +27,7 @@ from locust.env import Environment
 
 # Import after locust, which makes the sockets cooperative when it is imported.
 import engine
-from bench.arrivals import NAME, Arrival, Arrivals, payload
+from bench.arrivals import NAME, RATE_MAX_PER_S, Arrival, Arrivals, payload
 from bench.capacity_steps import ORDER, Order, Sent
 from bench.locust_process import fire, options_of, refuse
 from bench.models import LANES, NAMES, carried, queue
@@ -161,7 +161,8 @@ class Load:
     def _wished(self) -> Order | None:
         """The next order, None while there is none."""
         if self._folder is None:
-            return Order(self._done + 1, self._first_per_s * 2**self._done, self._seconds)
+            rate_per_s = min(self._first_per_s * 2**self._done, RATE_MAX_PER_S)
+            return Order(self._done + 1, rate_per_s, self._seconds)
         try:
             order = Order(**json.loads((self._folder / ORDER).read_text()))
         except FileNotFoundError:

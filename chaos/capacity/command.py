@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from bench.arrivals import RATE_MAX_PER_S
 from bench.micro.card import cpu_model
 from chaos import machine, runs, topology
 from chaos.capacity import prediction
 from chaos.capacity.crew import LEASE_MS, SWEEP_MS
 from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict
-from chaos.capacity.request import RATE_MAX_PER_S, Request
+from chaos.capacity.request import Request
 from chaos.capacity.search import VOID, VOIDS_MAX, Found, Limits, Tried, decide
 from chaos.capacity.stage import Stage, stage
 from chaos.capacity.steps import Step

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bench.arrivals import RATE_MAX_PER_S
 from bench.models import LANES, NAMES
 from chaos import topologies
 from chaos.errors import HarnessError
@@ -19,9 +20,6 @@ ARRIVALS_MIN = 100
 #: The first step of a ramp offers this, or less where the handlers cannot do four times as much.
 FIRST_PER_S = 50.0
 FIRST_SHARE = 0.25
-
-#: The workload's own bound: one Locust process sends no more.
-RATE_MAX_PER_S = 10_000.0
 
 #: field -> (lowest, highest) value.
 BOUNDS: dict[str, tuple[float, float]] = {

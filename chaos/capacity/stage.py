@@ -183,6 +183,7 @@ def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port:
             watch = Watch(folder.history)
             stack.callback(watch.close)
             crew = CapacityCrew(request, lambda name: url, folder.history, folder.logs, manifest, watch, web_port=web_port)
+            # What they complain about is no matter: Locust with a shape ends by SIGTERM itself, for it catches none.
             stack.callback(crew.stop_all)
             crew.start_producer(PRODUCER)
             yield Stage(request, queue, server, crew, interrupts, servers.complaint)

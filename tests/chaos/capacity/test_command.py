@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.capacity.request import RATE_MAX_PER_S, Request
+from bench.arrivals import RATE_MAX_PER_S
+from chaos.capacity.request import Request
 from chaos.capacity.search import MET, MISSED, VOID, Limits, Next, Tried, decide
 from chaos.cli import main
 from chaos.interrupts import Interrupts
