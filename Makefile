@@ -35,6 +35,13 @@ SET ?=
 SLO ?=
 TARGET ?=
 DRILLS ?=
+RATE ?=
+P99_MS ?=
+PAYLOAD ?=
+HANDLER_MS ?=
+HANDLERS ?=
+BACKLOG ?=
+WEB_PORT ?=
 
 BIN := .venv/bin
 # Compiled modules are kept whatever the environment says: tests and drills start hundreds of interpreters, and pytest would
@@ -44,7 +51,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak capacity check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -79,8 +86,10 @@ help:
 	@echo 'make simulate [MODEL=lanes] [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed; MODEL: also bull, bananas, bridge, mosquito, dsps, all'
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
 	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
+	@echo 'make capacity [RATE=5000] [P99_MS=100] [PAYLOAD=2kb] [HANDLER_MS=20] [MODEL=bull] [TOPOLOGY=aof] [BACKLOG=1h] [WORKERS=2]'
+	@echo '                                    which rate meets a p99 here, predicted and verified, and the plan for RATE (25 minutes)'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
-	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
+	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak and capacity: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
@@ -95,7 +104,7 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench chaos interop mischief mutants nightly upgrade test test-all test-nightly simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
+bench chaos interop mischief mutants nightly upgrade test test-all test-nightly simulate simulate-rules soak capacity: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
@@ -205,6 +214,13 @@ simulate-rules: setup
 
 soak: setup
 	@$(BIN)/python -m chaos soak --minutes $(or $(MINUTES),5) --seed $(SEED)
+
+# HANDLERS: handlers at once in each worker. WEB_PORT: Locust's page shows the steps there while they run.
+capacity: setup
+	@$(BIN)/python -m chaos capacity --seed $(SEED) $(if $(RATE),--rate $(RATE)) $(if $(P99_MS),--p99-ms $(P99_MS)) \
+		$(if $(PAYLOAD),--payload $(PAYLOAD)) $(if $(HANDLER_MS),--handler-ms $(HANDLER_MS)) $(if $(MODEL),--model $(MODEL)) \
+		$(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(BACKLOG),--backlog $(BACKLOG)) $(if $(WORKERS),--workers $(WORKERS)) \
+		$(if $(HANDLERS),--handlers $(HANDLERS)) $(if $(WEB_PORT),--web-port $(WEB_PORT))
 
 doctor:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chaos.doctor; else $(PYTHON) -m chaos.doctor; fi

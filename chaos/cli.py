@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import NoReturn
 
+from chaos.capacity import options
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.topologies import TOPOLOGIES
@@ -138,7 +139,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     nightly.add_argument("--date", type=day, default=today(), help="the night, such as 2026-11-27 (default: today's, UTC)")
     nightly.add_argument("--minutes", type=int, default=75, help="begin no drill that would end later (default 75)")
     nightly.add_argument("--only", default="", metavar="CELL", help="only this cell, such as bull-aof-everysec, as a run")
-    for command in (bench, compare, soak, interop, mischief, upgrade, planted, nightly):
+    measured = commands.add_parser(
+        "capacity",
+        help="which rate meets a target of latency here: searched, predicted, and the prediction verified",
+        description="Open arrivals at a rate that doubles and is then bisected, until the last that meets the p99; a prediction "
+        "from half of the steps, verified at 0.9 and 1.1 of it. Exits 0 when it holds, 1 when not, 2 when there is none.",
+    )
+    options.add_arguments(measured)
+    for command in (bench, compare, soak, interop, mischief, upgrade, planted, nightly, measured):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -193,6 +201,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     parsed = parse(arguments)
     try:
         # Imported here, so that a package that is not installed is one clear line too.
+        from chaos.capacity.command import capacity
         from chaos.channels.command import bench_channels
         from chaos.command import bench
         from chaos.compare import compare
@@ -209,6 +218,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
     commands = {
+        "capacity": capacity,
         "bench": bench_channels if getattr(parsed, "model", "") == "dsps" else bench,
         "faults": show,
         "compare": compare,

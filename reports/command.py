@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import slo, slo_file
+from reports.capacity.command import add_arguments as capacity_arguments
+from reports.capacity.command import plan_capacity
 from reports.cluster import cluster
 from reports.compare.command import add_arguments as compare_arguments
 from reports.compare.command import compare
@@ -48,6 +50,7 @@ def mutants(options: argparse.Namespace) -> tuple[str, int]:
 
 #: Commands that need no Spark: each returns the text to print and the exit code.
 OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
+    "capacity": plan_capacity,
     "compare": compare,
     "list": list_runs,
     "models": lambda options: (side_by_side(options.run), 0),
@@ -79,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     compare_arguments(commands.add_parser("compare", help="is B faster or slower than A, from repetitions of both"))
     list_arguments(commands.add_parser("list", help="all runs of a folder with their verdicts, printed and as a page"))
     targets_arguments(commands.add_parser("targets", help="other job queues compared by their runs, printed and as a page"))
+    capacity_arguments(commands.add_parser("capacity", help="a plan from an earlier measurement: workers, shards, memory, cost"))
     command = commands.add_parser("models", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     command = commands.add_parser("mutants", help="which check caught which planted defect, printed and as a page")

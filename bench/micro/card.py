@@ -21,7 +21,7 @@ _TOOL_TIMEOUT_S = 10
 def machine_card(servers: dict[str, Path | None]) -> dict[str, Any]:
     """CPU, cores, memory, versions, commit, and the load averages before the run."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "pinning": f"server on core {SERVER_CPU}, client on core {CLIENT_CPU}",
         "memory_bytes": psutil.virtual_memory().total,
@@ -45,7 +45,8 @@ def one_line(card: dict[str, Any]) -> str:
     )
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,0 +1,210 @@
+"""The command `capacity`: find the rate that meets a target, predict it from half of the steps, verify that, and report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from bench.arrivals import RATE_MAX_PER_S
+from bench.micro.card import cpu_model
+from chaos import machine, runs, topology
+from chaos.capacity import prediction
+from chaos.capacity.crew import LEASE_MS, SWEEP_MS
+from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict
+from chaos.capacity.request import Request
+from chaos.capacity.search import VOID, VOIDS_MAX, Found, Limits, Tried, decide
+from chaos.capacity.stage import Stage, stage
+from chaos.capacity.steps import Step
+from chaos.command import prune, utc
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.judge import show
+from chaos.progress import Progress
+
+SCHEMA = 1
+FILE = "measurement.json"
+
+VERIFIED, NOT_VERIFIED, UNKNOWN = 0, 1, 2
+
+#: The law of scalability needs the limits of four numbers of workers. Theirs are searched from a guess, with wider steps.
+WORKER_COUNTS = 4
+GUESS_SHARE = 0.85
+GUESS_GROWTH = 1.3
+GUESS_RESOLUTION = 1.15
+GUESS_STEPS_MAX = 10
+
+#: A run of the verification lasts so many steps.
+VERIFY_STEPS = 2
+
+
+def request_of(arguments: argparse.Namespace) -> Request:
+    """What is asked for: the fields that were named. Raises HarnessError."""
+    named = {one.name: getattr(arguments, one.name) for one in fields(Request) if hasattr(arguments, one.name)}
+    return Request(**named)
+
+
+def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Measure, predict, verify, report. Returns 0 when the prediction holds, 1 when it does not, 2 when there is none.
+
+    Raises HarnessError, in one line and before anything starts, for what cannot be; and ServerMissing.
+    """
+    request, now_s, progress = request_of(arguments), time.time(), Progress(sys.stdout)
+    server = machine.server_version(topology.binary())
+    folder = runs.create(arguments.runs.absolute(), runs.run_id("capacity", request.seed, request.model, now_s))
+    prune(progress, arguments, now_s)
+    progress.say(f"capacity {folder.path.name} in {folder.path}")
+    run = Measuring(request, progress, folder.path / FILE, header(request, server, now_s))
+    try:
+        with stage(request, folder, interrupts, arguments.web_port) as parts:
+            run.measure(parts, scaling=not arguments.no_scaling)
+    finally:
+        run.write()
+    report(request, folder.path, progress, interrupts)
+    folder.release()
+    progress.say(run.conclusion())
+    progress.say(prediction.last_line(run.found.rate_per_s, run.predicted, run.verdict))
+    return run.exit_code()
+
+
+@dataclass
+class Measuring:
+    """A measurement as it grows; it is written after each part, so that an interrupt leaves what there is."""
+
+    request: Request
+    progress: Progress
+    file: Path
+    columns: dict[str, Any]
+    found: Found = field(default_factory=lambda: Found(None))
+    predicted: Prediction | None = None
+    outcomes: list[tuple[float, str]] = field(default_factory=list)
+    #: Bytes that the server reads and writes for a job, in the last step that met.
+    net_bytes_per_job: float = 1.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the verification so far."""
+        return verdict(self.outcomes, self.request.verify_times)
+
+    def measure(self, parts: Stage, *, scaling: bool) -> None:
+        """All of it, on a stage without workers."""
+        request = self.request
+        self.columns["memory"] = parts.memory()
+        limits = Limits(request.first_per_s, request.least_per_s, RATE_MAX_PER_S, request.step_s, request.last_step_s)
+        self.found = self.search(parts, limits)
+        round_trip_ms = parts.round_trip_ms()
+        self.columns["network"] = {"bytes_per_job": self.net_bytes_per_job, "round_trip_ms": round_trip_ms}
+        self.write()
+        self.predicted = predicted(self.file.parent, parts.interrupts) if self.found.rate_per_s else None
+        if self.found.rate_per_s is None or self.predicted is None:
+            return
+        self.progress.say(f"predicted from half of the steps: {self.predicted.rate_per_s:.1f} jobs/s")
+        for _ in range(request.verify_times):
+            for multiple in (BELOW, ABOVE):
+                self.verify(parts, self.predicted.rate_per_s, multiple)
+        if scaling:
+            self.scale(parts, self.found.rate_per_s)
+
+    def search(self, parts: Stage, limits: Limits) -> Found:
+        """Steps until the search ends."""
+        tried: list[Tried] = []
+        while not isinstance(decided := decide(tried, limits), Found):
+            step = parts.take(decided.rate_per_s, decided.seconds)
+            tried.append(step.tried)
+            self.keep(step)
+        return decided
+
+    def verify(self, parts: Stage, rate_per_s: float, multiple: float) -> None:
+        """One run beside the prediction; a void one is repeated."""
+        for _ in range(VOIDS_MAX):
+            step = parts.take(round(multiple * rate_per_s, 1), VERIFY_STEPS * self.request.step_s)
+            self.progress.say(f"verify at {multiple:g}: {step.words()}")
+            if step.tried.outcome != VOID:
+                break
+        self.outcomes.append((multiple, step.tried.outcome))
+        if step.tried.outcome != VOID:
+            found = {"rate": step.tried.rate_per_s, "times": multiple, "meets": step.columns["meets"]}
+            self.columns["verify"].append({**found, "p99_ms": step.columns["latency_ms"]["p99"]})
+        self.write()
+
+    def scale(self, parts: Stage, found_per_s: float) -> None:
+        """The limits of other numbers of workers, searched around what the found rate lets expect."""
+        request = self.request
+        for workers in range(1, WORKER_COUNTS + 1):
+            if workers == request.workers_measured:
+                continue
+            self.progress.say(f"the limit of {workers} workers")
+            parts.start_workers(workers)
+            first = round(max(request.least_per_s, GUESS_SHARE * found_per_s * workers / request.workers_measured), 1)
+            step_s, least = request.step_s, request.least_per_s
+            guess = Limits(first, least, RATE_MAX_PER_S, step_s, step_s, GUESS_GROWTH, GUESS_RESOLUTION, GUESS_STEPS_MAX)
+            self.search(parts, guess)
+
+    def keep(self, step: Step) -> None:
+        """Add a step of a search."""
+        self.progress.say(step.words())
+        self.columns["steps"].append(step.columns)
+        if step.columns["meets"]:
+            self.net_bytes_per_job = step.net_bytes_per_job
+        self.write()
+
+    def write(self) -> None:
+        """Write the file in one step."""
+        fresh = self.file.with_suffix(".tmp")
+        fresh.write_text(json.dumps(self.columns, indent=1) + "\n")
+        fresh.replace(self.file)
+
+    def conclusion(self) -> str:
+        """What came of it, in one sentence."""
+        found, target = self.found, f"a p99 of {self.request.p99_ms:g} ms"
+        if found.rate_per_s is None:
+            reason = "steps were void" if found.wall else "the lowest rate that can be measured misses"
+            return f"no rate was found that meets {target}: {reason}"
+        line = f"{found.rate_per_s:g} jobs/s met {target} in the long step"
+        if found.wall:
+            return f"{line}; {found.high_per_s:g} could not be measured here, because its steps were void"
+        if self.predicted is None:
+            return f"{line}; half of the steps predict nothing, so there is no prediction to use"
+        return line + ("; the prediction holds" if self.verdict.holds else "; the prediction is not to be used")
+
+    def exit_code(self) -> int:
+        """See `capacity`."""
+        if self.found.rate_per_s is None or self.predicted is None or any(outcome == VOID for _, outcome in self.outcomes):
+            return UNKNOWN
+        return VERIFIED if self.verdict.holds else NOT_VERIFIED
+
+
+def header(request: Request, server: str, now_s: float) -> dict[str, Any]:
+    """What is known before anything is measured."""
+    return {
+        "schema": SCHEMA,
+        "made": utc(now_s),
+        "machine": {"cores": os.cpu_count(), "cpu": cpu_model(), "server": server},
+        "target": {
+            "p99_ms": request.p99_ms,
+            "payload_bytes": request.payload_bytes,
+            "handler_ms": request.handler_ms,
+            "model": request.model,
+            "topology": request.topology,
+        },
+        "steps": [],
+        # By the lease, which is what a plan can count on; the closed connection of a killed worker is noticed sooner.
+        "recovery_ms": {"worker-kill": LEASE_MS + SWEEP_MS},
+        "verify": [],
+    }
+
+
+def report(request: Request, run: Path, progress: Progress, interrupts: Interrupts) -> None:
+    """Have `reports` fit and plan. One that refuses leaves the measurement as it is."""
+    words = ["--backlog-s", f"{request.backlog_s:g}"]
+    words += ["--rate", f"{request.rate_per_s:g}"] if request.rate_per_s else []
+    try:
+        show(["capacity", str(run), *words], interrupts)
+    except HarnessError as error:
+        interrupts.check()
+        progress.say(f"no plan: {error}")

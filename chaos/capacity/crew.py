@@ -1,0 +1,70 @@
+"""The processes of a capacity measurement: workers that note their handlers' times, and one Locust that sends what is ordered."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from bench.capacity_steps import ORDER, TIMES_VARIABLE, Order
+from bench.models import LANES
+from chaos.capacity.request import Request
+from chaos.plan import PRODUCER
+from chaos.processes import ROOT, Child, Children
+
+QUEUE = "capacity"
+
+#: Of the workers, as of a drill.
+LEASE_MS = 9_000
+SWEEP_MS = 1_000
+
+
+@dataclass
+class CapacityCrew(Children[Request]):
+    """Workers may come and go between steps; the producer stays, so that its connections are warm."""
+
+    #: Port of Locust's web page; 0 = none.
+    web_port: int = 0
+
+    SENDERS: ClassVar[tuple[str, ...]] = (PRODUCER,)
+
+    @property
+    def orders(self) -> Path:
+        """Where the producer finds its orders, and leaves what came of them."""
+        return self.logs.parent / "orders"
+
+    def start_worker(self, name: str) -> Child:
+        """Start a worker with as many handlers at once as are asked for."""
+        words = [sys.executable, "-m", "engine", "worker", "bench.timed_handlers:handlers", "--queue", QUEUE]
+        words += ["--url", self.connect(name), "--name", name, "--concurrency", str(self.spec.handlers_at_once)]
+        words += ["--lease-ms", str(LEASE_MS), "--sweep-ms", str(SWEEP_MS), *self._model()]
+        return self._start(name, "worker", words, {TIMES_VARIABLE: str(self.times(name))})
+
+    def start_producer(self, name: str) -> Child:
+        """Start Locust, which waits for its first order."""
+        self.orders.mkdir(exist_ok=True)
+        spec, page = self.spec, ["--web-port", str(self.web_port), "--autostart"] if self.web_port else ["--headless"]
+        words = [sys.executable, "-m", "locust", "-f", str(ROOT / "bench" / "capacity_locustfile.py"), *page, "--only-summary"]
+        words += ["--exit-code-on-error", "0", "--host", self.connect(name), "--queue", QUEUE, "--seed", str(spec.seed)]
+        words += ["--payload-bytes", str(spec.payload_bytes), "--handler-ms", f"{spec.handler_ms:g}", *self._model()]
+        return self._start(name, PRODUCER, [*words, "--orders", str(self.orders)], {})
+
+    def order(self, order: Order) -> Path:
+        """Order a step; the file that says what came of it, once that is there."""
+        fresh = self.orders / "order.tmp"
+        fresh.write_text(json.dumps(asdict(order)))
+        fresh.replace(self.orders / ORDER)
+        return self.orders / order.answer
+
+    def times(self, name: str) -> Path:
+        """The file of a worker's handler times."""
+        return self.history / f"{name}.times"
+
+    def workers(self) -> list[str]:
+        """The workers that live."""
+        return [child.name for child in self.children.values() if child.role == "worker" and child.alive()]
+
+    def _model(self) -> list[str]:
+        return [] if self.spec.model == LANES else ["--model", self.spec.model]

@@ -1,0 +1,84 @@
+"""What the samples of a step come to, and whether the step meets its target. Pure arithmetic.
+
+The backlog's slope is that of a straight line, with an interval of 95 %. A backlog remembers: one sample tells much of the next.
+So the interval counts only as many samples as are independent of each other by their lag-1 autocorrelation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from chaos.capacity.search import MET, MISSED, VOID
+from chaos.slopes import Sample, fit
+
+#: The two-sided 95 % point of the normal distribution.
+NORMAL_95 = 1.96
+
+#: A driver that uses more of its core sends late, and then measures itself.
+DRIVER_MAX = 0.8
+
+#: And sends that are later than this part of the target (p99) are a driver that had no turn: the machine was busy.
+LATE_SHARE = 0.2
+
+#: The first part of a step, in which an empty queue fills up to its usual length, is no slope.
+LEAD_SHARE = 0.2
+
+#: Fewer samples make no interval.
+SAMPLES_MIN = 8
+
+#: Buckets of a histogram: each bound is so many times the one before.
+BUCKET = 1.05
+BUCKET_FIRST_MS = 0.1
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The nearest rank in ascending values; 0 of none."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
+
+
+def histogram(values_ms: Sequence[float]) -> list[tuple[float, float, int]]:
+    """(lower, upper, count) of each bucket that is not empty, with bounds that grow by 5 %."""
+    counts: dict[int, int] = {}
+    for value_ms in values_ms:
+        place = max(0, math.floor(math.log(max(value_ms, BUCKET_FIRST_MS) / BUCKET_FIRST_MS) / math.log(BUCKET)))
+        counts[place] = counts.get(place, 0) + 1
+    return [(_bound(place), _bound(place + 1), counts[place]) for place in sorted(counts)]
+
+
+def _bound(place: int) -> float:
+    return round(BUCKET_FIRST_MS * BUCKET**place, 4)
+
+
+def slope_interval(samples: Sequence[Sample]) -> tuple[float, tuple[float, float]]:
+    """The slope of (second, value) and its interval of 95 %; of `SAMPLES_MIN` samples at least."""
+    per_s, middle = fit(samples)
+    middle_s = sum(at_s for at_s, _ in samples) / len(samples)
+    left = [value - middle - per_s * (at_s - middle_s) for at_s, value in samples]
+    squares = sum(one * one for one in left)
+    if not squares:
+        return per_s, (per_s, per_s)
+    alike = max(0.0, sum(one * two for one, two in pairwise(left)) / squares)
+    independent = max(3.0, len(samples) * (1 - alike) / (1 + alike))
+    spread = sum((at_s - middle_s) ** 2 for at_s, _ in samples) * independent / len(samples)
+    half = NORMAL_95 * math.sqrt(squares / len(samples) * independent / (independent - 2) / spread)
+    return per_s, (per_s - half, per_s + half)
+
+
+def void_reason(cpu_share: float, late_p99_ms: float, target_ms: float, samples: int) -> str | None:
+    """Why a step proves nothing; None when it does. `samples`: of the backlog."""
+    if samples < SAMPLES_MIN:
+        return f"only {samples} samples of the backlog, fewer than {SAMPLES_MIN}"
+    if cpu_share > DRIVER_MAX:
+        return f"the driver used {cpu_share:.2f} of its core, more than {DRIVER_MAX:g}"
+    if late_p99_ms > LATE_SHARE * target_ms:
+        return f"the driver was {late_p99_ms:.0f} ms late (p99), more than {LATE_SHARE:g} of the target: the machine was busy"
+    return None
+
+
+def outcome(void: str | None, *, p99_ms: float, target_ms: float, slope_low_per_s: float, dropped: int) -> str:
+    """Whether a step meets: p99 within the target, no backlog that certainly grows, nothing dropped."""
+    if void is not None:
+        return VOID
+    return MET if p99_ms <= target_ms and slope_low_per_s <= 0 and not dropped else MISSED

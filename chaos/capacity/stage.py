@@ -1,0 +1,191 @@
+"""Where steps run: one server, workers, and a Locust that waits for orders. It carries out steps one after the other."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import redis
+
+from bench import models
+from bench.arrivals import NAME, payload
+from bench.capacity_steps import Order, Sent
+from bench.micro.memory import settled
+from chaos.capacity.crew import QUEUE, CapacityCrew
+from chaos.capacity.request import Request
+from chaos.capacity.samples import HandlerTimes, Look, Looker
+from chaos.capacity.steps import Seen, Step, measured
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.plan import PRODUCER, worker_names
+from chaos.runs import RunFolder
+from chaos.topology import Setting, make
+from chaos.watch import Watch
+from engine import EngineError, Queue, UnsupportedFeature
+from engine.history import HistoryFile
+from engine.testing import ServerFailed
+
+#: Interpreters have to start and import; on a busy machine that takes long.
+START_TIMEOUT_S = 120.0
+
+#: Locust begins a step within a second of its order, and waits 12 s for the last answers.
+ANSWER_TIMEOUT_S = 60.0
+
+LOOK_S = 0.25
+
+#: What is left of a step is waited for so long, and then taken away: what waits longer has missed any target that is sensible.
+SETTLE_S = 5.0
+EMPTY_TIMEOUT_S = 120.0
+
+#: Jobs by whose memory that of one is told.
+MEMORY_JOBS = 5_000
+
+#: Round trips whose median is told.
+PINGS = 101
+
+
+@dataclass
+class Stage:
+    """Everything that runs. Raises HarnessError when a process ends, or does not do what it should in time."""
+
+    request: Request
+    queue: Queue
+    server: redis.Redis
+    crew: CapacityCrew
+    interrupts: Interrupts
+    #: What a topology says about itself when it does not work any more.
+    complaint: Callable[[], str]
+    times: HandlerTimes = field(default_factory=HandlerTimes)
+    steps: int = 0
+
+    def start_workers(self, count: int) -> None:
+        """Let so many workers run, and wait until each has run a job."""
+        names = worker_names(count)
+        self.crew.stop([name for name in self.crew.workers() if name not in names])
+        begun = {name: self.times.read(self.crew.times(name)) for name in names}
+        fresh = [name for name in names if name not in self.crew.workers()]
+        for name in fresh:
+            self.crew.start_worker(name)
+        work = self.carried_payload(1.0)
+
+        def each_ran() -> bool:
+            self.queue.enqueue(NAME, work)
+            return all(self.times.read(self.crew.times(name)) > begun[name] for name in fresh)
+
+        self.wait(each_ran, START_TIMEOUT_S, "the workers ran no job")
+        self.wait(self.is_empty, EMPTY_TIMEOUT_S, "the queue was not empty")
+
+    def take(self, rate_per_s: float, seconds: float) -> Step:
+        """Carry out one step, and measure it."""
+        self.steps += 1
+        order = Order(self.steps, rate_per_s, seconds)
+        looker, looks = Looker(self.queue, self.server, self.crew.pids), list[Look]()
+        answer = self.crew.order(order)
+
+        def answered() -> bool:
+            looks.append(looker.look())
+            return answer.exists()
+
+        self.wait(answered, seconds + ANSWER_TIMEOUT_S, "Locust did not carry out its order", LOOK_S)
+        sent = Sent(**json.loads(answer.read_text()))
+        self.wait(self.is_empty, SETTLE_S)
+        until_ns = time.monotonic_ns()
+        workers = self.crew.workers()
+        for name in workers:
+            self.times.read(self.crew.times(name))
+        step = measured(Seen(order, sent, self.times.ran, looks, len(workers), until_ns), self.request)
+        self.times.ran.clear()
+        self.clear()
+        return step
+
+    def clear(self) -> None:
+        """Take away what waits, where the model can, and wait until nothing is left."""
+        # Where it cannot, it is worked off.
+        with suppress(UnsupportedFeature):
+            self.queue.drain(delayed=True)
+        self.wait(self.is_empty, EMPTY_TIMEOUT_S, "the queue was not empty")
+
+    def memory(self) -> dict[str, float]:
+        """Bytes of a job that waits, and of one that has finished; and how much more the server's resident memory grows than
+        what it uses. Before any worker runs; it leaves them running."""
+        work = self.carried_payload(1.0)
+        empty, resident = settled(self.server), self.resident_bytes()
+        self.queue.enqueue_many([{"name": NAME, "payload": work} for _ in range(MEMORY_JOBS)])
+        waiting, resident = settled(self.server) - empty, self.resident_bytes() - resident
+        self.start_workers(self.request.workers_measured)
+        retained = settled(self.server) - empty
+        return {
+            "bytes_per_waiting": waiting / MEMORY_JOBS,
+            "bytes_per_retained": max(0.0, retained / MEMORY_JOBS),
+            "fragmentation": max(1.0, resident / waiting),
+        }
+
+    def resident_bytes(self) -> int:
+        """The server's resident memory."""
+        info: Any = self.server.info("memory")
+        return info["used_memory_rss"]
+
+    def round_trip_ms(self) -> float:
+        """An empty round trip on a connection that is open."""
+        took = list[int]()
+        for _ in range(PINGS):
+            began_ns = time.monotonic_ns()
+            self.server.ping()
+            took.append(time.monotonic_ns() - began_ns)
+        return median(took) / 1e6
+
+    def carried_payload(self, handler_ms: float) -> dict[str, Any]:
+        """The payload of a job in the form that the model carries."""
+        return models.carried(self.request.model).payload(payload(self.request.payload_bytes, handler_ms))
+
+    def is_empty(self) -> bool:
+        """True when no job waits or runs."""
+        counts = self.queue.counts()
+        return not counts.waiting and not counts.active and not counts.delayed
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float, complaint: str = "", poll_s: float = 0.05) -> bool:
+        """Wait until the condition holds. When it does not in time: False, or HarnessError where a complaint is given."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self.interrupts.check()
+            if gone := self.crew.unplanned_exits():
+                raise HarnessError(f"capacity: {gone[0].ending()}")
+            if broken := self.complaint():
+                raise HarnessError(f"capacity: {broken}")
+            if condition():
+                return True
+            if time.monotonic() >= deadline_s:
+                if complaint:
+                    raise HarnessError(f"capacity: {complaint} within {timeout_s:.0f} s; see {self.crew.logs}")
+                return False
+            time.sleep(poll_s)
+
+
+@contextmanager
+def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port: int) -> Iterator[Stage]:
+    """Start the server and Locust; workers are started by `memory` or `start_workers`. All is gone afterwards.
+
+    Raises HarnessError, ServerMissing and Interrupted.
+    """
+    with ExitStack() as stack:
+        try:
+            servers = stack.enter_context(make(request.topology, Setting(folder.logs / "server.log")))
+            url, at = servers.url, servers.address()
+            queue = stack.enter_context(models.queue(request.model, QUEUE, url=url))
+            server = stack.enter_context(redis.Redis(at.host, at.port, decode_responses=True))
+            manifest = HistoryFile(folder.history / "manifest.jsonl", proc="manifest", role="harness")
+            stack.callback(manifest.close)
+            watch = Watch(folder.history)
+            stack.callback(watch.close)
+            crew = CapacityCrew(request, lambda name: url, folder.history, folder.logs, manifest, watch, web_port=web_port)
+            # What they complain about is no matter: Locust with a shape ends by SIGTERM itself, for it catches none.
+            stack.callback(crew.stop_all)
+            crew.start_producer(PRODUCER)
+            yield Stage(request, queue, server, crew, interrupts, servers.complaint)
+        except (ServerFailed, EngineError, redis.RedisError, OSError) as error:
+            raise HarnessError(f"capacity: {type(error).__name__}: {error}") from error

@@ -1,0 +1,1 @@
+"""Capacity planning: what was measured, the curve fitted to it, and the plan that follows from both."""

@@ -1,0 +1,105 @@
+"""The simulator fed with a measurement: how far it is off at the measured points, and what it says of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reports.capacity.basis import Basis
+from reports.capacity.measurement import Bin, Measurement, Step
+from reports.capacity.plan import Numbers
+from reports.capacity.question import Question
+from reports.simulation.queueing import simulate
+from reports.simulation.system import EVEN, RANDOM, Load, Outcome, Sampler, System, measured, quantiles
+
+#: The simulator must come as close to p50, p99 and backlog, or, of a backlog of few jobs, within so many.
+WITHIN = 0.1
+WITHIN_JOBS = 1.0
+
+#: Simulated seconds of a plan, fewer when they would be too many jobs, and the share of them that is not counted.
+PLAN_S = 60.0
+PLAN_JOBS = 300_000
+WARM_UP = 0.2
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measured value and the simulated one."""
+
+    step: Step
+    name: str
+    measured: float
+    simulated: float
+
+    @property
+    def off(self) -> float:
+        """By what share the simulation is off."""
+        return abs(self.simulated - self.measured) / self.measured if self.measured else float(self.simulated > 0)
+
+    @property
+    def within(self) -> bool:
+        """Whether that is close enough."""
+        near = self.name == "backlog" and abs(self.simulated - self.measured) <= WITHIN_JOBS
+        return near or self.off <= WITHIN
+
+
+def pickup(found: Measurement) -> Sampler | None:
+    """What passes beside the service when nothing is busy: at each quantile, the latency less the service time, in the step whose
+    workers were least busy, less the server's time."""
+    step = calm(found)
+    if not step.latency_ms.histogram or not step.service_ms.histogram:
+        return None
+    shares = np.linspace(0, 1, 1_001)
+    beside = quantiles(step.latency_ms.histogram, shares) - quantiles(step.service_ms.histogram, shares)
+    beside = np.maximum(0.0, beside - step.server.us_per_job / 1_000)
+    return lambda draw, count: np.interp(draw.random(count), shares, beside)
+
+
+def calm(found: Measurement) -> Step:
+    """The step whose workers were least busy."""
+    return min(found.sound, key=lambda step: step.utilisation)
+
+
+def compare(found: Measurement, *, seed: int = 1) -> tuple[Compared, ...]:
+    """p50, p99 and backlog of each step that has histograms, as measured and as simulated, but of the one that was learned from
+    and of those whose backlog grew."""
+    made: list[Compared] = []
+    beside = pickup(found)
+    for step in found.sound:
+        if step is calm(found) or not step.service_ms.histogram or step.waiting.slope_interval[0] > 0:
+            continue
+        system = System(
+            service=measured(step.service_ms.histogram),
+            pickup=beside,
+            workers=step.workers,
+            handlers_at_once=step.handlers_at_once,
+            server_us_per_job=step.server.us_per_job,
+            worker_us_per_job=step.worker.cpu_share * step.workers / step.finished_per_s * 1e6,
+        )
+        came = simulate(Load(rate=step.rate, seconds=step.seconds, arrivals=EVEN), system, seed)
+        made += [
+            Compared(step, "p50", step.latency_ms.p50, came.percentile(0.5)),
+            Compared(step, "p99", step.latency_ms.p99, came.percentile(0.99)),
+            Compared(step, "backlog", step.waiting.mean, came.waiting),
+        ]
+    return tuple(made)
+
+
+def of_plan(found: Measurement, basis: Basis, asked: Question, plan: Numbers, *, seed: int = 1) -> Outcome:
+    """What the jobs of a plan go through: random arrivals, and the measured service times moved by how the handlers differ."""
+    top = found.met[-1]
+    seconds = min(PLAN_S, PLAN_JOBS / asked.rate)
+    service: Sequence[Bin] = top.service_ms.histogram
+    system = System(
+        service=measured(service, asked.handler_ms - basis.handler_ms),
+        pickup=pickup(found),
+        shards=plan.shards,
+        workers=max(1, plan.workers // plan.shards),
+        handlers_at_once=basis.handlers_at_once,
+        server_us_per_job=basis.server_us_per_job,
+        worker_us_per_job=basis.worker_us_per_job,
+    )
+    load = Load(rate=asked.rate, seconds=seconds, warm_up_s=seconds * WARM_UP, arrivals=RANDOM)
+    return simulate(load, system, seed)

@@ -1,0 +1,53 @@
+"""The whole command with short steps on real parts. On a busy machine its numbers mean nothing, but what it did must agree."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.arrivals import RATE_MAX_PER_S
+from chaos.capacity.request import Request
+from chaos.capacity.search import MET, MISSED, VOID, Limits, Next, Tried, decide
+from chaos.cli import main
+from chaos.interrupts import Interrupts
+from reports.capacity.measurement import Measurement, read_as
+
+STEP_S = 3.0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("model", ["lanes", pytest.param("bull", marks=pytest.mark.nightly)])
+def test_short_steps_are_searched_predicted_and_verified(tmp_path: Path, capfd: pytest.CaptureFixture[str], model: str) -> None:
+    words = f"capacity --model {model} --step {STEP_S:g}s --last-step {STEP_S:g}s --verify-times 1 --no-scaling --p99-ms 5000"
+    words += f" --workers 1 --handlers 1 --handler-ms 15 --payload 1kb --runs {tmp_path / 'runs'}"
+    with Interrupts() as interrupts:
+        code = main(words.split(), interrupts)
+    out, err = capfd.readouterr()
+    last = re.fullmatch(r"capacity: rate=(\S+) interval=(\S+) met_below=(\d)/1 missed_above=(\d)/1", out.strip().splitlines()[-1])
+    assert last is not None, (out, err)
+    assert code == 0 if last[3] == last[4] == "1" else code in (1, 2)
+
+    columns = json.loads((tmp_path / "runs" / "latest" / "measurement.json").read_text())
+    found = read_as(Measurement, columns, "measurement")
+    assert (found.target.model, found.target.payload_bytes, found.target.handler_ms) == (model, 1_024, 15)
+    assert found.memory.bytes_per_waiting > 1_024 and found.machine.server
+    tried = [Tried(step.rate, step.seconds, VOID if step.void else MET if step.meets else MISSED) for step in found.steps]
+    # each step was the one that the steps before it decided
+    request = Request(workers=1, handlers_at_once=1, handler_ms=15, step_s=STEP_S, p99_ms=5_000)
+    limits = Limits(request.first_per_s, request.least_per_s, RATE_MAX_PER_S, STEP_S, STEP_S)
+    assert [decide(tried[:at], limits) for at in range(len(tried))] == [Next(step.rate_per_s, STEP_S) for step in tried]
+    for step in found.steps:
+        assert step.workers == 1 and step.handlers_at_once == 1
+        assert 0 <= step.finished <= step.offered
+        # a send whose answer was lost counts as dropped, and may have created its job
+        assert step.offered - step.dropped <= sum(each.count for each in step.latency_ms.histogram) <= step.offered
+        # no handler was quicker than it was told to be, and no job quicker than its handler
+        assert step.service_ms.mean >= 15 and step.latency_ms.p50 >= 15
+        # one handler cannot do more
+        assert step.finished <= step.seconds * 1_000 / 15 + 1
+    # what the one handler cannot do was not met, on however quick a machine
+    assert all(not step.meets for step in found.steps if step.rate > 150)

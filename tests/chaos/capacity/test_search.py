@@ -1,0 +1,96 @@
+"""The search for the rate: tables of steps and what is tried next, and whole searches on machines whose limit is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from chaos.capacity.search import MET, MISSED, VOID, VOIDS_MAX, Found, Limits, Next, Tried, decide
+
+LIMITS = Limits(first_per_s=50, least_per_s=5, most_per_s=10_000, step_s=15, last_step_s=60)
+
+
+def steps(*told: tuple[float, str] | tuple[float, str, float]) -> list[Tried]:
+    return [Tried(one[0], one[2] if len(one) == 3 else 15, one[1]) for one in told]
+
+
+@pytest.mark.parametrize(
+    ("tried", "decided"),
+    [
+        # the ramp
+        ([], Next(50, 15)),
+        (steps((50, MET)), Next(100, 15)),
+        (steps((50, MET), (100, MET)), Next(200, 15)),
+        (steps((9_000, MET)), Next(10_000, 15)),
+        (steps((10_000, MET)), Next(10_000, 60)),
+        (steps((10_000, MET), (10_000, MET, 60)), Found(10_000)),
+        # downwards, when the first is too much
+        (steps((50, MISSED)), Next(25, 15)),
+        (steps((50, MISSED), (25, MISSED), (12.5, MISSED), (6.2, MISSED)), Next(5, 15)),
+        (steps((50, MISSED), (5, MISSED)), Found(None, 5)),
+        # bisection
+        (steps((50, MET), (100, MISSED)), Next(75, 15)),
+        (steps((50, MET), (100, MISSED), (75, MISSED)), Next(62.5, 15)),
+        (steps((50, MET), (100, MISSED), (75, MET)), Next(87.5, 15)),
+        # the long step, and what follows when it misses what a short one met
+        (steps((50, MET), (100, MISSED), (96, MET)), Next(96, 60)),
+        (steps((50, MET), (100, MISSED), (96, MET), (96, MET, 60)), Found(96, 100)),
+        (steps((94, MET), (100, MISSED), (96, MET), (96, MISSED, 60)), Next(94, 60)),
+        (steps((94, MET), (100, MISSED), (96, MET), (96, MISSED, 60), (94, MET, 60)), Found(94, 96)),
+        # a step that proves nothing is repeated, and a rate that proves nothing is a wall
+        (steps((50, MET), (100, VOID)), Next(100, 15)),
+        (steps((50, MET), *[(100, VOID)] * VOIDS_MAX), Next(75, 15)),
+        (steps((50, MET, 60), *[(52, VOID)] * VOIDS_MAX), Found(50, 52, wall=True)),
+        (steps((50, MET), (52, MISSED), *[(50, VOID, 60)] * (VOIDS_MAX - 1)), Next(50, 60)),
+        (steps((5, VOID), (5, VOID), (5, VOID)), Found(None, 5, wall=True)),
+        # what met above a rate that missed does not count
+        (steps((50, MET), (100, MISSED), (200, MET)), Next(75, 15)),
+    ],
+)
+def test_what_is_tried_next(tried: list[Tried], decided: Next | Found) -> None:
+    assert decide(tried, LIMITS) == decided
+
+
+def searched(outcome: Callable[[Next, int], str], limits: Limits = LIMITS) -> tuple[Found, list[Tried]]:
+    """A whole search on a machine that answers like this; the second argument counts the steps."""
+    tried: list[Tried] = []
+    while not isinstance(decided := decide(tried, limits), Found):
+        tried.append(Tried(decided.rate_per_s, decided.seconds, outcome(decided, len(tried))))
+        assert len(tried) <= limits.steps_max
+    return decided, tried
+
+
+@pytest.mark.parametrize("limit_per_s", [6, 49, 50, 51, 137, 800, 3_333, 9_999])
+def test_a_limit_is_found_within_five_per_cent_by_a_long_step(limit_per_s: float) -> None:
+    found, tried = searched(lambda step, _: MET if step.rate_per_s <= limit_per_s else MISSED)
+    assert found.rate_per_s is not None and found.high_per_s is not None
+    assert found.rate_per_s <= limit_per_s < found.high_per_s <= 1.05 * found.rate_per_s
+    assert tried[-1] == Tried(found.rate_per_s, 60, MET)
+    assert len(tried) <= 17
+
+
+def test_a_limit_that_long_steps_see_lower_is_that_of_the_long_steps() -> None:
+    found, _ = searched(lambda step, _: MET if step.rate_per_s <= (800 if step.seconds == 15 else 700) else MISSED)
+    assert found.rate_per_s is not None and 600 < found.rate_per_s <= 700
+
+
+def test_void_steps_now_and_then_change_nothing() -> None:
+    alone, _ = searched(lambda step, _: MET if step.rate_per_s <= 800 else MISSED)
+    disturbed, _ = searched(lambda step, number: VOID if number % 3 == 1 else MET if step.rate_per_s <= 800 else MISSED)
+    assert disturbed == alone
+
+
+def test_a_driver_that_is_full_is_a_wall_and_is_told() -> None:
+    found, _ = searched(lambda step, _: MET if step.rate_per_s <= 800 else VOID)
+    assert found.wall and found.rate_per_s is not None and 700 < found.rate_per_s <= 800
+
+
+def test_a_machine_that_answers_at_random_ends_too() -> None:
+    for seed in range(50):
+        _, tried = searched(
+            lambda step, number, seed=seed: (MET, MISSED, VOID)[hash((seed, number, step.rate_per_s)) % 3],
+            replace(LIMITS, steps_max=12),
+        )
+        assert len(tried) <= 12

@@ -1,0 +1,219 @@
+"""Plans against arithmetic by hand, and what cannot be answered: one line that says what would be possible."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.capacity import prices
+from reports.capacity.little import bottleneck, little
+from reports.capacity.measurement import read
+from reports.capacity.prediction import confirmed, predict
+from reports.command import main
+from reports.errors import JudgeError
+from tests.reports.capacity.planted import Row, content, law, saturated, write
+
+
+@pytest.fixture(scope="module")
+def made() -> Row:
+    """A measurement whose workers scale."""
+    return content()
+
+
+@pytest.fixture(scope="module")
+def run(made: Row, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its folder."""
+    return write(tmp_path_factory.mktemp("capacity"), made)
+
+
+def asked(run: Path, *arguments: str) -> dict[str, Any]:
+    """The plan.json of this question."""
+    assert main(["capacity", str(run), *arguments]) == 0
+    return json.loads((run / "plan.json").read_text())
+
+
+def refused(run: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line with which this question is answered."""
+    assert main(["capacity", str(run), *arguments]) == 2
+    came = capsys.readouterr()
+    assert came.out == "" and came.err.count("\n") == 1
+    return came.err
+
+
+def test_a_plan_is_the_arithmetic_of_what_was_measured(run: Path) -> None:
+    """Service of 21 ms and five places: 238 jobs/s a busy worker, used to 80 %."""
+    found = asked(run, "--rate", "300")["plan"]
+    assert found["utilisation"] == pytest.approx(0.8)
+    # 300 / (238 * 0.8) = 1.6, and one to spare.
+    assert (found["workers"], found["spare"], found["shards"]) == (3, 1, 1)
+    assert found["server_share"] == pytest.approx(300 * 80e-6)
+    assert found["backlog_jobs"] == 300 * 3_600
+    assert found["memory_gib"] == pytest.approx(300 * 3_600 * (2_500 + 700) * 1.12 / 2**30)
+    assert found["network_mbit_per_s"] == pytest.approx(300 * 5_200 * 8 / 1e6)
+    assert found["capacity"] == pytest.approx(3 * 5 / 0.021, rel=0.01)
+    assert found["drain_s"] == pytest.approx(300 * 3_600 / (found["capacity"] - 300))
+    assert found["worker_lost_headroom"] == pytest.approx(2 * 5 / 0.021 / 300 - 1, rel=0.01)
+    assert found["worker_lost_s"] == 4.2
+    assert found["primary_lost_jobs"] == pytest.approx(300 * 1.5)
+    assert found["primary_lost_s"] == pytest.approx(450 / (found["capacity"] - 300))
+    hourly = 3 * 0.04 + 2 * 0.06 + found["memory_gib"] * 2 * 0.006
+    assert found["cost_per_million"] == pytest.approx(hourly / 300 / 3_600 * 1e6 + 5_200e6 / 2**30 * 0.01)
+
+
+def test_payload_and_handler_change_what_hangs_on_them(run: Path) -> None:
+    small, large = (asked(run, "--rate", "300", "--payload-bytes", str(size))["plan"] for size in (2_048, 4_096))
+    assert large["memory_gib"] - small["memory_gib"] == pytest.approx(300 * 3_600 * 2_048 * 1.12 / 2**30)
+    assert large["network_mbit_per_s"] - small["network_mbit_per_s"] == pytest.approx(300 * 2 * 2_048 * 8 / 1e6)
+    slow = asked(run, "--rate", "300", "--handler-ms", "60")["plan"]
+    # 61 ms of five places: 82 jobs/s, used to 80 %: 4.6 without loss of scaling.
+    assert slow["workers"] >= 6 and slow["memory_gib"] == small["memory_gib"]
+
+
+def test_workers_lose_to_scaling_and_shards_come_in(run: Path) -> None:
+    few = asked(run, "--rate", "760")["plan"]
+    many = asked(run, "--rate", "3000")
+    assert few["workers"] / 760 < many["plan"]["workers"] / 3_000 * 1.05
+    assert many["plan"]["shards"] > 1
+    assert "no longer do more" in next(one["derived"] for one in many["figures"] if one["name"] == "shards")
+
+
+def test_shards_follow_the_ceiling_of_a_server(tmp_path: Path, made: Row) -> None:
+    slow = [{**step, "server": {**step["server"], "us_per_job": 2_000.0}} for step in made["steps"]]
+    run = write(tmp_path, {**made, "steps": slow})
+    # 760 * 2 ms = 1.52 busy servers, each used to at most 70 %.
+    assert asked(run, "--rate", "760")["plan"]["shards"] == 3
+    assert asked(run, "--rate", "760", "--server-utilisation", "0.9")["plan"]["shards"] == 2
+
+
+def test_a_tighter_target_leaves_workers_less_busy(run: Path, made: Row) -> None:
+    calm = min(step["latency_ms"]["p99"] for step in made["steps"] if step["meets"])
+    assert asked(run, "--rate", "300", "--p99-ms", str(calm + 0.001))["plan"]["utilisation"] <= 0.9
+
+
+def test_every_number_says_what_it_was_derived_from(run: Path) -> None:
+    found = asked(run, "--rate", "500")
+    assert {one["name"] for one in found["figures"]} >= {"workers", "shards", "memory", "network", "cost per million jobs"}
+    assert all(one["value"] and len(one["derived"]) > 40 for one in found["figures"])
+
+
+def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capacity", str(run), "--rate", "300"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("plan: rate=300 workers=3 shards=1 memory_gib=")
+    assert any(line.startswith("fit: one worker does 2") for line in lines)
+    assert any("The prediction holds" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rate", "0"], "rate is 0, it must be above 0"),
+        (["--rate", "-5"], "rate is -5, it must be above 0"),
+        (["--rate", "nan"], "rate is nan, it must be above 0"),
+        (["--worker-utilisation", "1.5"], "worker_utilisation is 1.5, it must be above 0 and at most 1"),
+        (["--p99-ms", "15"], "p99_ms is 15, below the handler's own 20 ms: with this handler "),
+        (["--p99-ms", "20.5"], "no step was so fast: the lowest p99 measured leaves "),
+        (
+            ["--rate", "900", "--workers", "3"],
+            "3 workers with 5 handlers at once do at most 714 jobs/s of 20 ms: 900 jobs/s need 4 ",
+        ),
+        (["--rate", "500", "--workers", "0"], "workers is 0, it must be at least 1"),
+        (["--model", "bull"], "model is 'bull', the measurement is of 'lanes': measure it with `make capacity MODEL=bull`"),
+        (["--topology", "cluster"], "measure it with `make capacity TOPOLOGY=cluster`"),
+        (["--rate", "50000"], "rate is 50,000, 65.3 times the 766 jobs/s that were measured: a plan goes at most 4 times"),
+        (["--rate", "300", "--payload-bytes", "100000"], "payload_bytes is 100,000, 48.8 times the 2,048 bytes"),
+        (["--prices", "nowhere.toml"], "price file nowhere.toml: No such file"),
+    ],
+)
+def test_what_cannot_be_answered_says_what_can(
+    run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert words in refused(run, capsys, *arguments)
+
+
+def test_a_given_number_of_workers_is_judged(run: Path) -> None:
+    found = asked(run, "--rate", "300", "--workers", "2")["plan"]
+    assert found["workers"] == 2 and found["spare"] == 0
+    tight = asked(run, "--rate", "450", "--workers", "2")["plan"]
+    assert tight["spare"] < 0 and tight["worker_lost_headroom"] < 0
+
+
+def test_what_is_too_far_is_simulated(run: Path) -> None:
+    found = asked(run, "--rate", "4000", "--simulate")
+    assert found["plan"]["workers"] > 20 and found["simulated"]["jobs"] > 100_000
+    assert 20 < found["simulated"]["p50_ms"] < found["simulated"]["p99_ms"] < 100
+
+
+def test_a_refused_law_is_said_and_not_used(tmp_path: Path) -> None:
+    found = asked(write(tmp_path, content(saturated)), "--rate", "1000")
+    assert "saturated" in found["fit"]["refused"]
+    assert "law was refused" in found["figures"][0]["derived"]
+    # One server never did more than 621 jobs/s, whatever its ceiling by microseconds is.
+    assert found["plan"]["shards"] == 2 and found["plan"]["capacity"] <= 2 * 621
+
+
+def test_a_recovery_that_was_not_drilled_is_not_known(tmp_path: Path, made: Row) -> None:
+    found = asked(write(tmp_path, {**made, "recovery_ms": {}}), "--rate", "500")
+    assert found["plan"]["worker_lost_s"] is None and found["plan"]["primary_lost_s"] is None
+    assert sum("not drilled" in one["derived"] for one in found["figures"]) == 2
+
+
+def test_half_of_the_steps_predict_the_limit(tmp_path: Path, made: Row) -> None:
+    found = predict(read(write(tmp_path, made)))
+    assert found.workers == 4 and found.steps == 3
+    assert found.low <= law(4) <= found.high and found.low < found.rate < found.high
+    never = [{**step, "meets": True} for step in made["steps"]]
+    assert "do not have both" in predict(read(write(tmp_path, {**made, "steps": never}))).reason
+
+
+@pytest.mark.parametrize(
+    ("runs", "holds", "words"),
+    [
+        ([(0.9, True), (1.1, False)] * 3, True, "The prediction holds"),
+        ([(0.9, True), (1.1, False)] * 2, False, "is not to be used"),
+        ([(0.9, True), (1.1, False)] * 2 + [(0.9, True), (1.1, True)], False, "missed 2 of 3 times above"),
+        ([(0.9, False), (1.1, False)] * 3, False, "met 0 of 3 times below it"),
+        ([], False, "was not verified"),
+    ],
+)
+def test_a_prediction_is_used_when_all_runs_confirm_it(
+    tmp_path: Path, made: Row, runs: list[tuple[float, bool]], holds: bool, words: str
+) -> None:
+    verify = [{"rate": 700.0, "times": times, "meets": meets, "p99_ms": 50.0} for times, meets in runs]
+    found = confirmed(read(write(tmp_path, {**made, "verify": verify})))
+    assert found.holds == holds and words in found.words
+
+
+def test_littles_law_is_checked_on_each_step(tmp_path: Path, made: Row) -> None:
+    assert all(one.holds for one in little(read(write(tmp_path, made))))
+    steps = [dict(step) for step in made["steps"]]
+    steps[0]["in_system_mean"] *= 1.5
+    found = little(read(write(tmp_path, {**made, "steps": steps})))
+    assert [one.step.rate for one in found if not one.holds] == [steps[0]["rate"]]
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "name"),
+    [
+        ("server", "cpu_share", "the server"),
+        ("worker", "cpu_share", "the workers' processors"),
+        ("driver", "cpu_share", "the driver"),
+    ],
+)
+def test_the_busiest_part_is_the_bottleneck(tmp_path: Path, made: Row, part: str, field: str, name: str) -> None:
+    steps = [{**step, "finished": step["finished"] // 2, part: {**step[part], field: 0.95}} for step in made["steps"]]
+    found = bottleneck(read(write(tmp_path, {**made, "steps": steps})))
+    assert found.name == name and "nothing was full" not in found.words
+
+
+def test_prices_are_read_with_their_bounds(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(prices.FILE.read_text().replace("worker_per_hour = 0.04", "worker_per_hour = -1"))
+    with pytest.raises(JudgeError, match=r"mine.toml.worker_per_hour is -1.0, it must be at least 0"):
+        prices.read(file)
+    file.write_text("currency = ")
+    with pytest.raises(JudgeError, match=r"mine.toml is not TOML"):
+        prices.read(file)

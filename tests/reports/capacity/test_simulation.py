@@ -1,0 +1,187 @@
+"""The queueing simulator against theory, and each thing that it knows: priorities, limits, retries, losses, busy servers."""
+
+from __future__ import annotations
+
+from math import exp, factorial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reports.capacity.measurement import read
+from reports.errors import JudgeError
+from reports.simulation.measured import compare
+from reports.simulation.queueing import simulate
+from reports.simulation.system import EVEN, RANDOM, Load, Loss, Outcome, System, constant, exponential, measured
+from tests.reports.capacity.planted import content, write
+
+#: The service time of the theory's systems, in ms.
+SERVICE_MS = 100.0
+
+
+def busy(places: int, share: float, *, even: bool = False, jobs: int = 60_000) -> Load:
+    """A load that keeps so many places busy to this share."""
+    rate = places * share * 1_000 / SERVICE_MS
+    return Load(rate=rate, seconds=jobs / rate, warm_up_s=jobs / rate / 20, arrivals=EVEN if even else RANDOM)
+
+
+def mean_wait(load: Load, system: System) -> float:
+    """The mean wait of four seeds, in ms."""
+    return float(np.mean([simulate(load, system, seed).waits_ms.mean() for seed in range(4)]))
+
+
+def erlang(places: int, offered: float) -> float:
+    """Erlang's C: the share of jobs that wait for one of so many places."""
+    top = offered**places / factorial(places) * places / (places - offered)
+    return top / (sum(offered**count / factorial(count) for count in range(places)) + top)
+
+
+@pytest.mark.parametrize(("places", "share"), [(1, 0.6), (4, 0.7), (10, 0.8)])
+def test_exponential_service_waits_as_erlang_says(places: int, share: float) -> None:
+    system = System(service=exponential(SERVICE_MS), handlers_at_once=places)
+    came = [simulate(busy(places, share), system, seed) for seed in range(4)]
+    waits = np.concatenate([one.waits_ms for one in came])
+    late, drain_per_ms = erlang(places, places * share), places * (1 - share) / SERVICE_MS
+    assert (waits > 1e-6).mean() == pytest.approx(late, rel=0.06)
+    assert waits.mean() == pytest.approx(late / drain_per_ms, rel=0.08)
+    assert np.quantile(waits, 0.95) == pytest.approx(max(0.0, np.log(late / 0.05) / drain_per_ms), rel=0.08)
+
+
+def deterministic(places: int, share: float) -> float:
+    """The mean wait of M/D/c, in ms: after each service time as many jobs as there are places have left (Crommelin)."""
+    size, offered = 400, places * share
+    arriving = np.array([exp(-offered + count * np.log(offered) - sum(np.log(np.arange(1, count + 1)))) for count in range(size)])
+    here = np.zeros(size)
+    here[0] = 1.0
+    for _ in range(2_000):
+        stay = np.zeros(size)
+        stay[0] = here[: places + 1].sum()
+        stay[1 : size - places] = here[places + 1 :]
+        here = np.convolve(stay, arriving)[:size]
+    waiting = (np.maximum(0, np.arange(size) - places) * here).sum()
+    return float(waiting / offered * SERVICE_MS)
+
+
+@pytest.mark.parametrize(("places", "share"), [(1, 0.6), (4, 0.7), (8, 0.8)])
+def test_constant_service_waits_as_crommelin_says(places: int, share: float) -> None:
+    system = System(service=constant(SERVICE_MS), handlers_at_once=places)
+    assert mean_wait(busy(places, share), system) == pytest.approx(deterministic(places, share), rel=0.08)
+
+
+def test_one_constant_server_waits_as_pollaczek_and_khinchine_say() -> None:
+    assert deterministic(1, 0.6) == pytest.approx(0.6 / 2 / 0.4 * SERVICE_MS, rel=1e-3)
+
+
+def test_the_server_is_a_queue_too() -> None:
+    """Each job takes 1 ms of it, in two halves; workers are not scarce. At 90 % busy it makes jobs wait."""
+    system = System(service=constant(10), handlers_at_once=1_000, server_us_per_job=1_000)
+    calm, full = (simulate(Load(rate=rate, seconds=40, warm_up_s=5), system) for rate in (100, 900))
+    assert calm.percentile(0.5) == pytest.approx(11, abs=0.2)
+    assert full.percentile(0.5) > 12
+    over = simulate(Load(rate=1_500, seconds=10), system)
+    assert over.left > 0.8 * 500 * 10
+
+
+def test_even_arrivals_never_wait_where_random_ones_do() -> None:
+    system = System(service=constant(SERVICE_MS), handlers_at_once=4)
+    assert simulate(busy(4, 0.9, even=True), system).waits_ms.max() < 1e-6
+    assert simulate(busy(4, 0.9), system).waits_ms.mean() > 1
+
+
+def test_littles_law_holds() -> None:
+    came = simulate(busy(4, 0.8), System(service=exponential(SERVICE_MS), handlers_at_once=4))
+    per_ms = 4 * 0.8 / SERVICE_MS
+    assert came.waiting == pytest.approx(per_ms * came.waits_ms.mean(), rel=0.02)
+    assert came.running == pytest.approx(3.2, rel=0.02)
+
+
+def waits(came: Outcome, priority: int) -> float:
+    """The mean wait of a priority."""
+    return float(came.waits_ms[came.priorities == priority].mean())
+
+
+def test_urgent_jobs_wait_less() -> None:
+    system = System(service=constant(SERVICE_MS), handlers_at_once=2)
+    load = Load(rate=18, seconds=2_000, priorities=(0.3, 0.7))
+    came = simulate(load, system)
+    assert waits(came, 0) < waits(came, 1) / 3
+
+
+def test_a_limit_keeps_places_empty() -> None:
+    system = System(service=constant(SERVICE_MS), handlers_at_once=8, limit=2)
+    assert simulate(Load(rate=40, seconds=20), system).running == pytest.approx(2, abs=0.05)
+
+
+def test_a_failed_run_is_retried_until_the_job_is_dead() -> None:
+    system = System(service=constant(10), handlers_at_once=50)
+    load = Load(rate=200, seconds=50, failure_share=0.5, attempts=3, retry_ms=500)
+    came = simulate(load, system)
+    assert came.dead == pytest.approx(200 * 50 / 8, rel=0.1)
+    assert (came.latencies_ms > 500).mean() == pytest.approx(3 / 7, rel=0.1)
+
+
+def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
+    system = System(
+        service=constant(1_000), workers=2, handlers_at_once=5, losses=[Loss(at_s=10, worker=1, away_s=20, recovery_s=4)]
+    )
+    came = simulate(Load(rate=4, seconds=60, arrivals=EVEN), system)
+    assert len(came.latencies_ms) == 240
+    assert 1 <= (came.latencies_ms > 4_000).sum() <= 5
+
+
+def test_nothing_is_claimed_while_the_primary_is_away() -> None:
+    system = System(service=constant(10), shards=2, handlers_at_once=50, losses=[Loss(at_s=10, shard=1, away_s=3)])
+    came = simulate(Load(rate=200, seconds=30, arrivals=EVEN), system)
+    stalled = came.latencies_ms > 20
+    assert stalled.sum() == pytest.approx(300, rel=0.2)
+    assert 2_900 < came.latencies_ms.max() < 3_100
+
+
+def test_an_overload_has_its_whole_latency() -> None:
+    """Jobs that end after the load count too, or the slowest would be missing."""
+    came = simulate(Load(rate=20, seconds=10, arrivals=EVEN), System(service=constant(SERVICE_MS)))
+    assert len(came.latencies_ms) == 200 and came.latencies_ms.max() == pytest.approx(10_000, rel=0.05)
+    assert came.left == pytest.approx(100, abs=3)
+
+
+def test_the_same_seed_says_the_same() -> None:
+    system = System(service=exponential(SERVICE_MS), handlers_at_once=2)
+    first, again, other = (simulate(busy(2, 0.5, jobs=2_000), system, seed).latencies_ms for seed in (1, 1, 2))
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+
+
+def test_it_is_as_near_to_measured_points_as_was_asked(tmp_path: Path) -> None:
+    """p50, p99 and backlog of at least three points, within 10 %: the points come from a system whose service is known."""
+    found = compare(read(write(tmp_path, content(counts=(1, 2, 3, 4)))))
+    assert len({one.step.rate for one in found}) >= 3
+    assert [one for one in found if not one.within] == []
+
+
+def test_it_says_when_it_is_not_near(tmp_path: Path) -> None:
+    made = content(counts=(1, 2))
+    made["steps"][0]["latency_ms"]["p99"] *= 3
+    off = [one for one in compare(read(write(tmp_path, made))) if not one.within]
+    assert [one.name for one in off] == ["p99"] and off[0].off == pytest.approx(2 / 3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("load", "system", "words"),
+    [
+        (Load(rate=0, seconds=1), System(service=constant(1)), "rate is 0, it must be above 0"),
+        (Load(rate=1e6, seconds=60), System(service=constant(1)), "2.0 s can be simulated"),
+        (Load(rate=1, seconds=1, warm_up_s=2), System(service=constant(1)), "seconds is -1, it must be above 0"),
+        (Load(rate=1, seconds=1, failure_share=2), System(service=constant(1)), "failure_share is 2, it must be from 0 to 1"),
+        (Load(rate=1, seconds=1, priorities=(0.5,)), System(service=constant(1)), "must be shares that are 1 together"),
+        (Load(rate=1, seconds=1, arrivals="odd"), System(service=constant(1)), "arrivals is 'odd', it must be even or random"),
+        (Load(rate=1, seconds=1), System(service=constant(1), workers=0), "workers is 0, it must be above 0"),
+        (Load(rate=1, seconds=1), System(service=constant(1), losses=[Loss(at_s=0, worker=3, away_s=1)]), "worker 3 in shard 0"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(load: Load, system: System, words: str) -> None:
+    with pytest.raises(JudgeError, match=words):
+        simulate(load, system)
+
+
+def test_an_empty_histogram_is_refused() -> None:
+    with pytest.raises(JudgeError, match="a histogram is empty"):
+        measured(())
