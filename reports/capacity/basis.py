@@ -78,7 +78,7 @@ def basis(found: Measurement, law: Law | Refused) -> Basis:
         worker_us_per_job=top.worker.cpu_share * top.workers / top.finished_per_s * 1e6,
         server_us_per_job=top.server.us_per_job,
         # Without a law nothing is known of more workers on a server than were measured.
-        shard_rate_max=1e6 / top.server.us_per_job if fitted else top.finished_per_s,
+        shard_rate_max=1e6 / top.server.us_per_job if fitted else min(1e6 / top.server.us_per_job, top.finished_per_s),
         contention=law.contention if isinstance(law, Law) else 0.0,
         coherence=law.coherence if isinstance(law, Law) else 0.0,
         bytes_per_waiting=found.memory.bytes_per_waiting,

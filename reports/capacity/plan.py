@@ -58,8 +58,7 @@ def workers_for(rate: float, each: float, basis: Basis) -> int | None:
 
 def shards_least(asked: Question, basis: Basis) -> int:
     """How many shards the servers' ceiling asks for."""
-    busy = asked.rate * basis.server_us_per_job / 1e6 / asked.server_utilisation
-    return math.ceil(max(busy, asked.rate / basis.shard_rate_max) - 1e-9)
+    return math.ceil(asked.rate / basis.shard_rate_max / asked.server_utilisation - 1e-9)
 
 
 def sized(asked: Question, basis: Basis, utilisation: float) -> tuple[int, int]:

@@ -41,7 +41,7 @@ class Confirmed:
         shown = f"met {self.met_below} of {self.below} times below it, and missed {self.missed_above} of {self.above} times above"
         if self.holds:
             return f"The prediction holds: the target was {shown}."
-        return f"The prediction is not to be used: the target was {shown}."
+        return f"The prediction is not to be used: the target was {shown}; {RUNS} of {RUNS} are needed on each side."
 
     @property
     def holds(self) -> bool:

@@ -29,8 +29,7 @@ function workersFor(rate, each) {
 
 function sized(asked, utilisation) {
   const each = perWorker(asked.handler_ms) * utilisation;
-  const busy = (asked.rate * basis.server_us_per_job) / 1e6 / asked.server_utilisation;
-  const first = Math.ceil(Math.max(busy, asked.rate / basis.shard_rate_max) - 1e-9);
+  const first = Math.ceil(asked.rate / basis.shard_rate_max / asked.server_utilisation - 1e-9);
   for (let shards = first; shards <= known.shards_max; shards += 1) {
     const workers = workersFor(asked.rate / shards, each);
     if (workers) return [shards, workers];

@@ -42,7 +42,7 @@ def sizes(asked: Question, basis: Basis, found: Numbers) -> list[Figure]:
     server_each = 1e6 / basis.server_us_per_job
     more = ""
     if basis.shard_rate_max < server_each:
-        more = f"; without a law a shard does at most the {basis.shard_rate_max:,.0f} jobs/s that were measured"
+        more = f"; without a law a shard's ceiling is the {basis.shard_rate_max:,.0f} jobs/s that were measured"
     if found.shards > (least := shards_least(asked, basis)):
         more += f"; {least} would do for the servers, but more workers of one server no longer do more"
     return [
