@@ -24,7 +24,7 @@ from ironclaim_client import (
 )
 from tests.clients.conftest import TOKEN
 from tests.clients.faces import Connect
-from tests.clients.relay import HARM, HttpRelay
+from tests.clients.relay import HARM, HttpRelay, Rule
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.channels.desk import SECRET, base64_of, token
 from tests.engine.http.serving import served
@@ -101,7 +101,7 @@ def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
         channel.publish(n)
     harmed.next(*HARM, "elsewhere", "pass", *HARM, of=POLL)
     # The reply to an acknowledgement has no body to cut.
-    lost = [rule for rule in HARM if rule != "cut_reply"]
+    lost: list[Rule] = [rule for rule in HARM if rule != "cut_reply"]
     harmed.next(*lost, "elsewhere", of=ACKNOWLEDGE)
     assert contents(face.take("news", 6, subscriber="ada", max_messages=2)) == list(range(6))
     assert [seen.rule for seen in harmed.requests(ACKNOWLEDGE)] == [*lost, "elsewhere", "pass", "pass"]
