@@ -40,8 +40,8 @@ def test_a_plan_has_only_faults_that_belong_to_its_topology(topology: str) -> No
 
 @pytest.mark.parametrize("topology", topologies.TOPOLOGIES)
 def test_a_short_plan_has_a_drawn_few_of_them_and_most_are_of_servers(topology: str) -> None:
-    few = [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(120)]
-    assert few == [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(120)]
+    few = [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(400)]
+    assert few == [draw(seed, workers=WORKERS, topology=topology, minutes=1) for seed in range(400)]
     assert {len(plan.faults) for plan in few} <= {0, 2, FAULTS_A_MINUTE}
     for plan in few:
         # Two that share their time leave place for one.
