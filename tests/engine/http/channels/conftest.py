@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +15,13 @@ def receiver() -> Iterator[Receiver]:
     """A server that notes what is sent to it."""
     with Receiver() as made:
         yield made
+
+
+@pytest.fixture
+def levels() -> Iterator[None]:
+    """Loggers have their levels again afterwards."""
+    names = ("ironclaim", "ironclaim.http", "ironclaim.http.auth", "ironclaim.http.audit", "ironclaim.worker")
+    before = {name: logging.getLogger(name).level for name in names}
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -110,16 +109,6 @@ def test_a_server_that_changes_nothing_revokes_nothing(ironclaim_url: str) -> No
     with desk(ironclaim_url, ChannelSettings(admin_tokens=(ADMIN,)), allow_changes=False) as client:
         answer = client.put(REVOKE, headers=BEARER)
         assert answer.status_code == 403 and "--allow-changes" in answer.json()["error"]
-
-
-@pytest.fixture
-def levels() -> Iterator[None]:
-    """Loggers have their levels again afterwards."""
-    names = ("ironclaim", "ironclaim.http", "ironclaim.http.auth", "ironclaim.http.audit")
-    before = {name: logging.getLogger(name).level for name in names}
-    yield
-    for name, level in before.items():
-        logging.getLogger(name).setLevel(level)
 
 
 @pytest.mark.usefixtures("levels")

@@ -16,11 +16,13 @@ OPERATIONS = 10
 
 
 @pytest.mark.feature("DS33", model="dsps")
+@pytest.mark.usefixtures("levels")
 def test_a_fuzzer_finds_nothing(ironclaim_url: str) -> None:
     fuzz(ironclaim_url, examples=5)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("levels")
 def test_a_fuzzer_finds_nothing_in_many_more_requests(ironclaim_url: str) -> None:
     fuzz(ironclaim_url, examples=50)
 
