@@ -98,6 +98,6 @@ def basis(found: Measurement, law: Law | Refused) -> Basis:
             else f"as measured, as the law was refused: {law.reason}",
             "memory": "memory of waiting and of retained jobs, and fragmentation, as measured",
             "network": "the server's bytes in and out by finished jobs, as measured",
-            "recovery": f"as drilled with {found.target.model}",
+            "recovery": "the longest that it takes, by the lease and the interval of the sweeps",
         },
     )
