@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from bench.micro.rounds import quantile
 from chaos.capacity.search import MET, MISSED, VOID
 from chaos.slopes import Sample, fit
 
@@ -35,7 +36,7 @@ BUCKET_FIRST_MS = 0.1
 
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The nearest rank in ascending values; 0 of none."""
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
+    return quantile(ordered, share) if ordered else 0.0
 
 
 def histogram(values_ms: Sequence[float]) -> list[tuple[float, float, int]]:

@@ -4,7 +4,6 @@ get it, packed by npm, in Node and in Chromium."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -20,10 +19,12 @@ from engine.http.channels.settings import ChannelSettings
 from engine.http.security.roles import Token
 from engine.http.settings import HttpSettings
 from ironclaim_client import Retries
+from tests.absent import without
 from tests.clients.faces import AsyncFace, Connect, Face, SyncFace
 from tests.clients.relay import HttpRelay, relay
 from tests.engine.http.serving import served
-from tests.reports.browser import Browser, BrowserMissing, browser
+from tests.reports.browser import Browser
+from tests.reports.browser import window as window
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = Path(__file__).parent / "typescript"
@@ -72,13 +73,6 @@ class Scenarios(Protocol):
     def __call__(self, name: str, harmed: HttpRelay, **settings: Any) -> Any: ...
 
 
-def left_out(missing: Exception) -> None:
-    """Who may not install a program can still run the other tests; CI installs it, so there its absence is a failure."""
-    if os.environ.get("CI"):
-        raise missing
-    pytest.skip(str(missing))
-
-
 def run(command: list[str | Path], folder: Path, timeout_s: float = BUILD_S) -> str:
     """What a command prints. Fails where it fails."""
     done = subprocess.run(
@@ -94,8 +88,7 @@ def node_modules() -> Path:
     try:
         return node.modules(folder=node.CLIENT)
     except node.NodeMissing as missing:
-        left_out(missing)
-        raise
+        without(missing)
 
 
 @pytest.fixture(scope="session")
@@ -122,18 +115,6 @@ def installed(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     package.parent.mkdir(parents=True)
     (folder / "package").rename(package)
     return folder
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    """A browser."""
-    with ExitStack() as stack:
-        try:
-            opened = stack.enter_context(browser())
-        except BrowserMissing as missing:
-            left_out(missing)
-            raise
-        yield opened
 
 
 def pages_of(installed: Path) -> dict[str, tuple[str, bytes]]:
