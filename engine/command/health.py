@@ -156,15 +156,15 @@ def _ask(options: argparse.Namespace, queue: Queue, name: str | None) -> Iterato
 
 
 def _worker(queue: Queue, name: str | None) -> Check:
-    """Whether a worker of this host, of this name if there is one, has told in time that it lives."""
+    """Whether a worker of this host, of this name if there is one, is alive by its heartbeats."""
     host = socket.gethostname()
     known = [worker for worker in _listed(queue) if worker.host == host and name in (None, worker.name)]
     named = f"a worker of {host}" if name is None else f"the worker {name} of {host}"
     if not known:
         return Check(queue.name, "worker", "failed", f"{named} is not listed")
     latest = min(known, key=lambda worker: worker.beat_age_ms)
-    told = f"{latest.name} (pid {latest.pid}) told {latest.beat_age_ms / 1000:.1f} s ago that it lives"
-    return Check(queue.name, "worker", "ok" if any(worker.alive for worker in known) else "failed", told)
+    beat = f"{latest.name} (pid {latest.pid}) sent its last heartbeat {latest.beat_age_ms / 1000:.1f} s ago"
+    return Check(queue.name, "worker", "ok" if any(worker.alive for worker in known) else "failed", beat)
 
 
 def _listed(queue: Queue) -> Iterator[WorkerInfo]:
