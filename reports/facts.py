@@ -43,11 +43,13 @@ STATES = ("waiting", "delayed", "active", "dead", "done")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The part of one core that a process used between two samples of its CPU time, in monotonic ns."""
+    """The part of one core that a process used between two samples of its CPU time, in monotonic ns. `waited`: for how long its
+    threads together had work and no core, likewise as a part of that time; 0 where it was not counted."""
 
     start_ns: int
     end_ns: int
     share: float
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

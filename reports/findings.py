@@ -15,7 +15,7 @@ from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks import CHECKS
 from reports.checks.base import Base, Check, Flag, flagged
 from reports.checks.h0_history_whole import holes, lost_rows
-from reports.checks.h3_recorder_sound import stood_still
+from reports.checks.h3_recorder_sound import starved, stood_still
 from reports.declared import with_findings
 from reports.errors import one_line
 from reports.frames import AnyFrames, Frames
@@ -50,7 +50,7 @@ def examine(
     found = [CheckResult(check, doubts_of(check, frames), check.not_judged(frames.run)) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
-    whole, slow = not holes(frames.run), stood_still(frames.run)
+    whole, slow = not holes(frames.run), stood_still(frames.run) or starved(frames.run)
     try:
         together = with_findings(violations(frames, checks), frames).persist()
         counted = tally(together)

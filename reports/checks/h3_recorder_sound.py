@@ -9,8 +9,9 @@ unknown.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -38,6 +39,12 @@ LOOKS_APART_MS = 3_000
 
 #: CPU is averaged over this many samples, which come once a second.
 CPU_SAMPLES = 5
+
+#: The processes of a run are starved when they wait for a core for this part of the time in which they could run: they have a
+#: quarter of the processor time that they have work for. It was 0.4 in a drill on two cores beside work of idle priority, and
+#: 0.75 beside ten busy processes. Of processes that hardly have work this says nothing: they must wait for half a core at least.
+STARVED = 0.75
+STARVED_MIN = 0.5
 
 #: A thread may take the instant of a row up to this many time slots before it writes the row.
 SLOTS_BACK_MAX = 1
@@ -131,6 +138,25 @@ def stood_still(run: Run) -> bool:
     for since_ns, to_ns in apart:
         explained = [until_ns for from_ns, until_ns in away if from_ns <= to_ns and since_ns <= until_ns]
         if to_ns - max(explained, default=since_ns) >= most_ns:
+            return True
+    return False
+
+
+def starved(run: Run) -> bool:
+    """True when for `CPU_SAMPLES` seconds in a row, since the first enqueue, the processes of the run had so few turns on a core
+    that what takes long then says nothing of the engine. It is no doubt of the history."""
+    since_ns = min((file.enqueue_first_ns for file in run.files.values() if file.enqueue_first_ns is not None), default=0)
+    ran: dict[int, float] = defaultdict(float)
+    waited: dict[int, float] = defaultdict(float)
+    for usage in chain.from_iterable(run.cpu.values()):
+        if usage.start_ns >= since_ns:
+            second = usage.end_ns // (1_000 * MS)
+            ran[second] += usage.share
+            waited[second] += usage.waited
+    for second in range(min(ran, default=0), max(ran, default=0) + 2 - CPU_SAMPLES):
+        seconds = range(second, second + CPU_SAMPLES)
+        had, lacked = (sum(part.get(one, 0.0) for one in seconds) for part in (ran, waited))
+        if lacked > max(STARVED * (had + lacked), STARVED_MIN * CPU_SAMPLES):
             return True
     return False
 

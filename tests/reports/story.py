@@ -91,6 +91,7 @@ class Story:
         self.at_end: dict[str, list[tuple[str, int]]] = defaultdict(list)
         self.at_deadline: dict[str, list[tuple[str, int]]] = defaultdict(list)
         self.cpu = {"producer-1": 0.07}
+        self.cpu_wait: dict[str, float] = {}
         self._due: dict[str, tuple[int, int]] = {}
         self._now_s = 0.0
         self._numbers = 0
@@ -243,11 +244,12 @@ class Story:
             self.row("harness", "final", at, name=name, state=state, count=len(items), srv_us=srv_ms(at) * 1_000, items=items)
 
     def samples(self) -> None:
-        """The CPU time of processes, once a second."""
+        """The CPU time of processes, and what they waited for a core where that is given, once a second."""
         folder = self.folder / "samples"
         folder.mkdir()
         rows = [
             {"t_ns": ns(at), "proc": proc, "pid": 7, "cpu_user_s": at * share, "cpu_system_s": 0.0}
+            | ({"cpu_wait_s": at * self.cpu_wait[proc]} if proc in self.cpu_wait else {})
             for proc, share in self.cpu.items()
             for at in range(int(END_S))
         ]

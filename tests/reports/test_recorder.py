@@ -120,11 +120,15 @@ def test_a_locust_that_uses_up_its_core_is_in_doubt(run: Run, words: list[str]) 
 def test_shares_of_cpu_come_from_the_samples(tmp_path: Path) -> None:
     """Of one process at a time; lines that cannot be read are passed over."""
     (tmp_path / "samples").mkdir()
-    rows = [(1, 7, 0.5), (2, 7, 1.0), (3, 8, 0.0), (4, 8, 0.25)]
-    told = [{"t_ns": at * S, "proc": "producer-1", "pid": pid, "cpu_user_s": used, "cpu_system_s": 0.0} for at, pid, used in rows]
+    rows = [(1, 7, 0.5, None), (2, 7, 1.0, None), (3, 8, 0.0, 1.0), (4, 8, 0.25, 1.5), (5, 8, 0.5, 0.5)]
+    told = [
+        {"t_ns": at * S, "proc": "producer-1", "pid": pid, "cpu_user_s": used, "cpu_system_s": 0.0, "cpu_wait_s": waited}
+        for at, pid, used, waited in rows
+    ]
     lines = [json.dumps(row) for row in told]
     (tmp_path / "samples" / "processes.jsonl").write_text("\n".join([*lines[:2], "{", "[]", '{"proc": "x"}', *lines[2:]]))
-    assert cpu_usage(tmp_path) == {"producer-1": (Usage(1 * S, 2 * S, 0.5), Usage(3 * S, 4 * S, 0.25))}
+    usages = (Usage(1 * S, 2 * S, 0.5), Usage(3 * S, 4 * S, 0.25, 0.5), Usage(4 * S, 5 * S, 0.25, 0.0))
+    assert cpu_usage(tmp_path) == {"producer-1": usages}, "a thread that has ended takes its waiting with it"
     assert cpu_usage(tmp_path / "nowhere") == {}
 
 
