@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine import Queue
+from engine import ConnectOptions, Queue
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import PATIENCE_MS
 from tests.engine.helpers.relay import Relay
+
+
+@pytest.fixture(autouse=True)
+def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues that a test makes without times of its own wait longer for a reply than a busy machine stands still: a call that is
+    sent again for that is told `repeated`, on another connection."""
+    defaults: Any = ConnectOptions.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "timeout_ms", PATIENCE_MS)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from engine import AsyncQueue, ConnectOptions, DataLoss, Handlers, Malformed, Qu
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 QUICK = ConnectOptions(idle_check_ms=0)
 
@@ -303,7 +303,7 @@ def test_callbacks_cannot_break_a_call_and_coroutines_run_in_their_loop(
                 await asyncio.sleep(0.005)
             assert told[0][0].acknowledged == 1 and told[0][1] is asyncio.get_running_loop()
 
-    asyncio.run(asyncio.wait_for(use(), 20))
+    asyncio.run(asyncio.wait_for(use(), DEADLINE_S))
     assert "a callback of its data loss failed" in caplog.text
 
     losses = Losses()
@@ -341,5 +341,5 @@ def test_a_new_connection_of_an_asyncio_queue_asks_what_is_missing(ironclaim_url
             await queue.enqueue("work", {})
         return told
 
-    (loss,) = asyncio.run(asyncio.wait_for(use(), 20))
+    (loss,) = asyncio.run(asyncio.wait_for(use(), DEADLINE_S))
     assert (loss.acknowledged, loss.found, loss.missing) == (20, 0, "sequence")
