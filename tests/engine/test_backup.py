@@ -23,8 +23,8 @@ from engine.backup.taking import BackupFailed, Taken, take
 from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.cluster import EmbeddedCluster
 from engine.wire.operations import Claim, Finish
-from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.cluster_desk import CALM_MS
+from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.desk import CUT_OFF, WRITES, run_texts
 from tests.engine.helpers.waiting import wait_until
 

@@ -162,7 +162,7 @@ def test_a_key_that_was_written_at_both_nodes_stops_the_move(cluster: EmbeddedCl
 
 
 def set_node_timeout(cluster: EmbeddedCluster, timeout_ms: int) -> None:
-    """Of the nodes that live: short only while one of them is dead, or a machine that stands still would make others take over."""
+    """Of the nodes that live: short only while one is dead, or on a machine that stands still others would take over."""
     for node in range(len(cluster.servers)):
         if cluster.alive(node):
             cluster.client(node).config_set("cluster-node-timeout", timeout_ms)

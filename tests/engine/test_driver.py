@@ -23,7 +23,7 @@ from tests.engine.helpers.waiting import DEADLINE_S, DEFAULT_DEADLINE_S, wait_un
 @pytest.fixture
 def queue(relay: Relay) -> Iterator[Queue]:
     """A queue through the relay, with connections made."""
-    made = Queue("q", url=relay.url)
+    made = hurry(Queue("q", url=relay.url))
     made.counts()
     yield made
     made.close()

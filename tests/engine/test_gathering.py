@@ -20,7 +20,6 @@ from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
-
 #: A call that the relay holds is under way until the test lets it go, or breaks its connection.
 ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
 
