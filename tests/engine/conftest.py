@@ -14,7 +14,7 @@ from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import PATIENCE_MS
-from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.relay import Relay, bound
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +38,13 @@ def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Rela
     """A relay in front of the session's server, which is empty."""
     with Relay(ironclaim_server.port) as made:
         yield made
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port where nobody listens but who was told of it: it is given to nobody else."""
+    with bound(0) as reserved:
+        yield reserved.getsockname()[1]
 
 
 @pytest.fixture

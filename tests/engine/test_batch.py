@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.testing import free_port
 from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
 from engine.wire.operations import Count, Counts, Enqueue, Operation, Options, Wait
 from tests.engine.helpers.both import hurried
@@ -138,8 +137,8 @@ def test_each_call_of_a_pipeline_gives_up_for_itself(relay: Relay, queue: Any, d
     assert sorted(ids_of(direct, "waiting")) == ["a", "b"]
 
 
-def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue: Any) -> None:
-    dead = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=200)
+def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue: Any, closed_port: int) -> None:
+    dead = hurried(kind, runner, "q", f"redis://127.0.0.1:{closed_port}/0", deadline_ms=200)
     for use in (lambda: dead.enqueue("work", {}), lambda: dead.enqueue_many([{"name": "work", "payload": 1}])):
         with pytest.raises(ServerUnavailable, match="nothing was applied"):
             use()

@@ -27,7 +27,7 @@ from engine import (
     async_queues,
     queues,
 )
-from engine.testing import EmbeddedServer, free_port
+from engine.testing import EmbeddedServer
 from engine.wire.drivers.endpoint import Endpoint
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
@@ -196,7 +196,7 @@ def answers(queue: Queue) -> bool:
 
 
 @pytest.mark.feature("BN31")
-def test_times_are_kept(ironclaim_server: EmbeddedServer) -> None:
+def test_times_are_kept(ironclaim_server: EmbeddedServer, closed_port: int) -> None:
     with Relay(ironclaim_server.port) as relay:
         queue = Queue("q", url=relay.url, connect=FAST)
         wait_until(lambda: answers(queue), "it has a connection")
@@ -206,7 +206,7 @@ def test_times_are_kept(ironclaim_server: EmbeddedServer) -> None:
             queue.enqueue("work", {})
         assert 0.7 < time.monotonic() - started_s < DEFAULT_DEADLINE_S
         queue.close()
-    closed = Queue("q", url=f"redis://127.0.0.1:{free_port()}", connect=FAST)
+    closed = Queue("q", url=f"redis://127.0.0.1:{closed_port}", connect=FAST)
     started_s = time.monotonic()
     with pytest.raises(ServerUnavailable):
         closed.counts()

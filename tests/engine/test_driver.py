@@ -12,7 +12,6 @@ import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.queue import producing
-from engine.testing import free_port
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.operations import Failure, Finish, Retry, Wait
 from tests.engine.helpers.producing import HASTE_MS, claim, claim_operation, hurry, ids_of, raw_client
@@ -172,9 +171,9 @@ def test_a_server_that_comes_back_between_two_calls_costs_no_doubt(relay: Relay,
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["first use", "later"])
-def test_nothing_listens(known: bool, relay: Relay, queue: Queue) -> None:
+def test_nothing_listens(known: bool, relay: Relay, queue: Queue, closed_port: int) -> None:
     if not known:
-        queue = hurry(Queue("q", url=f"redis://127.0.0.1:{free_port()}/0"), deadline_ms=400)
+        queue = hurry(Queue("q", url=f"redis://127.0.0.1:{closed_port}/0"), deadline_ms=400)
     else:
         queue.driver.deadline_ms = 400
         relay.down()

@@ -15,12 +15,13 @@ import pytest
 import redis
 
 from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUnavailable, WrongKeyType
-from engine.testing import EmbeddedServer, free_port, start_guarded
+from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.binary import server_binary
 from engine.wire.operations import Bury, Extend, Failure, Finish, Mark, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.relay import bound
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 __all__ = ["desk"]
@@ -37,9 +38,10 @@ def out_of_memory(_server: EmbeddedServer, client: Any) -> Iterator[None]:
 
 def read_only(_server: EmbeddedServer, client: Any) -> Iterator[None]:
     """A replica of a server that is not there keeps its data and refuses writes."""
-    client.execute_command("REPLICAOF", "127.0.0.1", free_port())
-    yield
-    client.execute_command("REPLICAOF", "NO", "ONE")
+    with bound(0) as nobody:
+        client.execute_command("REPLICAOF", *nobody.getsockname())
+        yield
+        client.execute_command("REPLICAOF", "NO", "ONE")
 
 
 def busy_script(server: EmbeddedServer, client: Any) -> Iterator[None]:
@@ -158,9 +160,9 @@ def refusal(use: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_a_worker_waits_for_a_server_that_loads_its_data(tmp_path: Path) -> None:
+def test_a_worker_waits_for_a_server_that_loads_its_data(tmp_path: Path, closed_port: int) -> None:
     """The server is killed with a snapshot behind it, and loads that slowly: LOADING is a state like any other."""
-    port, folder = free_port(), tmp_path / "server"
+    port, folder = closed_port, tmp_path / "server"
     folder.mkdir()
     payload = {"folder": str(tmp_path), "filler": "x" * 3000}
     jobs = [f"j{number}" for number in range(100)]

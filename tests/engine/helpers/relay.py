@@ -29,7 +29,7 @@ class Relay:
 
     def __init__(self, server_port: int) -> None:
         # Bound and never listening: nobody else gets the port while this relay is down, and who connects is refused.
-        self._reserved = _bound(0)
+        self._reserved = bound(0)
         self.port: int = self._reserved.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.standing: Rule = "pass"
@@ -58,7 +58,7 @@ class Relay:
 
     def up(self) -> None:
         """Accept connections."""
-        listener = _bound(self.port)
+        listener = bound(self.port)
         listener.listen(64)
         self._listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
@@ -174,7 +174,7 @@ def first_reply(data: bytes) -> int | None:
     return None
 
 
-def _bound(port: int) -> socket.socket:
+def bound(port: int) -> socket.socket:
     """A socket at this port, or at a free one for 0, beside others that do not listen."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
