@@ -19,10 +19,11 @@ from tests.engine.helpers.relay import Relay, bound
 
 @pytest.fixture(autouse=True)
 def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues that a test makes without times of its own wait longer for a reply than a busy machine stands still: a call that is
-    sent again for that is told `repeated`, on another connection."""
+    """Queues that a test makes without times of its own wait longer for a reply and a connection than a busy machine stands still:
+    a call that is sent again for that is told `repeated`, on another connection."""
     defaults: Any = ConnectOptions.__init__.__kwdefaults__
-    monkeypatch.setitem(defaults, "timeout_ms", PATIENCE_MS)
+    for name in ("timeout_ms", "connect_timeout_ms"):
+        monkeypatch.setitem(defaults, name, PATIENCE_MS)
 
 
 @pytest.fixture
