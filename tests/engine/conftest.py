@@ -19,8 +19,8 @@ from tests.engine.helpers.relay import Relay, bound
 
 @pytest.fixture(autouse=True)
 def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues that a test makes without times of its own wait longer for a reply and a connection than a busy machine stands still:
-    a call that is sent again for that is told `repeated`, on another connection."""
+    """Queues that a test makes without times of its own wait longer for an answer than a busy machine stands still. A call that
+    is sent again for that is told `repeated`, on another connection."""
     defaults: Any = ConnectOptions.__init__.__kwdefaults__
     for name in ("timeout_ms", "connect_timeout_ms"):
         monkeypatch.setitem(defaults, name, PATIENCE_MS)
