@@ -16,6 +16,9 @@ from engine.wire.call import Call
 from engine.wire.operations import Limit, MakeTestQueue, Pause, SetLimit
 from tests.engine.desk import START_MS, TOMBSTONE, Desk
 
+#: The node timeout of clusters in which no node fails: none is taken for dead because the machine stands still.
+CALM_MS = 60_000
+
 #: Redirections of one send: further ones lead in a circle.
 HOPS_MAX = 5
 
@@ -35,7 +38,7 @@ class Router:
         #: What each send met, in order: the node's number, then `ok` or the first words of the error.
         self.met: list[str] = []
         self._connections: dict[int, Any] = {
-            port: redis.Connection(LOOPBACK, port, protocol=2, socket_timeout=5) for port in ports
+            port: redis.Connection(LOOPBACK, port, protocol=2, socket_timeout=60) for port in ports
         }
         self._guess = ports[0]
         for connection in self._connections.values():

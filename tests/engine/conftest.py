@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine import Queue
+from engine import ConnectOptions, Queue
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.producing import PATIENCE_MS
+from tests.engine.helpers.relay import Relay, bound
+
+
+@pytest.fixture(autouse=True)
+def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues that a test makes without times of its own wait longer for an answer than a busy machine stands still. A call that
+    is sent again for that is told `repeated`, on another connection."""
+    defaults: Any = ConnectOptions.__init__.__kwdefaults__
+    for name in ("timeout_ms", "connect_timeout_ms"):
+        monkeypatch.setitem(defaults, name, PATIENCE_MS)
 
 
 @pytest.fixture
@@ -28,6 +39,13 @@ def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Rela
     """A relay in front of the session's server, which is empty."""
     with Relay(ironclaim_server.port) as made:
         yield made
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port where nobody listens but who was told of it: it is given to nobody else."""
+    with bound(0) as reserved:
+        yield reserved.getsockname()[1]
 
 
 @pytest.fixture

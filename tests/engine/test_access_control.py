@@ -77,7 +77,7 @@ def use_everything(url: str) -> None:
         (dead, *_) = queue.dead.list()
         assert queue.dead.requeue(dead.id).done and queue.jobs.cancel(dead.id).done
         assert queue.dead.requeue_all() == 2 and queue.counts().waiting == 2
-        lock = queue.locks.acquire("nightly", ttl_ms=1_000)
+        lock = queue.locks.acquire("nightly", ttl_ms=60_000)
         assert lock is not None and queue.locks.release(lock)
         assert queue.stats() and queue.metrics() and queue.workers.list() == []
         assert [found.name for found in queues(url)] == ["q"]

@@ -14,8 +14,10 @@ from redis.asyncio import Connection
 from engine import AsyncQueue, ConnectOptions, Malformed, Queue, ServerUnavailable, WrongKeyType, models
 from engine.wire.drivers import async_connections, async_gathering
 from engine.wire.drivers.async_connections import CONNECTIONS_MAX
+from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -23,6 +25,17 @@ def direct(ironclaim_url: str) -> Iterator[Queue]:
     made = Queue("q", url=ironclaim_url)
     yield made
     made.close()
+
+
+#: A batch without an answer stays under way until the test breaks its connection.
+ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch is overdue, and no connection silent, because a machine stands still."""
+    monkeypatch.setattr(async_gathering, "OVERDUE_S", 600.0)
+    monkeypatch.setattr(async_connections, "SILENT_NS", 600_000_000_000)
 
 
 def writes_of(relay: Relay) -> list[int]:
@@ -40,6 +53,7 @@ async def started(queue: AsyncQueue, *jobs: str, payload: object = None) -> list
     return tasks
 
 
+@pytest.mark.usefixtures("patient")
 def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_order(relay: Relay, direct: Queue) -> None:
     jobs = [f"j{number}" for number in range(101)]
 
@@ -58,6 +72,7 @@ def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_o
     assert ids_of(direct, "waiting") == ["contact", *jobs]
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_batch_is_one_call_of_the_server(ironclaim_url: str) -> None:
     async def story() -> None:
         async with AsyncQueue("q", url=ironclaim_url) as queue:
@@ -70,11 +85,11 @@ def test_a_batch_is_one_call_of_the_server(ironclaim_url: str) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_batch_is_bounded_in_jobs_and_in_bytes(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_gathering, "BATCH_JOBS_MAX", 10)
     monkeypatch.setattr(async_gathering, "BATCH_BYTES_MAX", 2_500)
-    # Overdue batches are of another test; one batch at a time, so that each is a write of its own.
-    monkeypatch.setattr(async_gathering, "OVERDUE_S", 60.0)
+    # One batch at a time, so that each is a write of its own.
     monkeypatch.setattr(async_gathering, "BATCHES_MAX", 1)
 
     async def story(payload: object) -> list[int]:
@@ -144,7 +159,7 @@ def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay: Relay
         async with AsyncQueue("q", url=relay.url) as queue:
             tasks = await started(queue, "a", "b", "c")
             await tasks[0]
-            calls, left = relay.calls, asyncio.get_running_loop().time() + 10
+            calls, left = relay.calls, asyncio.get_running_loop().time() + DEADLINE_S
             while relay.calls == calls and not tasks[2].done() and asyncio.get_running_loop().time() < left:
                 await asyncio.sleep(0)
             tasks[1].cancel()
@@ -215,10 +230,10 @@ def test_two_batches_on_one_connection_that_breaks_are_both_sent_again(relay: Re
 
 
 def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, direct: Queue) -> None:
-    """The reply never comes, which the driver waits two seconds for; jobs that are enqueued meanwhile are there before."""
+    """The reply does not come; jobs that are enqueued meanwhile are there before."""
 
     async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
+        async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
             await queue.enqueue("work", None, id="contact")
             relay.next("hush_reply")
             calls = relay.calls
@@ -234,8 +249,9 @@ def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, direct: Q
                 others[-1].add_done_callback(lambda task: ends.append(task.result().result))
                 number += 1
                 await asyncio.sleep(0.001)
-            assert not silent.done()
             assert {(await other).result for other in others} == {"created"}
+            assert not silent.done()
+            relay.break_all()
             assert (await silent).result == "repeated"
 
     asyncio.run(story())
@@ -245,9 +261,10 @@ def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, direct: Q
 def test_a_connection_that_is_silent_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of many is without an answer, and the next ones go out on another connection."""
     monkeypatch.setattr(async_connections, "SILENT_NS", 0)
+    monkeypatch.setattr(async_gathering, "OVERDUE_S", 600.0)
 
     async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
+        async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
             tasks = await started(queue, *(f"a{number}" for number in range(9)))
             await tasks[0]
             relay.next("hush_reply")
@@ -257,6 +274,7 @@ def test_a_connection_that_is_silent_gets_no_further_batch(relay: Relay, direct:
             later = [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(9)]
             assert {(await task).result for task in later} == {"created"}
             assert not tasks[-1].done()
+            relay.break_all()
             assert {(await task).result for task in tasks[1:]} == {"repeated"}
 
     asyncio.run(story())
@@ -360,7 +378,7 @@ def test_a_second_loop_that_is_refused_takes_nothing_from_the_first(relay: Relay
         threads = threading.Thread(target=asyncio.run, args=(second(),))
         threads.start()
         threads.join()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             assert {(await task).result for task in tasks} == {"created"}
         await queue.close()
 
@@ -372,7 +390,7 @@ def test_tasks_of_a_loop_that_stood_still_while_another_one_ran_are_not_left_wai
     queue = AsyncQueue("q", url=ironclaim_url)
 
     async def ended(tasks: list[asyncio.Task[Any]]) -> list[Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             return await asyncio.gather(*tasks, return_exceptions=True)
 
     with asyncio.Runner() as one, asyncio.Runner() as two:

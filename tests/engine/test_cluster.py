@@ -74,7 +74,7 @@ from engine.wire.operations import (
     Timing,
     Value,
 )
-from tests.engine.cluster_desk import ClusterDesk, NotNow
+from tests.engine.cluster_desk import CALM_MS, ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS
 
 # -- scenes: what each script meets. A script runs on a half-moved slot only when all its declared keys are at one node, so each
@@ -783,7 +783,7 @@ FIRST_TIER = ("declared first", "index first")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster() as made:
+    with EmbeddedCluster(node_timeout_ms=CALM_MS) as made:
         yield made
 
 

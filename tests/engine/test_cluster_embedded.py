@@ -18,6 +18,7 @@ import engine.testing.cluster as cluster_module
 from engine.testing import ServerFailed
 from engine.testing.cluster import EmbeddedCluster
 from engine.testing.ports import quiet_port
+from tests.engine.cluster_desk import CALM_MS
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ READ_UNDECLARED = "return redis.call('GET', ARGV[1])"
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster() as made:
+    with EmbeddedCluster(node_timeout_ms=CALM_MS) as made:
         yield made
 
 
@@ -62,7 +63,7 @@ def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(
     taken = socket.create_server(("127.0.0.1", 0))
     offered = iter([quiet_port(), taken.getsockname()[1]])
     monkeypatch.setattr(cluster_module, "quiet_port", lambda: next(offered, None) or quiet_port())
-    with taken, EmbeddedCluster() as cluster:
+    with taken, EmbeddedCluster(node_timeout_ms=CALM_MS) as cluster:
         assert next(offered, None) is None
         assert len(set(cluster.ports)) == 3
         for node, url in enumerate(cluster.urls):
@@ -160,8 +161,15 @@ def test_a_key_that_was_written_at_both_nodes_stops_the_move(cluster: EmbeddedCl
         move.finish()
 
 
+def set_node_timeout(cluster: EmbeddedCluster, timeout_ms: int) -> None:
+    """Of the nodes that live: short only while one is dead, or on a machine that stands still others would take over."""
+    for node in range(len(cluster.servers)):
+        if cluster.alive(node):
+            cluster.client(node).config_set("cluster-node-timeout", timeout_ms)
+
+
 def test_a_replica_takes_the_place_of_a_killed_primary_which_comes_back_empty_and_follows() -> None:
-    with EmbeddedCluster(replicas=1, node_timeout_ms=1_000) as cluster:
+    with EmbeddedCluster(replicas=1, node_timeout_ms=CALM_MS) as cluster:
         slot = cluster.slot_of(FIRST)
         old = cluster.primary_of(slot)
         assert old is not None and (cluster.role(old), len(cluster.pids)) == ("master", 6)
@@ -170,8 +178,10 @@ def test_a_replica_takes_the_place_of_a_killed_primary_which_comes_back_empty_an
         assert cluster.client(old).execute_command("WAIT", 1, 5_000) == 1
         cluster.kill(old)
         assert not cluster.alive(old)
+        set_node_timeout(cluster, 1_000)
         assert cluster.wait_for_promotion(slot, old) == replica and cluster.role(replica) == "master"
         assert cluster.client(replica).get(FIRST) == b"kept"
+        set_node_timeout(cluster, CALM_MS)
         port = cluster.ports[old]
         cluster.start_again(old)
         cluster.wait_until_whole()

@@ -29,8 +29,8 @@ from engine.wire.operations import (
     SetLimit,
     Sweep,
 )
-from tests.engine.cluster_desk import NotNow, Router
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.cluster_desk import CALM_MS, NotNow, Router
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 QUEUE = "live"
 LEASE_MS = 9_000
@@ -43,7 +43,7 @@ PAUSE_S = 0.002
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster() as made:
+    with EmbeddedCluster(node_timeout_ms=CALM_MS) as made:
         yield made
 
 
@@ -159,9 +159,9 @@ class Traffic:
         """Stop producing, and wait until the workers have finished everything."""
         self.drains = True
         for client in self.clients[:2]:
-            client.join(10)
+            client.join(DEADLINE_S)
         try:
-            wait_until(lambda: self.errors or not self.missing(), "every job is finished", 10)
+            wait_until(lambda: self.errors or not self.missing(), "every job is finished")
         except AssertionError:
             raise AssertionError(
                 f"not finished: {sorted(self.missing())[:10]}, {len(self.missing())} of {len(self.enqueued)}"
@@ -170,10 +170,10 @@ class Traffic:
     def stop(self) -> None:
         self.drains = self.stopped = True
         for client in self.clients:
-            client.join(5)
+            client.join(DEADLINE_S)
         self.given_up = True
         for client in self.clients:
-            client.join(5)
+            client.join(DEADLINE_S)
             client.router.close()
 
 

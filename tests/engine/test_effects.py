@@ -149,5 +149,5 @@ def test_a_handler_in_a_child_process_knows_it_too(queue: Queue, workers: Worker
     queue.enqueue("main", str(tmp_path / "seen"))
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from engine.command.main import main; sys.exit(main())"
     process = workers.start("--processes", "1", "--burst", handlers="child_handlers:handlers", program=program)
-    assert process.wait(60) == 0, workers.output()
+    assert process.wait(300) == 0, workers.output()
     assert (tmp_path / "seen").read_text() == "q"

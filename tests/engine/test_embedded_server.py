@@ -7,15 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 import engine.testing.server as server_module
 from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
+from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,14 +26,6 @@ with EmbeddedServer() as server:
     print(server.port, server.pid, flush=True)
     time.sleep(600)
 """
-
-
-def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 10.0) -> None:
-    """Poll a condition; fail the test with `what` when it does not hold in time."""
-    end_s = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end_s, f"not within {deadline_s} s: {what}"
-        time.sleep(0.01)
 
 
 def refuses(port: int) -> bool:
@@ -156,11 +148,18 @@ def test_a_program_that_exits_at_once_is_quoted(tmp_path: Path) -> None:
 
 
 def test_a_program_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: Any, **more: Any) -> subprocess.Popen[bytes]:
+        started.append(start_guarded(*words, **more))
+        return started[0]
+
+    monkeypatch.setattr(server_module, "start_guarded", start)
     monkeypatch.setattr(server_module, "START_TIMEOUT_S", 1.0)
-    mute = program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    mute = program(tmp_path, "exec sleep 600")
     with pytest.raises(ServerFailed, match=r"no answer within 1 s; it said nothing"), EmbeddedServer(binary=mute):
         pass
-    assert is_gone(int((tmp_path / "pid").read_text()))
+    assert is_gone(started[0].pid)
 
 
 def test_a_file_that_is_no_program_is_one_clear_line(tmp_path: Path) -> None:

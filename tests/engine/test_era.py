@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, ConnectOptions, DataLoss, Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
-from engine.testing import EmbeddedServer, free_port
+from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 QUICK = ConnectOptions(idle_check_ms=0)
 
@@ -233,9 +233,9 @@ def test_looking_at_a_queue_writes_nothing(ironclaim_url: str) -> None:
 
 
 @pytest.mark.parametrize("kept", ["nothing", "snapshot", "everything"])
-def test_a_restart_tells_of_what_it_has_lost(tmp_path: Path, kept: str) -> None:
+def test_a_restart_tells_of_what_it_has_lost(tmp_path: Path, closed_port: int, kept: str) -> None:
     """kill -9, and the same port again: empty, with the RDB file of before the last jobs, with the append-only file of all."""
-    port, losses = free_port(), Losses()
+    port, losses = closed_port, Losses()
     always = ("--appendonly", "yes", "--appendfsync", "always") if kept == "everything" else ()
     first = EmbeddedServer(port=port, folder=tmp_path, flags=always)
     first.__enter__()
@@ -263,9 +263,9 @@ def test_a_restart_tells_of_what_it_has_lost(tmp_path: Path, kept: str) -> None:
                 assert client.get("ic:{q}:seq") == {"nothing": "2", "snapshot": "6", "everything": "9"}[kept]
 
 
-def test_each_of_several_losses_in_a_row_is_told() -> None:
+def test_each_of_several_losses_in_a_row_is_told(closed_port: int) -> None:
     """The handshake with the next server that lacks something tells it anew, whoever met the one before."""
-    port, losses = free_port(), Losses()
+    port, losses = closed_port, Losses()
     with opened(f"redis://127.0.0.1:{port}/0", losses) as queue:
         for count in (2, 3, 4):
             with EmbeddedServer(port=port) as server:
@@ -303,7 +303,7 @@ def test_callbacks_cannot_break_a_call_and_coroutines_run_in_their_loop(
                 await asyncio.sleep(0.005)
             assert told[0][0].acknowledged == 1 and told[0][1] is asyncio.get_running_loop()
 
-    asyncio.run(asyncio.wait_for(use(), 20))
+    asyncio.run(asyncio.wait_for(use(), DEADLINE_S))
     assert "a callback of its data loss failed" in caplog.text
 
     losses = Losses()
@@ -341,5 +341,5 @@ def test_a_new_connection_of_an_asyncio_queue_asks_what_is_missing(ironclaim_url
             await queue.enqueue("work", {})
         return told
 
-    (loss,) = asyncio.run(asyncio.wait_for(use(), 20))
+    (loss,) = asyncio.run(asyncio.wait_for(use(), DEADLINE_S))
     assert (loss.acknowledged, loss.found, loss.missing) == (20, 0, "sequence")

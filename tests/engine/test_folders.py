@@ -23,10 +23,10 @@ time.sleep(600)
 
 @pytest.fixture
 def later_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> float:
-    """Temporary folders are below tmp_path; the time at which those made now are no longer young."""
+    """Temporary folders are below tmp_path; a time at which those made in this test are no longer young."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    return time.time() + YOUNG_S + 10
+    return time.time() + YOUNG_S + 3_600
 
 
 def test_a_folder_is_there_until_it_is_removed(tmp_path: Path, later_s: float) -> None:

@@ -13,16 +13,20 @@ from typing import Any
 
 import pytest
 
-from engine import Enqueued, Queue, WrongKeyType
+from engine import ConnectOptions, Enqueued, Queue, WrongKeyType
 from engine.wire.drivers import gathering
+from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+
+#: A call that the relay holds is under way until the test lets it go, or breaks its connection.
+ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
 
 
 @pytest.fixture
 def queue(relay: Relay) -> Iterator[Queue]:
-    with Queue("q", url=relay.url) as made:
+    with Queue("q", url=relay.url, connect=ENDLESS) as made:
         made.enqueue("work", None, id="contact")
         yield made
 
@@ -36,7 +40,7 @@ def direct(ironclaim_url: str) -> Iterator[Queue]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody overtakes a batch that is under way."""
-    monkeypatch.setattr(gathering, "OVERDUE_S", 60.0)
+    monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)
 
 
 class Held:
@@ -56,7 +60,7 @@ class Held:
     def _hold(self, data: bytes) -> None:
         self.writes.append(data.count(b":job:"))
         if len(self.writes) == 1:
-            assert self._release.wait(60)
+            assert self._release.wait(600)
 
     def release(self) -> list[Any]:
         """Let it go; how each of them has ended."""
@@ -116,6 +120,7 @@ def test_a_call_without_an_answer_holds_up_nobody(relay: Relay, queue: Queue, di
         others = [pool.submit(queue.enqueue, "work", None, id=f"j{number}") for number in range(4)]
         assert {other.result().result for other in others} == {"created"}
         assert not silent.done()
+        relay.break_all()
         assert silent.result().result == "repeated"
     assert direct.counts().waiting == 6 and not queue.gathering._under_way
 
@@ -187,63 +192,94 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(relay: Relay, q
 _GREENLETS = """
 from gevent import monkey; monkey.patch_all()
 import sys, gevent
-from engine import Queue
+from engine import ConnectOptions, Queue
 from engine.wire.drivers import gathering
-gathering.OVERDUE_S = 60.0
-with Queue("q", url=sys.argv[1]) as queue:
+gathering.OVERDUE_S = 600.0
+with Queue("q", url=sys.argv[1], connect=ConnectOptions(timeout_ms=600_000, deadline_ms=15_000)) as queue:
     queue.enqueue("work", None)
     import redis
     raw = redis.Redis.from_url(sys.argv[1])
     raw.config_resetstat()
-    # A reply that is there at once makes no greenlet wait: then they run one after the other, and nobody lines up.
-    raw.client_pause(200)
+    # A reply that is there at once makes no greenlet wait: then they run one after the other, and nobody lines up. Writes alone
+    # are held back, or nobody could end it.
+    raw.client_pause(600_000, all=False)
     ends = [gevent.spawn(queue.enqueue, "work", number) for number in range(200)]
-    gevent.joinall(ends, timeout=60, raise_error=True)
+    while len(queue.gathering._waiting) < 199:
+        gevent.sleep(0.001)
+    raw.client_unpause()
+    gevent.joinall(ends, raise_error=True)
     print(len({end.value.job for end in ends}), raw.info("commandstats")["cmdstat_evalsha"]["calls"])
 """
 
 
 def test_greenlets_of_one_thread_gather_as_threads_do(ironclaim_url: str, direct: Queue) -> None:
-    done = subprocess.run([sys.executable, "-c", _GREENLETS, ironclaim_url], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", _GREENLETS, ironclaim_url], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     jobs, calls = map(int, done.stdout.split())
     assert jobs == 200 and calls < 20
     assert direct.counts().waiting == 201
 
 
-def test_a_thread_that_was_given_the_turn_and_not_woken_takes_it(relay: Relay, queue: Queue) -> None:
+class Unwoken:
+    """What a thread waits for in vain: who would wake it is interrupted. Its time is over when the test says so."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def acquire(self, timeout: float) -> bool:
+        assert self.over.wait(DEADLINE_S)
+        return False
+
+    def release(self) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def unwoken(monkeypatch: pytest.MonkeyPatch) -> Unwoken:
+    """All enqueues that wait do so for this."""
+    made = Unwoken()
+
+    class Waiting(gathering._Waiting):
+        __slots__ = ()
+
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.wake = made  # type: ignore[assignment]
+
+    monkeypatch.setattr(gathering, "_Waiting", Waiting)
+    return made
+
+
+def test_a_thread_that_was_given_the_turn_and_not_woken_takes_it(queue: Queue, unwoken: Unwoken) -> None:
     """The thread that gave it was interrupted in between."""
     gathers = queue.gathering
-
-    class Interrupted:
-        def __init__(self, wake: Any) -> None:
-            self.acquire = wake.acquire
-
-        def release(self) -> None:
-            raise KeyboardInterrupt
-
-    with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gathering, "OVERDUE_S", 0.5)
+    with ThreadPoolExecutor(1) as pool:
         gathers._under_way.add("a batch")
         end = pool.submit(queue.enqueue, "work", None, id="a")
         wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
-        gathers._waiting[0].wake = Interrupted(gathers._waiting[0].wake)  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt):
             gathers._end_turn("a batch")
-        assert end.result(5).result == "created"
+        unwoken.over.set()
+        assert end.result(DEADLINE_S).result == "created"
     assert not gathers._under_way
 
 
-def test_a_thread_whose_enqueue_was_taken_by_one_that_was_interrupted_sends_it_in_the_end(queue: Queue) -> None:
+def test_a_thread_whose_enqueue_was_taken_by_one_that_was_interrupted_sends_it_in_the_end(
+    queue: Queue, unwoken: Unwoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other one could not even say that it has ended."""
     gathers = queue.gathering
+    not_after_ms = queue.driver.not_after_ms
+    # It waits for twice the deadline; what it sends then is not void so soon.
+    monkeypatch.setattr(queue.driver, "not_after_ms", lambda: not_after_ms() + 10_000)
     queue.driver.deadline_ms = 100
     with ThreadPoolExecutor(1) as pool:
         gathers._under_way.add("a batch")
         end = pool.submit(queue.enqueue, "work", None, id="a")
         wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
         gathers._waiting.popleft()
-        assert end.result(20).result == "created"
+        unwoken.over.set()
+        assert end.result(DEADLINE_S).result == "created"
 
 
 @pytest.mark.usefixtures("patient")

@@ -160,7 +160,7 @@ for _ in range(50):
     file.append(['"kind":"phase","name":"p"'])
 file.close()
 """
-    done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("history file a.jsonl: short write; recording stopped")
     loaded = load_file(path)
@@ -234,7 +234,7 @@ def test_it_needs_the_standard_library_alone() -> None:
     program = (
         "import sys, engine.history; print(*sorted(name for name in sys.modules if name in ('redis', 'engine.wire.drivers')))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.stdout.strip(), done.returncode) == ("", 0)
 
 

@@ -339,7 +339,7 @@ def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[l
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from engine import Handlers, Job, Queue, Worker
+from tests.engine.helpers.waiting import DEADLINE_S
 
 
 class Book:
@@ -37,7 +38,7 @@ class Book:
                 self.ran.append((worker, job.id))
                 self.running += 1
                 self.most = max(self.most, self.running)
-            assert self._open.wait(20)
+            assert self._open.wait(DEADLINE_S)
             with self._lock:
                 self.running -= 1
 
@@ -62,7 +63,7 @@ def at_work(*workers: Any) -> Generator[None]:
         for worker in workers:
             worker.stop()
         for thread in threads:
-            thread.join(20)
+            thread.join(DEADLINE_S)
             assert not thread.is_alive()
 
 

@@ -13,9 +13,12 @@ from engine import models
 from engine.models.bull import UNNAMED, BullKeys
 from engine.wire.operations import Enqueued, Finish, Lease, LeasedJob, Value
 from tests.engine.desk import Desk
+from tests.engine.helpers.waiting import DEADLINE_S
 
 #: In 2038: later than any test runs, and before scores lose the low bits of ids.
 START_MS = 2_150_000_000_000
+#: Where a look at what was published ends: messages come in their order.
+LOOK_ENDS = "bull:desk:look-ends"
 
 
 class BullDesk(Desk):
@@ -31,6 +34,8 @@ class BullDesk(Desk):
         self._set_clock(START_MS)
         self._listener: Any = self.redis.pubsub()
         self._listener.psubscribe("bull:desk:*")
+        # The server listens for this desk only when it has said so.
+        assert self._listener.get_message(timeout=DEADLINE_S)["type"] == "psubscribe"
 
     def _set_clock(self, now_ms: int) -> None:
         self.now_ms = self.queue.model.now_ms = now_ms
@@ -68,9 +73,9 @@ class BullDesk(Desk):
     def published(self) -> list[list[str]]:
         """Channel and message of what was published since the last look."""
         found: list[list[str]] = []
-        while (message := self._listener.get_message(timeout=0.02)) is not None:
-            if message["type"] == "pmessage":
-                found.append([message["channel"], message["data"]])
+        self.redis.publish(LOOK_ENDS, "")
+        while (message := self._listener.get_message(timeout=DEADLINE_S))["channel"] != LOOK_ENDS:
+            found.append([message["channel"], message["data"]])
         return found
 
 

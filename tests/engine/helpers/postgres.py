@@ -19,7 +19,7 @@ from engine.testing.guard import start_guarded
 DEBIAN = Path("/usr/lib/postgresql")
 #: Whom the server runs as where root starts it, which it refuses.
 UNPRIVILEGED = "postgres"
-START_S = 30.0
+START_S = 120.0
 
 
 def program(name: str) -> str:
@@ -47,7 +47,7 @@ class Postgres:
             os.chown(self._folder.path, owner.pw_uid, owner.pw_gid)
         data, self._log = self._folder.path / "data", self._folder.path / "server.log"
         initdb = [program("initdb"), "-D", str(data), "-U", "ironclaim", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        subprocess.run(initdb, check=True, capture_output=True, cwd=self._folder.path, timeout=120, **self._as)
+        subprocess.run(initdb, check=True, capture_output=True, cwd=self._folder.path, timeout=300, **self._as)
         settings = (f"unix_socket_directories={self._folder.path}", "listen_addresses=", "fsync=off", "max_connections=40")
         flags = [word for setting in settings for word in ("-c", setting)]
         with self._log.open("wb") as output:

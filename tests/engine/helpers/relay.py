@@ -17,8 +17,6 @@ from typing import Literal
 
 import hiredis
 
-from engine.testing import free_port
-
 #: lose_reply: the server does it, the client's connection closes. hush_reply: the same, but the connection stays open, silent.
 #: lose_request: the connection closes before the server hears of it. cut_request, cut_reply: half of the bytes, then closed.
 #: hold_request: as lose_request, and `release_held` delivers the bytes later: a late copy. one_reply: the first reply of a
@@ -30,7 +28,9 @@ class Relay:
     """Listens on a loopback port while it is up; `url` leads through it to the server at `server_port`."""
 
     def __init__(self, server_port: int) -> None:
-        self.port = free_port()
+        # Bound and never listening: nobody else gets the port while this relay is down, and who connects is refused.
+        self._reserved = bound(0)
+        self.port: int = self._reserved.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.standing: Rule = "pass"
         self.delay_s = 0.0
@@ -50,6 +50,7 @@ class Relay:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.down()
+        self._reserved.close()
 
     def next(self, *rules: Rule) -> None:
         """What happens to the next calls."""
@@ -57,9 +58,7 @@ class Relay:
 
     def up(self) -> None:
         """Accept connections."""
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
+        listener = bound(self.port)
         listener.listen(64)
         self._listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
@@ -71,6 +70,10 @@ class Relay:
             # shutdown wakes the thread in accept; close alone would leave the port open until then.
             listener.shutdown(socket.SHUT_RDWR)
             listener.close()
+        self.break_all()
+
+    def break_all(self) -> None:
+        """Close the connections that are open now; new ones are accepted."""
         with self._lock:
             ends, self._open = self._open, []
         _close(*ends)
@@ -90,7 +93,7 @@ class Relay:
         """Deliver the held requests to the server, each on a connection of its own; their replies."""
         replies: list[bytes] = []
         for data in self._held:
-            with socket.create_connection(("127.0.0.1", self._server_port), timeout=5) as server:
+            with socket.create_connection(("127.0.0.1", self._server_port), timeout=60) as server:
                 server.sendall(data)
                 replies.append(server.recv(65536))
         self._held.clear()
@@ -169,6 +172,14 @@ def first_reply(data: bytes) -> int | None:
         if reader.gets() is not False:
             return at + 1
     return None
+
+
+def bound(port: int) -> socket.socket:
+    """A socket at this port, or at a free one for 0, beside others that do not listen."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", port))
+    return made
 
 
 def _close(*ends: socket.socket) -> None:
