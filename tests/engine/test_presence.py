@@ -485,8 +485,12 @@ def test_rule_39_the_jobs_of_a_killed_worker_run_elsewhere_long_before_their_lea
             wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "there are three again")
             with raw_client(workers.url) as client:
                 wait_until(lambda: client.hlen(queue.model.keys.connections) == 3, "whose connections are known")
-    rows = [row for path in workers.folder.glob("*.jsonl") for row in path.read_text().splitlines() if '"f":"reap"' in row]
-    assert any('"incarnation":"' in row and '"result":"reaped"' in row for row in rows), "the history tells it from other reaps"
+
+    def told() -> bool:
+        rows = [row for path in workers.folder.glob("*.jsonl") for row in path.read_text().splitlines() if '"f":"reap"' in row]
+        return any('"incarnation":"' in row and '"result":"reaped"' in row for row in rows)
+
+    wait_until(told, "the history tells it from other reaps")
 
 
 def test_rule_39_workers_whose_connections_are_cut_name_new_ones_and_keep_their_leases(queue: Queue, workers: Workers) -> None:

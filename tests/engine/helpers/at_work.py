@@ -11,10 +11,12 @@ from engine import Handlers, Job, Queue, Worker
 
 
 class Book:
-    """What ran: (worker, job id) in the order of the starts. With `hold`, handlers wait for `release`."""
+    """What ran: (worker, job id) in the order of the starts, and the fence of each job, which tells the ms of its claim. With
+    `hold`, handlers wait for `release`."""
 
     def __init__(self, *, hold: bool = False) -> None:
         self.ran: list[tuple[str, str]] = []
+        self.fences: dict[str, int] = {}
         self.running = 0
         self.most = 0
         self._lock = threading.Lock()
@@ -35,9 +37,10 @@ class Book:
         def handle(job: Job) -> None:
             with self._lock:
                 self.ran.append((worker, job.id))
+                self.fences[job.id] = job.fence
                 self.running += 1
                 self.most = max(self.most, self.running)
-            assert self._open.wait(20)
+            assert self._open.wait(60)
             with self._lock:
                 self.running -= 1
 
@@ -62,7 +65,7 @@ def at_work(*workers: Any) -> Generator[None]:
         for worker in workers:
             worker.stop()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
 
 
