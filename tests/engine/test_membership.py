@@ -271,7 +271,7 @@ def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stoppe
         assert "q" in [found.name for found in queues(queue.url)]
         gate.set()
         wait_until(lambda: queue.counts().finished == 1, "it is finished")
-    assert queue.workers.list() == []
+    wait_until(lambda: queue.workers.list() == [], "the server has what it said when it left")
 
 
 def ended_pid() -> int:
@@ -365,7 +365,7 @@ def test_workers_as_processes_have_one_leader_and_a_killed_one_leaves_the_list_w
     assert sum(info.leads for info in listed.values()) == 1
     first.terminate()
     assert first.wait(60) == 0
-    assert [info.name for info in queue.workers.list()] == ["w2"]
+    wait_until(lambda: [info.name for info in queue.workers.list()] == ["w2"], "the first one has left")
     second.kill()
     second.wait()
     found = queue.workers.get("w2")

@@ -171,7 +171,7 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
 
 def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queue) -> None:
     workers.start("--processes", "1", handlers="tests.engine.test_results_waiting:handlers")
-    assert queue.call("add", {"a": 20, "b": 22}) == 42
+    assert queue.call("add", {"a": 20, "b": 22}, wait_ms=120_000) == 42, "it starts first"
     with pytest.raises(JobFailed, match="no such luck"):
         queue.call("raise", 1, attempts=1)
     with pytest.raises(JobFailed, match="Malformed: result"):

@@ -111,7 +111,7 @@ def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     queue: Queue, workers: Workers, number: signal.Signals
 ) -> None:
     put(queue, workers, "hold", "a", "b", "c", "d")
-    worker = workers.start("--concurrency", "2", "--lease-ms", "60000")
+    worker = workers.start("--concurrency", "2", "--lease-ms", "600000")
     # One more is leased ahead; it goes back after a moment, or at the stop if that comes first.
     wait_until(lambda: len(workers.marks("start")) == 2, "two run")
     worker.send_signal(number)

@@ -34,13 +34,22 @@ class Blocking:
         return call
 
 
-def hurried(kind: str, runner: asyncio.Runner, name: str, url: str, *, deadline_ms: int = 10_000, **options: Any) -> Any:
-    """A queue of that kind ("sync" or "async") whose driver loses patience after `PATIENCE_MS`."""
+def hurried(
+    kind: str,
+    runner: asyncio.Runner,
+    name: str,
+    url: str,
+    *,
+    timeout_ms: int = PATIENCE_MS,
+    deadline_ms: int = 10_000,
+    **options: Any,
+) -> Any:
+    """A queue of that kind ("sync" or "async") whose driver loses patience after `timeout_ms`."""
     if kind == "sync":
-        return hurry(Queue(name, url=url, **options), deadline_ms=deadline_ms)
+        return hurry(Queue(name, url=url, **options), timeout_ms=timeout_ms, deadline_ms=deadline_ms)
     queue = AsyncQueue(name, url=url, **options)
     scripts = queue.model.scripts.values()
-    patience = ConnectOptions(timeout_ms=PATIENCE_MS, deadline_ms=deadline_ms)
+    patience = ConnectOptions(timeout_ms=timeout_ms, deadline_ms=deadline_ms)
     queue.driver = AsyncDriver(Endpoint(url, options=patience, asynchronous=True), scripts, observer=queue.observer)
     queue.gathering = AsyncGathering(queue.driver, CallMaker(queue.model.call, queue.model.merges_enqueues))
     return Blocking(queue, runner)
