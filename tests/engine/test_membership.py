@@ -249,7 +249,7 @@ def running(queue: Queue, handlers: Handlers, **settings: Any) -> Iterator[Worke
         yield worker
     finally:
         worker.stop()
-        thread.join(60)
+        thread.join(120)
         assert not thread.is_alive()
 
 
@@ -257,7 +257,7 @@ def running(queue: Queue, handlers: Handlers, **settings: Any) -> Iterator[Worke
 def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stopped(queue: Queue) -> None:
     gate = threading.Event()
     handlers = Handlers()
-    handlers("hold")(lambda job: gate.wait(60))
+    handlers("hold")(lambda job: gate.wait(120))
     with running(queue, handlers, name="w1", beat_ms=100, attributes={"region": "eu"}):
         queue.enqueue("hold", {}, id="a")
         # A machine that stands still for longer than a heartbeat counts makes it look dead for a moment.
@@ -277,7 +277,7 @@ def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stoppe
 def ended_pid() -> int:
     """The id of a process that has ended."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait(60)
+    ended.wait(120)
     return ended.pid
 
 
@@ -364,7 +364,7 @@ def test_workers_as_processes_have_one_leader_and_a_killed_one_leaves_the_list_w
     assert {info.pid for info in listed.values()} == {first.pid, second.pid}
     assert sum(info.leads for info in listed.values()) == 1
     first.terminate()
-    assert first.wait(60) == 0
+    assert first.wait(120) == 0
     wait_until(lambda: [info.name for info in queue.workers.list()] == ["w2"], "the first one has left")
     second.kill()
     second.wait()

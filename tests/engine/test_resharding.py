@@ -285,7 +285,7 @@ def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_
             assert read_record(raw.get("ic:{mails}:shards").decode()).layout == Layout(3, 4)  # type: ignore[union-attr]
             (tmp_path / "stop").touch()
             for producer in started[:2]:
-                assert producer.wait(60) == 0, (tmp_path / "output").read_text()
+                assert producer.wait(120) == 0, (tmp_path / "output").read_text()
             ids = [line for path in acknowledged for line in path.read_text().split()]
             ids += [job.id for job in later if job.id]
             assert len(set(ids)) == len(ids) > 500

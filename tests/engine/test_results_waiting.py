@@ -101,7 +101,7 @@ def worker(queue: Queue) -> Iterator[Worker]:
     thread.start()
     yield made
     made.stop()
-    thread.join(60)
+    thread.join(120)
     assert not thread.is_alive()
     own.close()
 

@@ -275,5 +275,5 @@ class _Running:
 
     def __exit__(self, *_: object) -> None:
         self._worker.stop()
-        self._thread.join(60)
+        self._thread.join(120)
         assert not self._thread.is_alive()

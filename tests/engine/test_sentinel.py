@@ -51,7 +51,7 @@ class Monitor:
         self._began = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        assert self._began.wait(60)
+        assert self._began.wait(120)
 
     def _read(self) -> None:
         try:

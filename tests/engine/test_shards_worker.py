@@ -172,7 +172,7 @@ def test_jobs_delays_failures_results_and_ticks(queue: Queue) -> None:
         assert [queue.call("double", number, key=f"k{number}") for number in range(10)] == [2 * number for number in range(10)]
         assert queue.enqueue("double", 7, id="later", delay_ms=300).created
         assert queue.results.wait("later").value == 14 and queue.results.get("later").ok  # type: ignore[union-attr]
-        assert ticked.wait(60)
+        assert ticked.wait(120)
         queue.schedules.remove("often")
 
         def at_rest() -> bool:
@@ -201,13 +201,13 @@ def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue)
 
     with at_work(Worker(queue, handlers, name="w", lease_ms=600_000, beat_ms=120_000)):
         queue.enqueue("work", None, id="a", key="acme")
-        assert begun.wait(60)
+        assert begun.wait(120)
         assert queue.jobs.cancel("a").done and cancelled.wait(20), "long before the next renewal"
         queue.workers.pause("w")
         queue.enqueue_many(many(20))
         begun.clear()
         queue.workers.resume("w")
-        assert begun.wait(60)
+        assert begun.wait(120)
         for number in range(20):
             wait_until(lambda number=number: queue.jobs.cancel(f"j{number}").done, "it waits or runs")
 

@@ -119,7 +119,7 @@ def test_a_group_tells_that_the_grace_of_one_of_its_workers_was_over(queues: tup
         reason = threads.submit(group.run)
         wait_until(lambda: book.running == 1, "one of them holds a job")
         group.stop()
-        assert reason.result(60) == "grace over"
+        assert reason.result(120) == "grace over"
         book.release()
 
 

@@ -51,7 +51,7 @@ def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Worke
     put(queue, workers, "mark", *jobs[:20])
     put(queue, workers, "mark", *jobs[20:], delay_ms=150)
     worker = workers.start("--burst", "--sweep-ms", "100")
-    assert worker.wait(60) == 0
+    assert worker.wait(120) == 0
     assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
     counts = queue.counts()
     assert (counts.finished, counts.waiting, counts.delayed, counts.active) == (30, 0, 0, 0)
@@ -66,13 +66,15 @@ def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Worke
 def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "raise", "bad", what="value", attempts=3, backoff_ms=200)
     put(queue, workers, "raise", "heals", what="value", times=1, attempts=3, backoff_ms=50)
-    worker = workers.start("--burst", "--lease-ms", "600000", "--sweep-ms", "600000")
-    assert worker.wait(60) == 0
+    worker = workers.start("--lease-ms", "600000", "--sweep-ms", "600000")
+    wait_until(lambda: (ids_of(queue, "dead"), ids_of(queue, "done")) == (["bad"], ["heals"]), "both have ended")
+    worker.terminate()
+    assert worker.wait(120) == 0
     runs = workers.marks("ran", "bad")
     assert len(runs) == 3
     gaps_ms = [(after.at_ns - before.at_ns) // 1_000_000 for before, after in pairwise(runs)]
     # Although sweeps may be ten minutes apart: they come when the next job is due (rule 13).
-    assert all(195 <= gap_ms < 60_000 for gap_ms in gaps_ms)
+    assert all(195 <= gap_ms < 300_000 for gap_ms in gaps_ms)
     assert sorted(mark.fence for mark in runs) == [mark.fence for mark in runs]
     state = run_hash(queue, workers.url, "bad")
     assert (state["failures"], state["crashes"], state["error"]) == ("3", "0", "ValueError: no")
@@ -83,7 +85,7 @@ def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end(queue: Queue,
 def test_rule_18_jobs_without_a_handler_are_left_to_other_workers(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "unheard-of", "j", priority=10)
     put(queue, workers, "mark", "mine")
-    assert workers.start("--burst", "--sweep-ms", "100").wait(60) == 0
+    assert workers.start("--burst", "--sweep-ms", "100").wait(120) == 0
     assert ids_of(queue, "waiting") == ["j"] and ids_of(queue, "done") == ["mine"]
     assert run_hash(queue, workers.url, "j") == {}
 
@@ -96,7 +98,7 @@ def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Worker
     put(queue, workers, "raise", "bad", what=what, attempts=2, backoff_ms=0)
     put(queue, workers, "mark", "next")
     worker = workers.start("--burst", "--concurrency", "1", "--sweep-ms", "100")
-    assert worker.wait(60) == 0
+    assert worker.wait(120) == 0
     state = run_hash(queue, workers.url, "bad")
     assert (state["failures"], len(workers.marks("ran", "bad")), ids_of(queue, "dead")) == ("2", 2, ["bad"])
     names = {"exit": "SystemExit", "interrupt": "KeyboardInterrupt", "generator": "GeneratorExit", "unprintable": "Unprintable"}
@@ -121,7 +123,7 @@ def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     assert (state.get("failures"), state.get("crashes"), state.get("nonce"), state["outcome"]) == (None, None, None, "released")
     assert worker.poll() is None
     workers.open_gate()
-    assert worker.wait(60) == 0
+    assert worker.wait(120) == 0
     counts = queue.counts()
     assert (counts.finished, counts.waiting, counts.active) == (2, 2, 0)
     assert sorted(mark.job for mark in workers.marks("end")) == ["a", "b"]
@@ -135,7 +137,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
     wait_until(lambda: workers.marks("start"), "the job runs")
     worker.terminate()
-    assert worker.wait(60) == 71
+    assert worker.wait(120) == 71
     assert rows_of(workers.history())[-1]["kind"] == "close"
 
 
@@ -143,7 +145,7 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
     worker = workers.start("--sweep-ms", "200")
     wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
     worker.terminate()
-    assert worker.wait(60) == 0
+    assert worker.wait(120) == 0
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
 )
 def test_a_start_that_cannot_be_is_one_line(workers: Workers, changes: dict[str, str], options: list[str], said: str) -> None:
     worker = workers.start(*options, **changes)
-    assert worker.wait(60) == 2
+    assert worker.wait(120) == 2
     output = workers.output(changes.get("name", "worker-1"))
     assert output.count("\n") == 1 and output.startswith("ironclaim: ") and said in output
     for path in workers.folder.glob("*.jsonl"):
@@ -179,13 +181,13 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
     with EmbeddedServer() as server, raw_client(server.url) as client:
         client.config_set("maxmemory-policy", "volatile-lru")
         workers = Workers(tmp_path, server.url)
-        assert workers.start(handlers=HANDLERS).wait(60) == 2
+        assert workers.start(handlers=HANDLERS).wait(120) == 2
         assert workers.output() == ("ironclaim: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n")
 
 
 def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
     wait_until(lambda: without_server.output(), "it says that it waits")
-    assert without_server.started[0].wait(60) == 2
+    assert without_server.started[0].wait(120) == 2
     waiting, error = without_server.output().splitlines()
     assert waiting.endswith("worker worker-1: the server does not answer yet")
     assert error.startswith("ironclaim: cannot connect, nothing was applied: ")
@@ -193,13 +195,13 @@ def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_
 
 def test_the_log_tells_an_attempt_from_the_last_one(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "raise", "bad", what="value", attempts=2, backoff_ms=0)
-    assert workers.start("--burst", "--sweep-ms", "50").wait(60) == 0
+    assert workers.start("--burst", "--sweep-ms", "50").wait(120) == 0
     assert all(workers.output().count(f"job bad (raise), attempt {run} of 2, failed: ") == 1 for run in (1, 2))
 
 
 def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "poison", "bad", crashes_max=2)
-    while workers.start("--burst", "--lease-ms", "300").wait(60) == -signal.SIGKILL:
+    while workers.start("--burst", "--lease-ms", "300").wait(120) == -signal.SIGKILL:
         assert "is dead" not in workers.output()
     assert "1 leases ran out, their workers are gone or stand still; the first: job bad\n" in workers.output()
     assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
@@ -210,10 +212,10 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
     worker = workers.start("--grace-ms", "100")
     wait_until(lambda: workers.marks("start"), "it runs")
     worker.terminate()
-    assert worker.wait(60) == 71
+    assert worker.wait(120) == 71
     assert "stopped with 1 jobs in hand: their leases will run out\n" in workers.output()
 
 
 def test_the_log_names_the_handlers(workers: Workers) -> None:
-    assert workers.start("--burst", "--concurrency", "3").wait(60) == 0
+    assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
     assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()

@@ -239,9 +239,9 @@ def test_a_closed_gate_holds_claims_and_is_asked_again(queue: Queue) -> None:
 
     queue.enqueue("work", {}, id="j")
     with at_work(make_worker(queue, book, "w", gate=gate, **SLOW_SWEEP)):
-        assert asked.wait(60)
+        assert asked.wait(120)
         asked.clear()
-        assert asked.wait(60), "again, within a bounded time"
+        assert asked.wait(120), "again, within a bounded time"
         assert (book.ran, queue.counts().active) == ([], 0)
         opens.set()
         wait_until(lambda: finished(queue, 1), "the gate is open")
@@ -250,7 +250,7 @@ def test_a_closed_gate_holds_claims_and_is_asked_again(queue: Queue) -> None:
         opens.clear()
         queue.enqueue("work", {}, id="k")
         asked.clear()
-        assert asked.wait(60)
+        assert asked.wait(120)
         # The marker that it has taken is there for others, at the latest after a sweep.
         with at_work(make_worker(queue, book, "other")):
             wait_until(lambda: book.by("other") == ["k"], "it runs elsewhere")
@@ -297,7 +297,7 @@ def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue) -> None:
         observer: Any = hearing
         observed = Queue(queue.name, url=queue.url, observer=observer)
         with observed, at_work(make_worker(observed, again, "other", concurrency=4, sweep_ms=50, names=None)):
-            assert hearing.told.wait(60)
+            assert hearing.told.wait(120)
             book.most = 0
             # Else it may run nearly all of them before the other one has three.
             book.hold()

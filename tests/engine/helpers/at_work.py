@@ -40,7 +40,7 @@ class Book:
                 self.fences[job.id] = job.fence
                 self.running += 1
                 self.most = max(self.most, self.running)
-            assert self._open.wait(60)
+            assert self._open.wait(120)
             with self._lock:
                 self.running -= 1
 
@@ -65,7 +65,7 @@ def at_work(*workers: Any) -> Generator[None]:
         for worker in workers:
             worker.stop()
         for thread in threads:
-            thread.join(60)
+            thread.join(120)
             assert not thread.is_alive()
 
 
