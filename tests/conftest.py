@@ -18,10 +18,10 @@ pytest_plugins = ("tests.compiled", "tests.times", "tests.failed_fixtures", "tes
 
 @pytest.fixture
 def late_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits, for a result or a message, looks again after a minute only, and so is woken or fails."""
-    monkeypatch.setattr("engine.channel.polling._LOOK_MS", 60_000)
+    """Who waits, for a result or a message, looks again after ten minutes only, and so is woken or fails."""
+    monkeypatch.setattr("engine.channel.polling._LOOK_MS", 600_000)
     for module in ("results", "asynchronous.calls", "synchronous.calls", "asynchronous.end_listeners"):
-        monkeypatch.setattr(f"engine.queue.{module}.BLOCK_MS", 60_000)
+        monkeypatch.setattr(f"engine.queue.{module}.BLOCK_MS", 600_000)
 
 
 @pytest.fixture(scope="session")

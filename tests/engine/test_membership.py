@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -248,7 +249,7 @@ def running(queue: Queue, handlers: Handlers, **settings: Any) -> Iterator[Worke
         yield worker
     finally:
         worker.stop()
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive()
 
 
@@ -256,24 +257,27 @@ def running(queue: Queue, handlers: Handlers, **settings: Any) -> Iterator[Worke
 def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stopped(queue: Queue) -> None:
     gate = threading.Event()
     handlers = Handlers()
-    handlers("hold")(lambda job: gate.wait(20))
+    handlers("hold")(lambda job: gate.wait(120))
     with running(queue, handlers, name="w1", beat_ms=100, attributes={"region": "eu"}):
         queue.enqueue("hold", {}, id="a")
-        info: Any = wait_until(lambda: [info for info in queue.workers.list() if info.in_hand], "its beat tells of the job")[0]
-        assert (info.name, info.host, info.pid, info.alive) == ("w1", socket.gethostname(), os.getpid(), True)
+        # A machine that stands still for longer than a heartbeat counts makes it look dead for a moment.
+        info: Any = wait_until(
+            lambda: [info for info in queue.workers.list() if info.in_hand and info.alive], "its beat tells of the job"
+        )[0]
+        assert (info.name, info.host, info.pid) == ("w1", socket.gethostname(), os.getpid())
         assert (info.jobs, info.handlers, info.attributes, info.leads) == (("a",), ("hold",), {"region": "eu"}, True)
-        assert info.beat_age_ms < 5000 and info.lease_ms == 9000 and info.concurrency == 8
+        assert info.beat_age_ms < 30_000 and info.lease_ms == 9000 and info.concurrency == 8
         assert abs(info.started_ms - queue.driver.server_now_ms()) < 20_000
         assert "q" in [found.name for found in queues(queue.url)]
         gate.set()
         wait_until(lambda: queue.counts().finished == 1, "it is finished")
-    assert queue.workers.list() == []
+    wait_until(lambda: queue.workers.list() == [], "the server has what it said when it left")
 
 
 def ended_pid() -> int:
     """The id of a process that has ended."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait(20)
+    ended.wait(120)
     return ended.pid
 
 
@@ -291,7 +295,8 @@ def test_a_worker_that_finds_another_of_its_name_warns(
     queue: Queue, caplog: pytest.LogCaptureFixture, name: str, host: str, pid: Callable[[], int], warned: bool
 ) -> None:
     """Not of one that has just ended on this host, though its beats still count."""
-    now_ms, number = queue.driver.server_now_ms(), pid()
+    number = pid()
+    now_ms = queue.driver.server_now_ms()
     told = json.dumps({"name": name, "host": host, "pid": number})
     queue.driver.run(queue.model.call(Beat("a" * 16, 1, 30_000, now_ms + 30_000, 9_000, 1_000, told)))
     handlers = Handlers()
@@ -299,8 +304,10 @@ def test_a_worker_that_finds_another_of_its_name_warns(
     with caplog.at_level(logging.WARNING, logger="ironclaim.worker"):
         assert Worker(queue, handlers, name="w1", sweep_ms=50).run(burst=True) == "empty"
         said = [one.getMessage() for one in caplog.records if "another one of this name" in one.getMessage()]
-    wanted = f"worker w1: there is another one of this name, on host {host} with process id {number}, heard of 0 s ago; "
-    assert [line.startswith(wanted) for line in said] == [True] * warned
+    wanted = (
+        rf"worker w1: there is another one of this name, on host {re.escape(host)} with process id {number}, heard of \d+ s ago; "
+    )
+    assert [re.match(wanted, line) is not None for line in said] == [True] * warned
 
 
 def test_workers_are_called_by_host_and_process_unless_told(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,13 +322,14 @@ def test_workers_are_called_by_host_and_process_unless_told(queue: Queue, monkey
 
 @pytest.mark.feature("BQ32", "MQ31")
 def test_the_leases_of_a_lost_worker_run_elsewhere_long_before_they_end(queue: Queue) -> None:
-    """An hour's lease, and a worker whose beats have stopped: a beat of 100 ms counts for 300."""
+    """An hour's lease, and a worker whose beats have stopped: its only one counts for 300 ms."""
     ran: list[str] = []
     handlers = Handlers()
     handlers("work")(lambda job: ran.append(job.id))
     queue.enqueue("work", {}, id="a")
-    now_ms = queue.driver.server_now_ms()
-    beat = Beat("0" * 15 + "1", 1, 300, now_ms + 300, 3_600_000, 1000, "{}")
+    # It counts for the 300 ms from its arrival on, however late that is.
+    until_ms = queue.driver.server_now_ms() + 60_000
+    beat = Beat("0" * 15 + "1", 1, 300, until_ms, 3_600_000, 1000, "{}")
     queue.driver.run(queue.model.call(beat))
     claim = claim_operation(queue, lease_ms=3_600_000, incarnation=beat.incarnation)
     assert len(queue.driver.run(queue.model.call(claim)).jobs) == 1
@@ -343,7 +351,8 @@ def test_a_worker_that_starts_looks_for_lost_leases_at_once_and_then_at_each_swe
         if job == "a":
             wait_until(lambda: queue.driver.run(queue.model.call(Count())).active == 1, "it is leased")
     with running(queue, handlers, lease_ms=400):
-        wait_until(lambda: sorted(ran) == ["a", "b"], "both have run here", 10)
+        # On a busy machine one may run again, since its lease here is short, too.
+        wait_until(lambda: {*ran} == {"a", "b"}, "both have run here")
 
 
 def test_workers_as_processes_have_one_leader_and_a_killed_one_leaves_the_list_when_its_beats_run_out(
@@ -355,8 +364,8 @@ def test_workers_as_processes_have_one_leader_and_a_killed_one_leaves_the_list_w
     assert {info.pid for info in listed.values()} == {first.pid, second.pid}
     assert sum(info.leads for info in listed.values()) == 1
     first.terminate()
-    assert first.wait(10) == 0
-    assert [info.name for info in queue.workers.list()] == ["w2"]
+    assert first.wait(120) == 0
+    wait_until(lambda: [info.name for info in queue.workers.list()] == ["w2"], "the first one has left")
     second.kill()
     second.wait()
     found = queue.workers.get("w2")

@@ -185,9 +185,9 @@ def test_queues_schedules_and_workers_take_a_timedelta_wherever_ms_are_asked_for
         assert queue.schedules.list()[0].timing.every_ms == 3_600_000
         assert queue.clean("dead", older_than_ms=second) == 0
         assert queue.dead.clear(older_than_ms=second) == 0
-        lock = queue.locks.acquire("l", ttl_ms=second)
+        lock = queue.locks.acquire("l", ttl_ms=timedelta(minutes=1))
         assert lock is not None
-        queue.locks.extend(lock, ttl_ms=second)
+        queue.locks.extend(lock, ttl_ms=timedelta(minutes=1))
         assert list(queue.events.read("0", wait_ms=timedelta())) == []
         queue.enqueue("work", None, id="w", delay_ms=timedelta(hours=1))
         assert (info := queue.jobs.get("w")) is not None and info.due_ms - info.enqueued_ms == 3_600_000

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -256,11 +257,11 @@ def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_
 
     try:
         with Queue("mails", url=ironclaim_url, shards=3) as queue:
-            # What there is to move, due when all is done.
-            later = [NewJob("mark", {"folder": str(tmp_path)}, id=f"later-{n}", delay_ms=25_000 + n) for n in range(8_000)]
+            # What there is to move; it is made to run when all is done.
+            later = [NewJob("mark", {"folder": str(tmp_path)}, id=f"later-{n}", delay_ms=3_600_000 + n) for n in range(8_000)]
             assert all(item.created for item in queue.enqueue_many(later))
             for number in range(2):
-                workers.start("--lease-ms", "3000", "--shards", "3", name=f"w{number}", queue="mails", handlers=HANDLERS)
+                workers.start("--lease-ms", "60000", "--shards", "3", name=f"w{number}", queue="mails", handlers=HANDLERS)
                 start("tests.engine.helpers.resharding_load", ironclaim_url, "3", str(tmp_path), str(10 * seed + number))
             acknowledged = [tmp_path / f"acknowledged-{10 * seed + number}" for number in range(2)]
             wait_until(lambda: all(path.exists() and path.stat().st_size > 1_000 for path in acknowledged), "they produce", 60)
@@ -278,22 +279,24 @@ def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_
                         killed += 1
                 if code is None:
                     process, path = begin(to)
-                    code = process.wait(120)
+                    code = process.wait(300)
                 assert code == 0, path.read_text()
             assert killed >= 4, "it was killed in the middle"
             assert read_record(raw.get("ic:{mails}:shards").decode()).layout == Layout(3, 4)  # type: ignore[union-attr]
             (tmp_path / "stop").touch()
             for producer in started[:2]:
-                assert producer.wait(60) == 0, (tmp_path / "output").read_text()
+                assert producer.wait(120) == 0, (tmp_path / "output").read_text()
             ids = [line for path in acknowledged for line in path.read_text().split()]
             ids += [job.id for job in later if job.id]
             assert len(set(ids)) == len(ids) > 500
+            with ThreadPoolExecutor(4) as threads:
+                assert all(changed.done for changed in threads.map(queue.jobs.run_now, [job.id for job in later if job.id]))
 
             def ended() -> bool:
                 counts = queue.counts()
                 return not (counts.waiting + counts.delayed + counts.active)
 
-            wait_until(ended, "all have ended", 90)
+            wait_until(ended, "all have ended", 300)
             counts, runs = queue.counts(), Counter(mark.job for mark in workers.marks("ran"))
             assert set(runs) >= set(ids), sorted(set(ids) - set(runs))[:20]
             assert counts.finished == len(runs) and counts.dead == 0, (counts, [job for job, times in runs.items() if times > 1])

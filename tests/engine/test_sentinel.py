@@ -51,7 +51,7 @@ class Monitor:
         self._began = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        assert self._began.wait(10)
+        assert self._began.wait(120)
 
     def _read(self) -> None:
         try:
@@ -96,14 +96,15 @@ class Producers:
 
 
 def test_a_killed_primary_is_followed_and_gets_no_write_when_it_is_back(servers: EmbeddedSentinel) -> None:
-    book = Book()
-    with Queue("q1", url=servers.url) as queue, Queue("q1", url=servers.url) as worked:
+    book, patient = Book(), ConnectOptions(deadline_ms=15_000)
+    with Queue("q1", url=servers.url, connect=patient) as queue, Queue("q1", url=servers.url, connect=patient) as worked:
         old = servers.primary()
         assert old is not None
         with at_work(Worker(worked, book.handlers("w", "work"), concurrency=4)):
             producers = Producers(queue)
             wait_until(lambda: len(book.ran) > 50, "jobs run")
             servers.kill(old)
+            by_the_old_one = len(producers.acknowledged)
             new = servers.wait_for_failover(old)
             before = len(producers.acknowledged)
             servers.start_again(old)
@@ -114,10 +115,11 @@ def test_a_killed_primary_is_followed_and_gets_no_write_when_it_is_back(servers:
             client: Any = redis.Redis(port=servers.servers[new].port)
             there = {job for job in acknowledged if client.exists(queue.model.keys.job(job))}
             wait_until(lambda: there <= {job for _, job in book.ran}, "each job that the new primary has runs", LONG_S)
+            lost = set(acknowledged[by_the_old_one:]) - there - {job for _, job in book.ran}
             client.close()
     assert monitor.words and not WRITES.intersection(monitor.words)
-    # Not more than the asynchronous window is lost: a loss of hundreds would be one of connections that were kept.
-    assert len(set(acknowledged) - there) < 100
+    # What the new primary has acknowledged is there; each of the four may have had an answer of the old one still to read.
+    assert len(lost) <= 4
 
 
 def test_connections_to_a_demoted_primary_are_closed_also_those_that_wait(servers: EmbeddedSentinel) -> None:

@@ -67,5 +67,5 @@ def test_a_real_server(ironclaim_url: str) -> None:
             seconds, micros = client.time()
             assert estimate_ms <= seconds * 1000 + micros // 1000
             queue.counts()
-    assert abs(queue.driver.server_now_ms() - time.time() * 1000) < 5_000
+    assert abs(queue.driver.server_now_ms() - time.time() * 1000) < 60_000
     queue.close()

@@ -211,7 +211,7 @@ def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(
         assert b'{"folder":' in client.get(queue.model.keys.job("t")).encode()  # type: ignore[union-attr]
     options = ("--burst", "--sweep-ms", "50", "--processes", processes)
     worker = workers.start(*options, handlers="tests.engine.helpers.tasks:queue.handlers")
-    assert worker.wait(20) == 0, workers.output()
+    assert worker.wait(120) == 0, workers.output()
     told = json.loads(Path(folder, "typed").read_text())
     assert told == [
         *(f"UUID:{USER}", f"datetime:{AT}", "Colour:Colour.RED"),
@@ -222,7 +222,7 @@ def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(
     queue.enqueue("typed", by_name, id="named")
     queue.enqueue("typed", {**by_name, "user": "no"}, id="bad", attempts=1)
     queue.enqueue("typed", {**by_name, "more": 1}, id="more", attempts=1)
-    assert workers.start(*options, handlers="tests.engine.helpers.tasks:queue.handlers").wait(20) == 0
+    assert workers.start(*options, handlers="tests.engine.helpers.tasks:queue.handlers").wait(120) == 0
     assert json.loads(Path(folder, "typed").read_text())[2:] == [
         "Colour:Colour.BLUE",
         "Address:Address(street='B', number=None)",
@@ -246,7 +246,7 @@ def test_a_coroutine_of_an_async_queue(queue: Queue, workers: Workers) -> None:
 
     sent = asyncio.run(send_async(tasks.typed_async, AsyncQueue("q", url=workers.url), str(workers.folder)))
     assert sent.created
-    assert workers.start("--burst", "--sweep-ms", "50", handlers="tests.engine.helpers.tasks:async_queue.handlers").wait(20) == 0
+    assert workers.start("--burst", "--sweep-ms", "50", handlers="tests.engine.helpers.tasks:async_queue.handlers").wait(120) == 0
     assert json.loads((workers.folder / "typed-async").read_text()) == ["bytes:b'\\x00'"]
 
 

@@ -85,12 +85,12 @@ def test_queues_of_one_name_under_two_prefixes_are_two(ironclaim_url: str) -> No
 def test_a_worker_takes_an_async_queue_with_all_its_settings(ironclaim_url: str) -> None:
     ran: list[Any] = []
     queue = AsyncQueue(
-        "mails", models.Mosquito(layout="live"), url=ironclaim_url, prefix="shop", connect=ConnectOptions(timeout_ms=700)
+        "mails", models.Mosquito(layout="live"), url=ironclaim_url, prefix="shop", connect=ConnectOptions(timeout_ms=7_000)
     )
     add = adding(queue, ran)
     assert add.enqueue(3).created
     worker = Worker(queue, sweep_ms=50)
-    assert (worker.queue.model, worker.queue.endpoint.options.timeout_ms) == (queue.model, 700)
+    assert (worker.queue.model, worker.queue.endpoint.options.timeout_ms) == (queue.model, 7_000)
     assert worker.run(burst=True) == "empty" and ran == [("mails", 3)]
     with pytest.raises(Malformed, match="^queue: 'mails' is not allowed, it must be a Queue or an AsyncQueue"):
         Worker("mails")  # type: ignore[arg-type]

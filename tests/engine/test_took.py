@@ -29,6 +29,7 @@ from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.machine import Machine, exits
+from tests.engine.helpers.waiting import wait_until
 
 __all__ = ["desk"]
 
@@ -387,7 +388,14 @@ def test_a_worker_tells_how_long_its_handlers_took(queue: Queue) -> None:
     for number in range(5):
         queue.enqueue("several", {}, id=f"s{number}", attempts=1)
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
-    found = {times.name: times for times in queue.stats()}
+
+    def told() -> dict[str, Any]:
+        found = {times.name: times for times in queue.stats()}
+        runs = sum(times.succeeded.count + times.failed.count for times in found.values())
+        return found if runs == 200 + 2 + 5 else {}
+
+    # What a worker tells when it leaves, it waits for no longer than a moment.
+    found = wait_until(told, "the server has what it was told")
     assert set(found) == {"quick", "broken", "several"}
     assert (found["quick"].succeeded.count, found["quick"].failed.count) == (200, 0)
     assert (found["broken"].succeeded.count, found["broken"].failed.count) == (0, 2)

@@ -145,13 +145,13 @@ def test_a_lease_that_is_lost_in_the_middle_is_told_to_its_job_and_the_others_fi
 
     def body(jobs: list[Job]) -> None:
         started.set()
-        assert jobs[0].lease_lost.wait(10)
+        assert jobs[0].lease_lost.wait(120)
         seen.extend((job.id, job.cancelled) for job in jobs)
 
     put(queue, "a", "b")
     handlers = register(Handlers(), kind, body)
-    with at_work(Worker(queue, handlers, concurrency=1, lease_ms=1500, sweep_ms=50)):
-        assert started.wait(10)
+    with at_work(Worker(queue, handlers, concurrency=1, lease_ms=60_000, sweep_ms=50)):
+        assert started.wait(120)
         queue.jobs.cancel("a")
         wait_until(lambda: ids_of(queue, "done") == ["b"], "the other has finished")
     assert seen == [("a", True), ("b", False)] and queue.counts().active == 0
@@ -160,15 +160,15 @@ def test_a_lease_that_is_lost_in_the_middle_is_told_to_its_job_and_the_others_fi
 def test_jobs_of_a_batch_whose_worker_was_killed_run_again_each_alone(queue: Queue, workers: Workers) -> None:
     for job in "abc":
         queue.enqueue("hold", {"folder": str(workers.folder)}, id=job)
-    options = ("--sweep-ms", "50", "--lease-ms", "600", "--concurrency", "1")
+    options = ("--sweep-ms", "50", "--lease-ms", "6000", "--concurrency", "1")
     first = workers.start(*options, handlers="tests.engine.helpers.batch_handlers:handlers")
     wait_until(lambda: len(workers.marks("a+b+c")) == 3, "the batch runs")
     first.send_signal(signal.SIGKILL)
-    first.wait(10)
+    first.wait(120)
     workers.open_gate()
     handlers = "tests.engine.helpers.batch_handlers:handlers"
     second = workers.start(*options, "--burst", name="worker-2", handlers=handlers)
-    assert second.wait(20) == 0
+    assert second.wait(120) == 0
     assert sorted(ids_of(queue, "done")) == ["a", "b", "c"]
     assert sorted(mark.word for mark in workers.marks() if "+" not in mark.word) == ["a", "b", "c"], "rule 12"
 
@@ -179,12 +179,12 @@ def test_a_stop_waits_for_the_batch_and_starts_no_other(queue: Queue, kind: str)
 
     def body(jobs: list[Job]) -> None:
         started.set()
-        assert go.wait(10)
+        assert go.wait(120)
 
     put(queue, *"abcdef")
     worker = Worker(queue, register(Handlers(), kind, body, batch=4), concurrency=1, sweep_ms=50)
     with at_work(worker):
-        assert started.wait(10)
+        assert started.wait(120)
         worker.stop()
         wait_until(lambda: queue.counts().waiting == 2, "what has not started is given back")
         go.set()
@@ -204,10 +204,10 @@ def test_a_coroutine_is_cancelled_once_when_a_job_of_its_batch_takes_too_long(qu
             await asyncio.sleep(0.05)
             cleaned.append(len(jobs))
 
-    put(queue, "a", "b", "c", timeout_ms=100, attempts=1)
+    put(queue, "a", "b", "c", timeout_ms=2_000, attempts=1)
     burst(queue, handlers)
     assert cleaned == [3] and sorted(ids_of(queue, "dead")) == ["a", "b", "c"]
-    assert error_of(queue, "a") == "TimeoutError: not done within 100 ms"
+    assert error_of(queue, "a") == "TimeoutError: not done within 2000 ms"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -309,7 +309,7 @@ def test_a_batch_whose_child_process_dies_or_takes_too_long_has_failed(queue: Qu
 def test_a_lost_lease_of_a_batch_is_told_to_its_job_in_the_child_process(queue: Queue, workers: Workers) -> None:
     for job in "ab":
         queue.enqueue("watch", {"folder": str(workers.folder)}, id=job)
-    worker = Worker(queue, batch_handlers.handlers, processes=1, names=["watch"], lease_ms=900, sweep_ms=50)
+    worker = Worker(queue, batch_handlers.handlers, processes=1, names=["watch"], lease_ms=60_000, sweep_ms=50)
     with at_work(worker):
         wait_until(lambda: len(workers.marks("start")) == 2, "the batch runs")
         queue.jobs.cancel("b")

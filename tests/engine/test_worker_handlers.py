@@ -66,7 +66,7 @@ def test_coroutines_run_side_by_side_on_one_loop_and_leave_a_whole_history(queue
     # Before the others end: a burst ends with the last job that it finds.
     put(queue, workers, "thread", "where")
     workers.open_gate()
-    assert worker.wait(20) == 0
+    assert worker.wait(120) == 0
     assert sorted(mark.job for mark in workers.marks("end")) == sorted(jobs)
     assert [mark.word for mark in workers.marks(job="where")] == ["handlers-async"]
     counts = queue.counts()
@@ -92,14 +92,14 @@ def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(
 ) -> None:
     put(queue, workers, "async-raise", "bad", what=what, attempts=2, backoff_ms=0)
     put(queue, workers, "thread", "next", delay_ms=300)
-    assert start(workers, "--burst", "--concurrency", "1").wait(20) == 0
+    assert start(workers, "--burst", "--concurrency", "1").wait(120) == 0
     assert error_of(queue, workers, "bad") == error
     assert (len(workers.marks("ran", "bad")), ids_of(queue, "dead"), ids_of(queue, "done")) == (2, ["bad"], ["next"])
 
 
 def test_a_plain_function_that_returns_a_coroutine_is_a_failed_run_not_a_finished_one(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "plain-returns-coroutine", "j", attempts=1)
-    assert start(workers, "--burst").wait(20) == 0
+    assert start(workers, "--burst").wait(120) == 0
     assert ids_of(queue, "dead") == ["j"] and workers.marks() == []
     assert error_of(queue, workers, "j").endswith("returned a coroutine: make it an async function")
 
@@ -128,7 +128,7 @@ def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Que
     worker = start(workers, "--grace-ms", "300")
     wait_until(lambda: workers.marks("start"), "it runs")
     worker.terminate()
-    assert worker.wait(20) == 71, "its grace was over"
+    assert worker.wait(120) == 71, "its grace was over"
     assert workers.marks("end") == [] and queue.counts().active == 1
     rows = rows_of(workers.history())
     assert rows[-1]["kind"] == "close"
@@ -171,7 +171,7 @@ def test_plain_functions_run_in_child_processes_and_coroutines_stay(queue: Queue
     put(queue, workers, "thread", "e")
     workers.open_gate()
     wait_until(lambda: len(workers.marks("end")) == 2, "both end")
-    assert worker.wait(20) == 0
+    assert worker.wait(120) == 0
     assert {mark.pid for mark in workers.marks("ran")} <= pids, "a child runs one job after another"
     assert [mark.pid for mark in workers.marks(job="e")] == [worker.pid]
     assert queue.counts().finished == 5
@@ -184,7 +184,7 @@ def test_plain_functions_run_in_child_processes_and_coroutines_stay(queue: Queue
 @pytest.mark.parametrize("name", ["raise", "exit"])
 def test_what_a_function_raises_in_a_child_is_a_failed_run_with_its_traceback(queue: Queue, workers: Workers, name: str) -> None:
     put(queue, workers, name, "bad", attempts=2, backoff_ms=0)
-    assert start(workers, "--burst", "--processes", "1").wait(20) == 0
+    assert start(workers, "--burst", "--processes", "1").wait(120) == 0
     assert error_of(queue, workers, "bad") == {"raise": "ValueError: no", "exit": "SystemExit: 3"}[name]
     runs = workers.marks("ran", "bad")
     assert len(runs) == 2 and runs[0].pid == runs[1].pid, "the child lives on"
@@ -211,10 +211,9 @@ def test_a_child_that_dies_is_a_failed_run_of_its_own_job_only(queue: Queue, wor
 def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(queue: Queue, workers: Workers) -> None:
     """Rule 14: in a thread it would starve the renewals."""
     put(queue, workers, "grip", "a")
-    start(workers, "--processes", "1", "--lease-ms", "300")
-    wait_until(
-        lambda: len(rows_of(workers.history(), "operation", f="extend", type="ok")) >= 9, "three leases' worth of renewals"
-    )
+    # Longer than a busy machine stands still.
+    start(workers, "--processes", "1", "--lease-ms", "6000")
+    wait_until(lambda: len(rows_of(workers.history(), "operation", f="extend", type="ok")) >= 4, "renewals beyond one lease")
     workers.open_gate()
     wait_until(lambda: queue.counts().finished == 1, "it is finished")
     assert len(workers.marks("start")) == 1 and "lease with fence" not in workers.output()
@@ -249,7 +248,7 @@ def test_a_child_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
     stopping = threading.Thread(target=child.close)
     stopping.start()
     for thread in (stopping, running):
-        thread.join(10)
+        thread.join(120)
         assert not thread.is_alive()
     assert told and told[0] is not None
 
@@ -274,8 +273,8 @@ def test_no_child_outlives_its_worker(queue: Queue, workers: Workers, end: str) 
         worker.kill()
     else:
         worker.terminate()
-    assert worker.wait(10) == (-signal.SIGKILL if end == "SIGKILL" else 71)
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the children are gone", 5.0)
+    assert worker.wait(120) == (-signal.SIGKILL if end == "SIGKILL" else 71)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the children are gone")
 
 
 def test_no_child_outlives_a_run_inside_a_process_that_goes_on(queue: Queue, workers: Workers) -> None:
@@ -286,9 +285,9 @@ def test_no_child_outlives_a_run_inside_a_process_that_goes_on(queue: Queue, wor
     (mark,) = wait_until(lambda: workers.marks("start"), "it runs")
     assert mark.pid in children_of(os.getpid())
     worker.stop()
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive()
-    wait_until(lambda: not Path(f"/proc/{mark.pid}").exists(), "the child is gone", 3.0)
+    wait_until(lambda: not Path(f"/proc/{mark.pid}").exists(), "the child is gone")
 
 
 def test_a_handler_that_a_child_would_not_find_is_refused_before_any_io(queue: Queue) -> None:
@@ -318,7 +317,7 @@ def test_a_worker_runs_coroutines_and_functions_where_gevent_has_patched_the_pro
     patched = "from gevent import monkey; monkey.patch_all()\nimport sys; sys.argv[0] = 'engine'\n"
     program = patched + "from engine.__main__ import main; sys.exit(main(sys.argv[1:]))"
     worker = workers.start("--burst", "--sweep-ms", "100", handlers=KINDS, program=program)
-    assert worker.wait(20) == 0, workers.output()
+    assert worker.wait(120) == 0, workers.output()
     assert len(workers.marks("ran")) == 5 and queue.counts().finished == 6
     assert {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
 
@@ -326,7 +325,7 @@ def test_a_worker_runs_coroutines_and_functions_where_gevent_has_patched_the_pro
 def test_each_coroutine_has_a_task_of_its_own(queue: Queue, workers: Workers) -> None:
     """What one does to its task does not reach the job that runs next in its place."""
     put(queue, workers, "async-task", *(f"j{number}" for number in range(30)), what="cancel")
-    assert start(workers, "--burst", "--concurrency", "1").wait(20) == 0
+    assert start(workers, "--burst", "--concurrency", "1").wait(120) == 0
     assert [mark.word for mark in workers.marks()] == ["ran"] * 30
     assert queue.counts().finished == 30
 
@@ -341,7 +340,7 @@ def test_a_process_that_a_handler_forks_ends_with_the_handler(queue: Queue, work
     processes = ("--processes", "1") if kind == "in a process" else ()
     handlers = INLINE if kind == "fork-inline" else KINDS
     worker = workers.start(*options, *processes, handlers=handlers)
-    assert worker.wait(20) == 0, workers.output()
+    assert worker.wait(120) == 0, workers.output()
     counts = queue.counts()
     assert (counts.finished, counts.dead, counts.active) == (9, 0, 0)
     codes = {"return": 0, "exit": 3, "raise": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine import Queue
-from engine.testing import EmbeddedServer, free_port
+from engine.testing import EmbeddedServer
 from tests.engine.desk import run_texts
 from tests.engine.helpers.processes import HANDLERS, Workers
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -22,10 +23,13 @@ from tests.engine.helpers.waiting import rows_of, wait_until
 @pytest.fixture(scope="module", autouse=True)
 def without_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """A worker that looks for its server while the other tests run, since it does so for ten seconds."""
-    made = Workers(tmp_path_factory.mktemp("without-server"), f"redis://127.0.0.1:{free_port()}/0")
-    made.start()
-    yield made
-    made.stop_all()
+    with socket.socket() as held:
+        # Nobody listens, and nobody else gets the port: servers of other tests take any that is free.
+        held.bind(("127.0.0.1", 0))
+        made = Workers(tmp_path_factory.mktemp("without-server"), f"redis://127.0.0.1:{held.getsockname()[1]}/0")
+        made.start()
+        yield made
+        made.stop_all()
 
 
 def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", times: int = 1000, **options: Any) -> None:
@@ -47,7 +51,7 @@ def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Worke
     put(queue, workers, "mark", *jobs[:20])
     put(queue, workers, "mark", *jobs[20:], delay_ms=150)
     worker = workers.start("--burst", "--sweep-ms", "100")
-    assert worker.wait(20) == 0
+    assert worker.wait(120) == 0
     assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
     counts = queue.counts()
     assert (counts.finished, counts.waiting, counts.delayed, counts.active) == (30, 0, 0, 0)
@@ -62,13 +66,15 @@ def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Worke
 def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "raise", "bad", what="value", attempts=3, backoff_ms=200)
     put(queue, workers, "raise", "heals", what="value", times=1, attempts=3, backoff_ms=50)
-    worker = workers.start("--burst", "--sweep-ms", "1000")
-    assert worker.wait(20) == 0
+    worker = workers.start("--lease-ms", "600000", "--sweep-ms", "600000")
+    wait_until(lambda: (ids_of(queue, "dead"), ids_of(queue, "done")) == (["bad"], ["heals"]), "both have ended")
+    worker.terminate()
+    assert worker.wait(120) == 0
     runs = workers.marks("ran", "bad")
     assert len(runs) == 3
     gaps_ms = [(after.at_ns - before.at_ns) // 1_000_000 for before, after in pairwise(runs)]
-    # On time, although sweeps may be a second apart: they come when the next job is due (rule 13).
-    assert all(195 <= gap_ms < 900 for gap_ms in gaps_ms)
+    # Although sweeps may be ten minutes apart: they come when the next job is due (rule 13).
+    assert all(195 <= gap_ms < 300_000 for gap_ms in gaps_ms)
     assert sorted(mark.fence for mark in runs) == [mark.fence for mark in runs]
     state = run_hash(queue, workers.url, "bad")
     assert (state["failures"], state["crashes"], state["error"]) == ("3", "0", "ValueError: no")
@@ -79,7 +85,7 @@ def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end(queue: Queue,
 def test_rule_18_jobs_without_a_handler_are_left_to_other_workers(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "unheard-of", "j", priority=10)
     put(queue, workers, "mark", "mine")
-    assert workers.start("--burst", "--sweep-ms", "100").wait(20) == 0
+    assert workers.start("--burst", "--sweep-ms", "100").wait(120) == 0
     assert ids_of(queue, "waiting") == ["j"] and ids_of(queue, "done") == ["mine"]
     assert run_hash(queue, workers.url, "j") == {}
 
@@ -92,7 +98,7 @@ def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Worker
     put(queue, workers, "raise", "bad", what=what, attempts=2, backoff_ms=0)
     put(queue, workers, "mark", "next")
     worker = workers.start("--burst", "--concurrency", "1", "--sweep-ms", "100")
-    assert worker.wait(20) == 0
+    assert worker.wait(120) == 0
     state = run_hash(queue, workers.url, "bad")
     assert (state["failures"], len(workers.marks("ran", "bad")), ids_of(queue, "dead")) == ("2", 2, ["bad"])
     names = {"exit": "SystemExit", "interrupt": "KeyboardInterrupt", "generator": "GeneratorExit", "unprintable": "Unprintable"}
@@ -107,17 +113,17 @@ def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     queue: Queue, workers: Workers, number: signal.Signals
 ) -> None:
     put(queue, workers, "hold", "a", "b", "c", "d")
-    worker = workers.start("--concurrency", "2", "--lease-ms", "60000")
+    worker = workers.start("--concurrency", "2", "--lease-ms", "600000")
     # One more is leased ahead; it goes back after a moment, or at the stop if that comes first.
     wait_until(lambda: len(workers.marks("start")) == 2, "two run")
     worker.send_signal(number)
-    wait_until(lambda: queue.counts().waiting == 2, "the unstarted leases are back at once", 3.0)
+    wait_until(lambda: queue.counts().waiting == 2, "the unstarted leases are back long before they end")
     assert sorted(ids_of(queue, "waiting")) == ["c", "d"] and sorted(ids_of(queue, "active")) == ["a", "b"]
     state = run_hash(queue, workers.url, "c")
     assert (state.get("failures"), state.get("crashes"), state.get("nonce"), state["outcome"]) == (None, None, None, "released")
     assert worker.poll() is None
     workers.open_gate()
-    assert worker.wait(10) == 0
+    assert worker.wait(120) == 0
     counts = queue.counts()
     assert (counts.finished, counts.waiting, counts.active) == (2, 2, 0)
     assert sorted(mark.job for mark in workers.marks("end")) == ["a", "b"]
@@ -131,7 +137,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
     wait_until(lambda: workers.marks("start"), "the job runs")
     worker.terminate()
-    assert worker.wait(20) == 71
+    assert worker.wait(120) == 71
     assert rows_of(workers.history())[-1]["kind"] == "close"
 
 
@@ -139,7 +145,7 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
     worker = workers.start("--sweep-ms", "200")
     wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
     worker.terminate()
-    assert worker.wait(20) == 0
+    assert worker.wait(120) == 0
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
 )
 def test_a_start_that_cannot_be_is_one_line(workers: Workers, changes: dict[str, str], options: list[str], said: str) -> None:
     worker = workers.start(*options, **changes)
-    assert worker.wait(20) == 2
+    assert worker.wait(120) == 2
     output = workers.output(changes.get("name", "worker-1"))
     assert output.count("\n") == 1 and output.startswith("ironclaim: ") and said in output
     for path in workers.folder.glob("*.jsonl"):
@@ -175,13 +181,13 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
     with EmbeddedServer() as server, raw_client(server.url) as client:
         client.config_set("maxmemory-policy", "volatile-lru")
         workers = Workers(tmp_path, server.url)
-        assert workers.start(handlers=HANDLERS).wait(20) == 2
+        assert workers.start(handlers=HANDLERS).wait(120) == 2
         assert workers.output() == ("ironclaim: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n")
 
 
 def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
     wait_until(lambda: without_server.output(), "it says that it waits")
-    assert without_server.started[0].wait(30) == 2
+    assert without_server.started[0].wait(120) == 2
     waiting, error = without_server.output().splitlines()
     assert waiting.endswith("worker worker-1: the server does not answer yet")
     assert error.startswith("ironclaim: cannot connect, nothing was applied: ")
@@ -189,13 +195,13 @@ def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_
 
 def test_the_log_tells_an_attempt_from_the_last_one(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "raise", "bad", what="value", attempts=2, backoff_ms=0)
-    assert workers.start("--burst", "--sweep-ms", "50").wait(20) == 0
+    assert workers.start("--burst", "--sweep-ms", "50").wait(120) == 0
     assert all(workers.output().count(f"job bad (raise), attempt {run} of 2, failed: ") == 1 for run in (1, 2))
 
 
 def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "poison", "bad", crashes_max=2)
-    while workers.start("--burst", "--lease-ms", "300").wait(20) == -signal.SIGKILL:
+    while workers.start("--burst", "--lease-ms", "300").wait(120) == -signal.SIGKILL:
         assert "is dead" not in workers.output()
     assert "1 leases ran out, their workers are gone or stand still; the first: job bad\n" in workers.output()
     assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
@@ -206,10 +212,10 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
     worker = workers.start("--grace-ms", "100")
     wait_until(lambda: workers.marks("start"), "it runs")
     worker.terminate()
-    assert worker.wait(20) == 71
+    assert worker.wait(120) == 71
     assert "stopped with 1 jobs in hand: their leases will run out\n" in workers.output()
 
 
 def test_the_log_names_the_handlers(workers: Workers) -> None:
-    assert workers.start("--burst", "--concurrency", "3").wait(20) == 0
+    assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
     assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()

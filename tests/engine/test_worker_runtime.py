@@ -22,6 +22,9 @@ from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.waiting import wait_until
 
 HANDLERS = "tests.engine.helpers.runtime_handlers:handlers"
+#: Longer than a busy machine takes to begin with a handler.
+TIMEOUT_MS = 2_000
+TOO_LATE = f"TimeoutError: not done within {TIMEOUT_MS} ms"
 
 
 def put(queue: Queue, workers: Workers, name: str, *jobs: str, **options: Any) -> None:
@@ -47,52 +50,53 @@ def run_of(queue: Queue, workers: Workers, job: str) -> dict[str, str]:
 def test_a_function_in_a_thread_that_takes_too_long_has_failed_and_its_place_stays_taken(
     queue: Queue, workers: Workers, name: str
 ) -> None:
-    put(queue, workers, name, "slow", timeout_ms=100, attempts=1)
+    put(queue, workers, name, "slow", timeout_ms=TIMEOUT_MS, attempts=1)
     worker = start(workers, "--concurrency", "1")
     wait_until(lambda: ids_of(queue, "dead") == ["slow"], "it is dead while it runs")
     assert workers.marks("end") == [] and queue.counts().active == 0
     state = run_of(queue, workers, "slow")
-    assert (state["error"], state["failures"], state.get("crashes")) == ("TimeoutError: not done within 100 ms", "1", None)
+    assert (state["error"], state["failures"], state.get("crashes")) == (TOO_LATE, "1", None)
     assert "cannot be stopped; its place is taken until it returns, like 1 of " in workers.output()
     put(queue, workers, name, "next")
     workers.open_gate()
     wait_until(lambda: ids_of(queue, "done") == ["next"], "its place is free again")
     assert ids_of(queue, "dead") == ["slow"] and workers.marks("end", "slow")[0].at_ns < workers.marks("start", "next")[0].at_ns
     worker.terminate()
-    assert worker.wait(10) == 0
+    assert worker.wait(120) == 0
 
 
 @pytest.mark.feature("BN27", "BL10")
 def test_a_coroutine_that_takes_too_long_is_cancelled_and_cleans_up(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "hold-async", "slow", timeout_ms=100, attempts=2, backoff_ms=0)
-    assert start(workers, "--burst").wait(20) == 0
+    put(queue, workers, "hold-async", "slow", timeout_ms=TIMEOUT_MS, attempts=2, backoff_ms=0)
+    assert start(workers, "--burst").wait(120) == 0
     assert [mark.word for mark in workers.marks()] == ["start", "cleaned"] * 2
-    assert run_of(queue, workers, "slow")["error"] == "TimeoutError: not done within 100 ms"
+    assert run_of(queue, workers, "slow")["error"] == TOO_LATE
     assert ids_of(queue, "dead") == ["slow"] and "attempt 2 of 2, failed: TimeoutError" in workers.output()
 
 
 def test_a_coroutine_that_returns_although_it_was_cancelled_has_done_its_work(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "deaf-async", "j", timeout_ms=100)
-    assert start(workers, "--burst").wait(20) == 0
+    put(queue, workers, "deaf-async", "j", timeout_ms=TIMEOUT_MS)
+    assert start(workers, "--burst").wait(120) == 0
     assert ids_of(queue, "done") == ["j"] and [mark.word for mark in workers.marks()] == ["start", "end"]
 
 
 @pytest.mark.feature("BN27", "BL10")
 def test_the_child_of_a_handler_that_takes_too_long_is_killed_and_replaced(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "hold", "slow", timeout_ms=100, attempts=2, backoff_ms=0)
+    put(queue, workers, "hold", "slow", timeout_ms=TIMEOUT_MS, attempts=2, backoff_ms=0)
     start(workers, "--processes", "1")
     wait_until(lambda: ids_of(queue, "dead") == ["slow"], "its attempts are used up")
     pids = [mark.pid for mark in workers.marks("start")]
-    assert len(set(pids)) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    assert run_of(queue, workers, "slow")["error"] == "TimeoutError: not done within 100 ms"
+    assert len(set(pids)) == 2
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "both are gone")
+    assert run_of(queue, workers, "slow")["error"] == TOO_LATE
     put(queue, workers, "note", "next")
     wait_until(lambda: ids_of(queue, "done") == ["next"], "another process has taken its place")
 
 
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_handler_may_ask_for_more_time(queue: Queue, workers: Workers, processes: str) -> None:
-    put(queue, workers, "more-time", "j", timeout_ms=300, attempts=1)
-    assert start(workers, "--burst", "--processes", processes).wait(20) == 0
+    put(queue, workers, "more-time", "j", timeout_ms=4_000, attempts=1)
+    assert start(workers, "--burst", "--processes", processes).wait(120) == 0
     assert ids_of(queue, "done") == ["j"] and len(workers.marks("end")) == 1
 
 
@@ -103,17 +107,17 @@ def test_a_handler_may_ask_for_more_time(queue: Queue, workers: Workers, process
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_second_signal_ends_it_at_once_and_what_ran_runs_again(queue: Queue, workers: Workers, processes: str) -> None:
     put(queue, workers, "hold", "a", "b")
-    worker = start(workers, "--concurrency", "1", "--processes", processes, "--lease-ms", "1000")
+    worker = start(workers, "--concurrency", "1", "--processes", processes, "--lease-ms", "6000")
     wait_until(lambda: workers.marks("start"), "one runs")
     worker.send_signal(signal.SIGTERM)
     wait_until(lambda: queue.counts().waiting == 1, "the other is given back")
     assert worker.poll() is None
     worker.send_signal(signal.SIGINT)
-    assert worker.wait(20) == 70
+    assert worker.wait(120) == 70
     assert "stopped with 1 jobs in hand: their leases will run out" in workers.output()
     workers.open_gate()
     second = workers.start("--sweep-ms", "100", "--burst", name="worker-2", handlers=HANDLERS)
-    assert second.wait(20) == 0 and sorted(ids_of(queue, "done")) == ["a", "b"]
+    assert second.wait(120) == 0 and sorted(ids_of(queue, "done")) == ["a", "b"]
 
 
 @pytest.mark.feature("BL36")
@@ -123,14 +127,14 @@ def test_a_stop_without_grace_leaves_no_lease_of_what_has_not_started(queue: Que
     worker = start(workers, "--concurrency", "1", "--grace-ms", "0", "--lease-ms", "60000")
     wait_until(lambda: workers.marks("start"), "it holds")
     worker.terminate()
-    assert worker.wait(20) == 71
+    assert worker.wait(120) == 71
     counts = queue.counts()
     assert (counts.active, counts.waiting, counts.finished) == (1, 2, 20)
 
 
 def test_a_worker_ends_after_so_many_jobs_and_says_so(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "note", *(f"n{number}" for number in range(300)))
-    assert start(workers, "--concurrency", "1", "--max-jobs", "5").wait(20) == 75
+    assert start(workers, "--concurrency", "1", "--max-jobs", "5").wait(120) == 75
     counts = queue.counts()
     assert 5 <= counts.finished < 300 and counts.active == 0
 
@@ -140,13 +144,13 @@ def test_a_worker_that_has_grown_too_large_ends_and_says_so(queue: Queue, worker
     put(queue, workers, "note", "small")
     wait_until(lambda: workers.marks("ran", "small"), "it works")
     put(queue, workers, "grow", "big", more={"bytes": 200_000_000})
-    assert worker.wait(20) == 75
+    assert worker.wait(120) == 75
     assert "MB, more than its 150: it stops" in workers.output() and sorted(ids_of(queue, "done")) == ["big", "small"]
 
 
 def test_children_are_replaced_after_so_many_jobs(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "note", *(f"n{number}" for number in range(6)))
-    assert start(workers, "--burst", "--processes", "1", "--child-max-jobs", "2").wait(30) == 0
+    assert start(workers, "--burst", "--processes", "1", "--child-max-jobs", "2").wait(120) == 0
     pids = [mark.pid for mark in workers.marks("ran")]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
 
@@ -188,7 +192,7 @@ def test_each_failed_run_is_one_line_of_json_with_its_job_fence_and_traceback(
     queue: Queue, workers: Workers, processes: str
 ) -> None:
     put(queue, workers, "raise", "bad", attempts=2, backoff_ms=0)
-    assert start(workers, "--burst", "--log-json", "--processes", processes).wait(20) == 0
+    assert start(workers, "--burst", "--log-json", "--processes", processes).wait(120) == 0
     lines = [json.loads(line) for line in workers.output().splitlines()]
     failures = [line for line in lines if line.get("job_id") == "bad"]
     assert [line["attempt"] for line in failures] == [1, 2] and failures[0]["fence"] < failures[1]["fence"]
@@ -220,11 +224,11 @@ def test_a_worker_that_runs_already_does_not_run_again(queue: Queue) -> None:
     thread.start()
     try:
         queue.enqueue("begin", None)
-        assert running.wait(20)
+        assert running.wait(120)
         with pytest.raises(Malformed, match="a worker that does not run already"):
             worker.run()
     finally:
         worker.stop()
-        thread.join(20)
+        thread.join(120)
     assert not thread.is_alive()
     assert worker.run(burst=True) == "empty", "one after the other is fine"

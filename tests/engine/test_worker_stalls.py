@@ -18,7 +18,8 @@ from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import rows_of, wait_until
 
-LEASE_MS = 1500
+#: Longer than a busy machine stands still.
+LEASE_MS = 5000
 WORKERS = 3
 JOBS = 24
 
@@ -59,7 +60,7 @@ def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(
     os.kill(server.pid, signal.SIGSTOP)
     stopped_s = time.monotonic()
     # Longer than a lease, and than the time after which a client gives a reply up.
-    wait_until(lambda: time.monotonic() - stopped_s > 2 * LEASE_MS / 1000, "the server stands still")
+    wait_until(lambda: time.monotonic() - stopped_s > 1.2 * LEASE_MS / 1000, "the server stands still")
     os.kill(server.pid, signal.SIGCONT)
     resumed_us = queue.counts().srv_us
     held = {mark.job for mark in workers.marks("start")}
@@ -86,8 +87,9 @@ def test_rule_14_a_handler_that_holds_the_interpreter_lock_is_reported_with_what
     queue.enqueue("starve", {"folder": str(workers.folder), "count": 60_000_000}, id="a")
     wait_until(lambda: queue.counts().finished == 1, "it is finished")
     wait_until(lambda: "lease with fence" in workers.output(), "the loss is logged")
-    (line,) = [line for line in workers.output().splitlines() if "lease with fence" in line]
-    (mark,) = workers.marks("start")
+    # On a busy machine it may run again and lose its lease again.
+    mark = workers.marks("start")[0]
+    (line,) = [line for line in workers.output().splitlines() if f"lease with fence {mark.fence} " in line]
     assert f"job a: lease with fence {mark.fence} lost: this process stood still for " in line
     assert ", so it was not renewed, and the job may run again elsewhere; handlers " in line
     assert line.endswith("(C code) belong into processes of their own: --processes")
@@ -108,7 +110,7 @@ def test_rule_12_a_job_that_kills_its_workers_is_buried_and_its_neighbours_are_n
     queue.enqueue("poison", payload, id="poison", crashes_max=2)
     queue.enqueue_many([{"name": "mark", "payload": payload, "id": job, "crashes_max": 2} for job in neighbours])
     for number in range(1, 6):
-        worker = workers.start("--concurrency", "10", "--lease-ms", "400", "--sweep-ms", "100", name=f"worker-{number}")
+        worker = workers.start("--concurrency", "10", "--lease-ms", str(LEASE_MS), "--sweep-ms", "100", name=f"worker-{number}")
         wait_until(lambda worker=worker: worker.poll() is not None or queue.counts().dead == 1, "it dies or sees the burial")
         if worker.poll() is None:
             break

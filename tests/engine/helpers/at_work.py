@@ -12,10 +12,12 @@ from tests.engine.helpers.waiting import DEADLINE_S
 
 
 class Book:
-    """What ran: (worker, job id) in the order of the starts. With `hold`, handlers wait for `release`."""
+    """What ran: (worker, job id) in the order of the starts, and the fence of each job, which tells the ms of its claim. With
+    `hold`, handlers wait for `release`."""
 
     def __init__(self, *, hold: bool = False) -> None:
         self.ran: list[tuple[str, str]] = []
+        self.fences: dict[str, int] = {}
         self.running = 0
         self.most = 0
         self._lock = threading.Lock()
@@ -36,6 +38,7 @@ class Book:
         def handle(job: Job) -> None:
             with self._lock:
                 self.ran.append((worker, job.id))
+                self.fences[job.id] = job.fence
                 self.running += 1
                 self.most = max(self.most, self.running)
             assert self._open.wait(DEADLINE_S)

@@ -9,16 +9,21 @@ from __future__ import annotations
 import random
 import sys
 import time
+from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
 from engine import ConnectOptions, EngineError, NewJob, Queue
+
+#: How long after a job was enqueued it may be enqueued again.
+REPEATED_S = 8.0
 
 
 def main(url: str, shards: int, folder: Path, seed: int) -> None:
     """Produce until told to stop."""
     draw = random.Random(seed)
     made: list[tuple[str, dict[str, Any]]] = []
+    made_s: list[float] = []
     with (
         Queue("mails", url=url, shards=shards, connect=ConnectOptions(deadline_ms=10_000)) as queue,
         (folder / f"acknowledged-{seed}").open("a", buffering=1) as acknowledged,
@@ -42,10 +47,13 @@ def main(url: str, shards: int, folder: Path, seed: int) -> None:
                 print(error, file=sys.stderr)
                 continue
             made += some
+            made_s += [time.monotonic()] * len(some)
             acknowledged.write("".join(f"{item.job}\n" for item in came))
             wrong.write("".join(f"new {item}\n" for item in came if not item.created))
-            # The last ones again: whether they wait, are on their way, run, or have just ended.
-            job, options = made[-draw.randrange(1, 1 + min(len(made), 200))]
+            # The last ones again: whether they wait, are on their way, run, or have just ended. No older ones: the queue knows a
+            # job for 20 s after its end.
+            recent = len(made) - bisect_left(made_s, time.monotonic() - REPEATED_S)
+            job, options = made[-draw.randrange(1, 1 + max(1, min(recent, 200)))]
             again = queue.enqueue("mark", {"folder": str(folder)}, id=job, **options)
             if again.created:
                 wrong.write(f"again {again}\n")
