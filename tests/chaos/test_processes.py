@@ -172,5 +172,5 @@ def test_every_process_is_told_of_a_model_that_is_not_the_default(tmp_path: Path
 
 
 def test_children_find_our_packages_from_any_folder(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", "import chaos, engine"], cwd=tmp_path, env=child_environment({}), timeout=60)
+    done = subprocess.run([sys.executable, "-c", "import chaos, engine"], cwd=tmp_path, env=child_environment({}), timeout=300)
     assert done.returncode == 0
