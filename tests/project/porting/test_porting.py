@@ -103,7 +103,7 @@ def test_a_service_and_its_port_answer_alike(side: str, ironclaim_url: str, tmp_
     each_anew = httpx.Limits(max_keepalive_connections=0)
     client = httpx.Client(base_url=f"http://127.0.0.1:{port}", limits=each_anew)
     with running(side, web, ironclaim_url, tmp_path), client:
-        wait_until(lambda: answers(client), "the service answers")
+        wait_until(lambda: answers(client), "the service answers", 300)
         made = client.post("/orders", json={"item": "pen", "count": 3, "due": "2026-03-01T12:00:00Z"})
         odd = client.post("/orders", json={"item": "unicorn"})
         assert (made.status_code, odd.status_code) == (202, 202)
