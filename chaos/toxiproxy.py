@@ -14,7 +14,7 @@ from chaos.errors import HarnessError
 from engine.testing import start_guarded
 from engine.testing.ports import LOOPBACK, quiet_port
 
-START_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 3.0
 POLL_S = 0.01
 

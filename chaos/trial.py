@@ -32,6 +32,9 @@ END_TIMEOUT_S = 30.0
 #: How often the server and the queue are asked.
 LOOK_S = 0.05
 
+#: A server that answers so late is slow; only one that does not answer at all is away.
+LOOK_PATIENCE_S = 30.0
+
 #: A worker of a calibration that was told to stop gets this long; nobody needs its last words.
 STOP_GRACE_S = 2.0
 
@@ -117,7 +120,7 @@ def attempt(folder: Path, spec: RunSpec, rate_per_s: int, url: str, queue: Queue
 
 def look(server: Address, queue: Queue, pings_ms: list[float], waiting: list[tuple[int, int]]) -> None:
     """Ask the server for one round trip, and how many jobs wait for a worker."""
-    pings_ms.append(round_trip_ms(server))
+    pings_ms.append(round_trip_ms(server, LOOK_PATIENCE_S))
     waiting.append((time.monotonic_ns(), queue.counts().waiting))
 
 

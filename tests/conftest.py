@@ -56,9 +56,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 #: What takes longest comes first, or else one process would still be at it when the other has nothing left.
 LONGEST_FIRST = ("tests/chaos/test_mutants_caught.py", "tests/reports", "tests/bench/test_locustfile.py", "tests/chaos")
 
-#: Tests of the first tier outside of tests/reports that judge: one Spark session, warm for all of them, is enough.
-JUDGE_TOO = ("tests/chaos/test_drill.py",)
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest scopes first; pytest-xdist keeps this order with --no-loadscope-reorder."""
@@ -73,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def scope_of(nodeid: str) -> str:
     """The tests that go to one process together with this one."""
     file = nodeid.split("::", 1)[0]
-    return "tests/reports" if file.startswith(("tests/reports/", *JUDGE_TOO)) else file
+    return "tests/reports" if file.startswith("tests/reports/") else file
 
 
 @pytest.hookimpl(wrapper=True)

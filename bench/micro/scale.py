@@ -34,6 +34,8 @@ FOLDER = ROOT / "runs" / "bench-scale"
 MEASURED, UNKNOWN = 0, 2
 #: Jobs that wait in every dimension, so that each call finds some.
 BASE_JOBS = 2_000
+#: A call that is sent twice is no measurement, so a reply may take as long as a pause of the machine.
+CONNECT = engine.ConnectOptions(timeout_ms=60_000)
 #: At each size a step is taken so often, or for so long, but five times at least.
 ROUNDS, STEP_S, ROUNDS_LEAST = 100, 0.15, 5
 QUICK_MOST, QUICK_STEP_S = 10_000, 0.05
@@ -71,7 +73,9 @@ def measure(states: Mapping[str, State], step_s: float, report: Callable[[str], 
         found[state.title] = {}
         with ExitStack() as stack:
             server = stack.enter_context(pinned_server())
-            desk = Desk(stack.enter_context(engine.Queue("scale", url=server.url)), client(server), state.classes)
+            desk = Desk(
+                stack.enter_context(engine.Queue("scale", url=server.url, connect=CONNECT)), client(server), state.classes
+            )
             fill_fast(desk, BASE_JOBS)
             before = 0
             for size in state.sizes:

@@ -23,7 +23,7 @@ from chaos.watch import ProcessView, Token, Watch
 from engine.history import HistoryFile
 
 #: How long the kernel may take to stop or continue all threads.
-STATE_TIMEOUT_S = 2.0
+STATE_TIMEOUT_S = 10.0
 
 #: Stops that caught no handler running are undone and tried again this often.
 STOPS_MAX = 20

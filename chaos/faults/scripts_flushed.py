@@ -12,7 +12,7 @@ EVERY_S = 0.05
 STORM_S = 2.0
 
 #: A process that was refused has written so by then.
-REFUSED_TIMEOUT_S = 2.0
+REFUSED_TIMEOUT_S = 10.0
 
 
 class ScriptsFlushed(ServerFault):

@@ -41,7 +41,7 @@ class ServerKill(ServerEnd):
             self._synced = self.servers.written_bytes()
             detail = f"{sum(self._synced.values())} bytes of its file count as brought to the disk, and none that follow"
             record(self.scene, self.planned, "snapshot", seen=True, detail=detail, t_ns=noted_ns)
-            self.scene.wait(lambda: False, timeout_s=UNSYNCED_S)
+            self.let_load_come(UNSYNCED_S)
 
     def change_files(self) -> str:
         self._log_bytes = self.servers.log_bytes()

@@ -24,6 +24,10 @@ DOWN_S = 1.5
 #: By when all that was answered stands in the server's file.
 WRITTEN_TIMEOUT_S = 20.0
 
+#: So much that is new is at least to come where load is let come, and by when it does on a machine that pauses.
+LOAD_LEAST = 5
+LOAD_TIMEOUT_S = 15.0
+
 #: Clients that lost their server try again at least every half second.
 ANSWER_TIMEOUT_S = 15.0
 
@@ -93,6 +97,12 @@ class ServerEnd:
         if not self.scene.wait(lambda: self.servers.file_bytes()[0] >= answered_bytes, timeout_s=WRITTEN_TIMEOUT_S):
             raise HarnessError(f"{self.planned.fault}: the server had not written {WRITTEN_TIMEOUT_S:g} s later what it answered")
         return t_ns
+
+    def let_load_come(self, hold_s: float) -> None:
+        """Wait for so long, and until something new was answered."""
+        before = self.scene.watch.created()
+        self.scene.wait(lambda: False, timeout_s=hold_s)
+        self.scene.wait(lambda: self.scene.watch.created() >= before + LOAD_LEAST, timeout_s=LOAD_TIMEOUT_S)
 
     def is_gone(self) -> bool:
         """True when the server's process has ended as the signal ends it, waited for."""

@@ -61,7 +61,7 @@ class SnapshotRestore(ServerEnd):
         shutil.copytree(self.servers.folder, self._copy)
         detail = f"copied the server's files in {(time.monotonic_ns() - self._snapshot_ns) / 1e6:.0f} ms"
         record(self.scene, self.planned, "snapshot", seen=True, detail=detail, t_ns=self._snapshot_ns)
-        self.scene.wait(lambda: False, timeout_s=LOST_LOAD_S)
+        self.let_load_come(LOST_LOAD_S)
 
     def end(self) -> None:
         try:

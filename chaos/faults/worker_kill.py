@@ -10,7 +10,7 @@ from chaos.plan import PlannedFault
 from chaos.watch import Token
 
 #: A killed process is reaped within microseconds; nobody waits longer than this for one that was not.
-REAP_TIMEOUT_S = 3.0
+REAP_TIMEOUT_S = 10.0
 
 #: Past the recovery bound the judge has its answer; this much later the replacement starts all the same.
 OVERTIME_S = 2.0

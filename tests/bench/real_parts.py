@@ -19,7 +19,7 @@ from engine.history import load_file
 from engine.testing import start_guarded
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:

@@ -14,7 +14,7 @@ import engine
 from bench.channels import reading
 from bench.channels.opening import Place, sink_of
 from bench.channels.reading import Readers
-from bench.channels.workload import LONG_MS, SHORT_MS, Kind, PlannedChannel, PlannedSubscriber
+from bench.channels.workload import LONG_MS, Kind, PlannedChannel, PlannedSubscriber
 from engine.channel import replies
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import rows_of, wait_until
@@ -30,9 +30,9 @@ class Stage:
         self.client: Any = redis.Redis.from_url(url, decode_responses=True)
         self._threads: list[threading.Thread] = []
 
-    def begin(self, kind: Kind, *, expire_ms: int = LONG_MS) -> None:
+    def begin(self, kind: Kind) -> None:
         one = PlannedSubscriber("reader", kind, "subscriber-1")
-        self.planned = PlannedChannel("ch", "fan-out 1", 1.0, expire_ms, (one,))
+        self.planned = PlannedChannel("ch", "fan-out 1", 1.0, LONG_MS, (one,))
         self.readers = Readers(self._place, seed=1, report=lambda *told: self.reported.append(told))
         reader = self.readers.reader((self.planned, one))
         self._threads.append(threading.Thread(target=reader.run, daemon=True))
@@ -157,7 +157,7 @@ def test_a_vanished_one_stays_away_and_comes_back_in_a_hurry(stage: Stage, quick
 
 def test_one_who_lags_keeps_its_place_and_loses_what_grows_too_old(stage: Stage, quick: Callable[..., None]) -> None:
     quick(THERE_S=(0.0, 0.0), AWAY_S=60.0)
-    stage.begin("lagging", expire_ms=SHORT_MS)
+    stage.begin("lagging")
     stage.publish("a", "b", "c")
     wait_until(lambda: len(stage.fetched()) > 2, "some looks")
     assert stage.fetched()[:2] == [["a"], ["a"]]

@@ -20,8 +20,8 @@ def completions(path: Path, operation: str) -> list[dict[str, Any]]:
     return [row for row in rows_of(path, "operation") if row["f"] == operation and row["type"] != "invoke"]
 
 
-def jobs_with(rows: list[dict[str, Any]], result: str) -> list[str]:
-    return sorted(item["job"] for row in rows for item in row["items"] if item.get("result") == result)
+def jobs_with(rows: list[dict[str, Any]], *results: str) -> list[str]:
+    return sorted(item["job"] for row in rows for item in row["items"] if item.get("result") in results)
 
 
 def test_a_consumer_beside_producers_works_off_what_they_send(
@@ -36,14 +36,14 @@ def test_a_consumer_beside_producers_works_off_what_they_send(
     )
     wait_until(lambda: len(rows_of(sink, "effect")) > 150, "150 jobs worked off")
     locust.send_signal(signal.SIGTERM)
-    assert locust.wait(timeout=60) == 0, processes.output()
+    assert locust.wait(timeout=120) == 0, processes.output()
 
     rows = rows_of(consumer)
     assert (rows[0]["kind"], rows[0]["role"], rows[0]["proc"]) == ("open", "worker", "consumer-1")
     assert (rows[-1]["kind"], rows[-1]["rows"]) == ("close", len(rows))
     finished = jobs_with(completions(consumer, "finish"), "ok")
     assert sorted(item["job"] for row in rows_of(sink, "effect") for item in row["items"]) == finished
-    assert set(finished) <= set(jobs_with(completions(producer, "enqueue"), "created"))
+    assert set(finished) <= set(jobs_with(completions(producer, "enqueue"), "created", "repeated"))
     # Handlers overlapped: the greenlets of one consumer are its concurrency.
     handled = [(row["first_send_ns"], row["done_ns"]) for row in completions(consumer, "handle")]
     assert any(start < other_start < end for start, end in handled for other_start, _ in handled)
@@ -69,7 +69,7 @@ def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes:
     created = [queue.enqueue("email", {"work_ms": 20, "fail_first": 0}).job for _ in range(60)]
     wait_until(lambda: queue.counts().finished == len(created), "all jobs finished")
     locust.send_signal(signal.SIGTERM)
-    assert locust.wait(timeout=60) == 0, processes.output()
+    assert locust.wait(timeout=120) == 0, processes.output()
     queue.close()
     finished = [jobs_with(completions(path, "finish"), "ok") for path in histories]
     assert all(finished)
@@ -99,7 +99,7 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
     wait_until(lambda: job in jobs_with(completions(history, "finish"), "ok"), "a job finished after the stall")
     queue.close()
     locust.send_signal(signal.SIGTERM)
-    assert locust.wait(timeout=60) == 0, processes.output()
+    assert locust.wait(timeout=120) == 0, processes.output()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_bad_settings_end_with_one_line(
     server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
 ) -> None:
     locust = processes.locust("--headless", "-t", "5s", "--host", server.url, *arguments)
-    assert locust.wait(timeout=60) == 2, processes.output()
+    assert locust.wait(timeout=120) == 2, processes.output()
     output = processes.output()
     assert line in output
     assert "Traceback" not in output
@@ -128,6 +128,6 @@ def test_a_consumer_history_that_exists_is_not_written_again(
     locust = processes.locust(
         *("--headless", "-u", "1", "-t", "5s", "--host", server.url, "--consumer-history", str(history), "Consumer")
     )
-    assert locust.wait(timeout=60) == 2
+    assert locust.wait(timeout=120) == 2
     assert "history: consumer-1.jsonl exists already" in processes.output()
     assert history.read_text() == ""

@@ -27,7 +27,7 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     worker = processes.worker(server.url)
     wait_until(lambda: (now := queue.counts()).dead == 1 and now.finished == 4, "four finished and one dead")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=30) == 0
+    assert worker.wait(timeout=120) == 0
     queue.close()
 
     sink = rows_of(tmp_path / "worker-1.sink.jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 
 import gevent
 import gevent.event
@@ -12,16 +13,43 @@ from bench.openloop import OpenLoop
 from bench.workload import PlannedJob, Workload
 
 MS = 1_000_000
+#: So late may a job be of which it does not matter how late it is: no pause of a busy machine lasts as long.
+PATIENT_MS = 60_000
 
 
 def plan(jobs_max: int, rate_per_s: float = 1000.0) -> list[PlannedJob]:
     return list(Workload(seed=1, rate_per_s=rate_per_s, jobs_max=jobs_max).jobs())
 
 
+class Clock:
+    """A clock that stands still with its machine: a pause makes no job late."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000 * MS
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def run(self) -> None:
+        while True:
+            gevent.sleep(0.001)
+            self.now_ns += MS
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """A clock that runs."""
+    made = Clock()
+    running = gevent.spawn(made.run)
+    yield made
+    running.kill()
+
+
 class Server:
     """Stands in for the server: answers at once while `open`, else when it opens again."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock_ns = clock_ns
         self.open = gevent.event.Event()
         self.open.set()
         self.sent: list[tuple[int, int, int]] = []  # index, intended_ns, started_ns
@@ -29,7 +57,7 @@ class Server:
         self.cut_off = 0
 
     def send(self, job: PlannedJob, intended_ns: int) -> None:
-        self.sent.append((job.index, intended_ns, time.monotonic_ns()))
+        self.sent.append((job.index, intended_ns, self._clock_ns()))
         try:
             self.open.wait()
         except gevent.GreenletExit:
@@ -44,16 +72,16 @@ def run_to_end(loop: OpenLoop, pacers: int) -> None:
         while loop.pace():
             pass
 
-    gevent.joinall([gevent.spawn(pace) for _ in range(pacers)], timeout=30, raise_error=True)
+    gevent.joinall([gevent.spawn(pace) for _ in range(pacers)], timeout=300, raise_error=True)
 
 
 @pytest.mark.parametrize("pacers", [1, 5])
 def test_every_job_once_at_its_instant_whatever_the_pacers(pacers: int) -> None:
     server, jobs = Server(), plan(300)
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop)
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, late_max_ms=PATIENT_MS)
     loop.start()
     run_to_end(loop, pacers)
-    assert loop.finish(timeout_s=5) == 0
+    assert loop.finish(timeout_s=60) == 0
     assert sorted(index for index, _, _ in server.sent) == list(range(300))
     assert server.dropped == []
     assert all(started_ns >= intended_ns for _, intended_ns, started_ns in server.sent)
@@ -61,10 +89,10 @@ def test_every_job_once_at_its_instant_whatever_the_pacers(pacers: int) -> None:
     assert len(origin) == 1
 
 
-def test_a_standstill_does_not_slow_the_schedule_and_is_counted() -> None:
-    server, jobs = Server(), plan(400)
+def test_a_standstill_does_not_slow_the_schedule_and_is_counted(clock: Clock) -> None:
+    server, jobs = Server(clock), plan(400)
     server.open.clear()
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, in_flight_max=10, late_max_ms=100)
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, in_flight_max=10, late_max_ms=100, clock_ns=clock)
     loop.start()
     run_to_end(loop, pacers=3)
     # ten unanswered sends fill the pool; everything later is dropped, none of it waits for the server to come back
@@ -73,17 +101,22 @@ def test_a_standstill_does_not_slow_the_schedule_and_is_counted() -> None:
     assert {why for _, why in server.dropped} <= {"10 sends unanswered for 100 ms", "more than 100 ms late"}
     assert "10 sends unanswered for 100 ms" in {why for _, why in server.dropped}
     server.open.set()
-    assert loop.finish(timeout_s=5) == 0
+    assert loop.finish(timeout_s=60) == 0
 
 
-def test_sending_goes_on_after_a_standstill() -> None:
-    server, jobs = Server(), plan(400)
+def test_sending_goes_on_after_a_standstill(clock: Clock) -> None:
+    server, jobs = Server(clock), plan(400)
     server.open.clear()
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, in_flight_max=10, late_max_ms=50)
+
+    def drop(job: PlannedJob, intended_ns: int, why: str) -> None:
+        """The standstill is over as soon as it has been noticed."""
+        server.drop(job, intended_ns, why)
+        server.open.set()
+
+    loop = OpenLoop(iter(jobs), send=server.send, drop=drop, in_flight_max=10, late_max_ms=50, clock_ns=clock)
     loop.start()
-    gevent.spawn_later(0.2, server.open.set)
     run_to_end(loop, pacers=2)
-    loop.finish(timeout_s=5)
+    loop.finish(timeout_s=60)
     assert server.dropped
     assert jobs[-1].index in {index for index, _, _ in server.sent}
     assert sorted([index for index, _, _ in server.sent] + [index for index, _ in server.dropped]) == list(range(400))
@@ -92,13 +125,13 @@ def test_sending_goes_on_after_a_standstill() -> None:
 
 def test_a_killed_pacer_gives_its_job_back() -> None:
     server, jobs = Server(), plan(20, rate_per_s=100.0)
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop)
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, late_max_ms=PATIENT_MS)
     loop.start()
     killed = gevent.spawn(loop.pace)
     gevent.sleep(0)
     killed.kill()
     run_to_end(loop, pacers=1)
-    loop.finish(timeout_s=5)
+    loop.finish(timeout_s=60)
     assert [index for index, _, _ in server.sent] == list(range(20))
 
 
@@ -108,7 +141,7 @@ def test_finish_sends_what_is_due_and_nothing_later() -> None:
     loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, clock_ns=lambda: now_ns[0], in_flight_max=100)
     loop.start()
     now_ns[0] += round(jobs[40].offset_ms * MS)
-    loop.finish(timeout_s=5)
+    loop.finish(timeout_s=60)
     assert [index for index, _, _ in server.sent] == list(range(41))
     assert server.dropped == []
     assert not loop.pace()
@@ -120,7 +153,7 @@ def test_finish_drops_what_is_due_and_too_late() -> None:
     loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, clock_ns=lambda: now_ns[0], late_max_ms=1)
     loop.start()
     now_ns[0] += round(jobs[-1].offset_ms * MS) + 10 * MS
-    loop.finish(timeout_s=5)
+    loop.finish(timeout_s=60)
     assert [index for index, _ in server.dropped] == list(range(100))
     assert server.sent == []
 
@@ -128,7 +161,7 @@ def test_finish_drops_what_is_due_and_too_late() -> None:
 def test_finish_gives_up_on_answers_that_do_not_come() -> None:
     server = Server()
     server.open.clear()
-    loop = OpenLoop(iter(plan(5)), send=server.send, drop=server.drop)
+    loop = OpenLoop(iter(plan(5)), send=server.send, drop=server.drop, late_max_ms=PATIENT_MS)
     loop.start()
     run_to_end(loop, pacers=1)
     assert loop.finish(timeout_s=0.05) == 5

@@ -41,7 +41,7 @@ def test_each_dimension_is_measured_at_each_size(name: str, monkeypatch: pytest.
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 def test_a_step_leaves_the_queue_as_large_as_it_was(step: Any, server: EmbeddedServer) -> None:
-    with engine.Queue("scale", url=server.url) as queue:
+    with engine.Queue("scale", url=server.url, connect=scale.CONNECT) as queue:
         desk = Desk(queue, place.client(server))
         fill_fast(desk, 1_500)
         before = queue.counts()
@@ -53,7 +53,7 @@ def test_a_step_leaves_the_queue_as_large_as_it_was(step: Any, server: EmbeddedS
 
 
 def test_a_fast_fill_makes_jobs_like_any_other(server: EmbeddedServer) -> None:
-    with engine.Queue("scale", url=server.url) as queue:
+    with engine.Queue("scale", url=server.url, connect=scale.CONNECT) as queue:
         desk = Desk(queue, place.client(server))
         fill_fast(desk, 2_345, priority=3)
         assert queue.counts().waiting == 2_345

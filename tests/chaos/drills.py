@@ -71,7 +71,7 @@ def pids_of(folder: Path) -> set[int]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], what: str, *, timeout_s: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], what: str, *, timeout_s: float = 120.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"{what} did not happen"

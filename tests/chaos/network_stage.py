@@ -96,7 +96,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         producer = Producer(connect(network, "producer-1", "producer"))
         crew = Crew(RunSpec(id="stage", seed=1), network.connect, folder, folder, manifest, watch)
         scene = Scene(crew, watch, wait, send, LEASE_MS, LEASE_MS + 2_000, network)
-        assert wait(lambda: watch.finished() > 10, timeout_s=20)
+        assert wait(lambda: watch.finished() > 10, timeout_s=120)
         yield Stage(network, scene, folder)
         network.heal_all()
         producer.stop()

@@ -24,7 +24,7 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
         [sys.executable, "-m", "chaos", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )
@@ -166,7 +166,7 @@ def begin(folder: Path, *python_path: Path) -> subprocess.Popen[str]:
 
 def interrupt_when(process: subprocess.Popen[str], condition: Callable[[], object], what: str) -> None:
     """Ctrl-C to the bench as soon as the condition holds."""
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 120
     while not condition():
         assert process.poll() is None, "the bench has ended"
         assert time.monotonic() < deadline_s, f"{what} did not happen"
@@ -190,7 +190,7 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(tmp_path: Path) -> 
     try:
         interrupt_when(process, (tmp_path / "importing").exists, "the import")
         (tmp_path / "interrupted").touch()
-        assert process.wait(30) == 2
+        assert process.wait(120) == 2
     finally:
         process.kill()
     assert (tmp_path / "err").read_text() == "chaos: interrupted by SIGINT\n"
@@ -212,7 +212,7 @@ runpy.run_module("chaos", run_name="__main__", alter_sys=True)
 
 
 def test_an_interrupt_in_the_first_milliseconds_is_one_line_too() -> None:
-    done = subprocess.run([sys.executable, "-c", EARLY, "bench"], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", EARLY, "bench"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "chaos: interrupted by SIGINT\n")
 
 

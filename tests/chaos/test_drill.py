@@ -17,7 +17,9 @@ from chaos.drill import Drill
 from chaos.plan import FAULT_NAMES, FLEET_FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Plan, PlannedFault
 from tests.chaos import judged
 from tests.chaos.drills import WORKER_FAULTS, WORKERS, history, make_drill, pids_of, run
-from tests.chaos.judged import Verdict
+from tests.chaos.judged import TIMEOUT, Verdict
+
+pytestmark = [pytest.mark.slow, TIMEOUT]
 
 
 def make(folder: Path) -> tuple[Drill, Plan]:

@@ -35,8 +35,8 @@ FREEZE = PlannedFault("2-worker-freeze", "worker-freeze", "worker-1", 0)
 
 
 def sleeper(name: str, logs: Path) -> Child:
-    """A process that does nothing, for a minute."""
-    process = start_guarded([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.DEVNULL)
+    """A process that does nothing, for longer than any test."""
+    process = start_guarded([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL)
     return Child(name, "worker", process, logs / f"{name}.log")
 
 
@@ -238,7 +238,7 @@ def test_a_freeze_that_is_interrupted_while_it_is_injected_is_undone(make_stage:
 
     with pytest.raises(HarnessError, match="interrupted"):
         WorkerFreeze(replace(stage.scene, wait=interrupted), FREEZE).inject()
-    assert stage.scene.wait(lambda: process_states(stage.victim.pid).isdisjoint({"T"}), timeout_s=5)
+    assert stage.scene.wait(lambda: process_states(stage.victim.pid).isdisjoint({"T"}), timeout_s=60)
 
 
 def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: Callable[..., Stage]) -> None:
@@ -273,7 +273,7 @@ def test_a_frozen_worker_is_continued_also_when_the_witness_raises(make_stage: C
     harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
     with pytest.raises(RuntimeError, match="interrupted"):
         carry_out(Broken(stage.scene, FREEZE), FREEZE, harness=harness, begin_phase=lambda name, t_ns: None)
-    assert stage.scene.wait(lambda: "T" not in process_states(stage.victim.pid), timeout_s=5)
+    assert stage.scene.wait(lambda: "T" not in process_states(stage.victim.pid), timeout_s=60)
 
 
 def test_four_rows_tell_the_story_of_a_fault_and_the_phases_start_at_its_instants(

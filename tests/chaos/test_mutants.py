@@ -63,7 +63,8 @@ def test_processes_of_a_mutant_of_the_engine_import_the_changed_package(mutant: 
     scripts = changed(planted)
     environment = child_environment(changed_engine(planted))
     show = "import engine, engine.wire.drivers.in_flight, engine.wire.drivers.sentinels; print(engine.__file__)"
-    done = subprocess.run([sys.executable, "-c", show], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", show]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == str(tmp_path / "engine" / "__init__.py"), done.stderr
     differing = [
         path for path in ENGINE.rglob("*.py") if path.read_text() != (tmp_path / path.relative_to(ENGINE.parent)).read_text()

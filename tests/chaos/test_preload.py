@@ -52,7 +52,7 @@ class Process:
         )
 
     def told(self) -> dict[str, Any]:
-        answer, _ = self._process.communicate("now\n", timeout=60)
+        answer, _ = self._process.communicate("now\n", timeout=300)
         return json.loads(answer)
 
 

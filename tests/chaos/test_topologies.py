@@ -106,7 +106,9 @@ def test_replicas_that_stand_still_are_seen_to_lag_and_to_catch_up(tmp_path: Pat
         assert found.servers.is_whole() and found.lost() == []
 
 
-def test_a_cluster_announces_its_proxies_and_loses_nothing_when_it_moves(tmp_path: Path) -> None:
+def test_a_cluster_announces_its_proxies_and_loses_nothing_when_it_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody takes a primary for dead that pauses with its machine.
+    monkeypatch.setattr("chaos.topology.several.NODE_TIMEOUT_MS", 15_000)
     with stage("cluster", tmp_path) as (found, end):
         old = found.servers.primary()
 
@@ -115,7 +117,7 @@ def test_a_cluster_announces_its_proxies_and_loses_nothing_when_it_moves(tmp_pat
             return {node.port for node in found.client.get_nodes()}
 
         # The node that is asked hears of the last replicas by gossip.
-        wait_until(lambda: known() == set(found.servers.servers.announced_ports), "all are announced")
+        wait_until(lambda: known() == set(found.servers.servers.announced_ports), "all are announced", 120)
         assert not known() & set(found.servers.ports)
         for name in ("failover-clean", "slot-move"):
             seen = found.carry_out(name)

@@ -99,7 +99,7 @@ def test_the_command_needs_the_standard_library_alone(tmp_path: Path) -> None:
             env={**os.environ, "TOXIPROXY_SERVER": value},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
         )
         assert (done.returncode, done.stdout) == (code, out)
         assert len(done.stderr.splitlines()) == (code == 2)

@@ -43,7 +43,7 @@ def test_each_process_runs_its_own_engine_and_the_harness_of_the_checkout(tmp_pa
     crew = UpgradeCrew(spec, lambda name: "redis://nowhere", history, tmp_path, manifest, watch)
     for name, engine in (("worker-1", OLD_ENGINE), ("worker-6", NEW_ENGINE)):
         child = crew.start_worker(name)
-        assert child.process.wait(60) == 0
+        assert child.process.wait(300) == 0
         told = child.log.read_text()
         assert str(tmp_path / engine / "engine" / "__main__.py") in told
         assert f"{ROOT / 'bench' / '__init__.py'}" in told and f"'{name}'" in told

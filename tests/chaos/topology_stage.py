@@ -135,11 +135,12 @@ def stage(name: str, folder: Path, durability: str = "") -> Iterator[tuple[Topol
         setting = Setting(folder / "logs" / "server.log", durability, network, "bench")
         with make(name, setting) as servers:
             writer, stop = Writer(), threading.Event()
-            url = servers.url
+            url, timeout_s = servers.url, 1.0
             if name not in topologies.SEVERAL:
                 network.lead_to(url)
-                url = network.connect("writer")
-            client = noting(client_of(url, 1.0), writer)
+                # A single server that pauses with its machine has not ended: the writer does not connect again for that.
+                url, timeout_s = network.connect("writer"), 30.0
+            client = noting(client_of(url, timeout_s), writer)
             spec = SimpleNamespace(model="none", queue="bench")
             crew: Any = SimpleNamespace(children={"writer": SimpleNamespace(alive=lambda: True)}, spec=spec)
             watch: Any = SimpleNamespace(view=lambda name: writer, poll=lambda: None, created=lambda: writer.created)
@@ -152,7 +153,7 @@ def stage(name: str, folder: Path, durability: str = "") -> Iterator[tuple[Topol
                 thread.join()
 
             try:
-                assert wait(lambda: len(writer.acknowledged) == KEYS, timeout_s=20)
+                assert wait(lambda: len(writer.acknowledged) == KEYS, timeout_s=120)
                 yield TopologyStage(servers, writer, client, folder / "harness.jsonl", scene), end
             finally:
                 end()

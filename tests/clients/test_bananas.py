@@ -32,7 +32,8 @@ JOBS = "POST /api/v1/jobs"
 @pytest.fixture
 def client(harmed: HttpRelay) -> Iterator[Client]:
     """The SDK's client; its server is behind a relay."""
-    with Client(harmed.url, token=TOKEN, retries=Retries(deadline_ms=15_000, first_ms=1, longest_ms=20)) as opened:
+    retries = Retries(deadline_ms=15_000, attempt_ms=15_000, first_ms=1, longest_ms=20)
+    with Client(harmed.url, token=TOKEN, retries=retries) as opened:
         yield opened
 
 

@@ -129,8 +129,8 @@ def publish_after(harmed: HttpRelay, of: str) -> None:
     """Publish once a subscriber is there."""
     with Client(harmed.target, token=TOKEN) as client:
         channel = client.channel("news")
-        wait_until(lambda: harmed.requests(of), "a subscriber is made")
-        wait_until(lambda: harmed.requests("GET /channel/news/subscription/polling/s-"), "it polls")
+        wait_until(lambda: harmed.requests(of), "a subscriber is made", 300)
+        wait_until(lambda: harmed.requests("GET /channel/news/subscription/polling/s-"), "it polls", 300)
         channel.publish("after")
 
 
@@ -151,7 +151,7 @@ def test_a_subscription_ends_when_its_subscriber_is_gone(connect: Connect, harme
 
 def unsubscribe_after(harmed: HttpRelay, polls: int) -> None:
     """Delete the subscriber behind the back of the one that uses its name."""
-    wait_until(lambda: len(harmed.requests(POLL)) >= polls, "it polls")
+    wait_until(lambda: len(harmed.requests(POLL)) >= polls, "it polls", 300)
     with Client(harmed.target, token=TOKEN) as client:
         client.channel("news").unsubscribe("ada")
 

@@ -184,7 +184,7 @@ def test_a_wait_outlasts_lost_replies_and_a_server_that_is_away(
     queue.enqueue("add", [1, 2], id="a1")
     harmed.next("lose_reply", "busy", "gateway", "lose_request", "cut_reply", of=RESULT)
     with working(
-        ironclaim_url, add=lambda job: wait_until(lambda: len(harmed.requests(RESULT)) > 6, "polls") and sum(job.payload)
+        ironclaim_url, add=lambda job: wait_until(lambda: len(harmed.requests(RESULT)) > 6, "polls", 300) and sum(job.payload)
     ):
         assert emails.wait("a1") == 3
     harmed.next("busy", of=RESULT)
@@ -199,7 +199,7 @@ def test_a_wait_is_one_request_that_is_woken_by_the_end_of_the_job(
     queue.enqueue("add", [1, 2], id="a1")
 
     def add(job: Any) -> int:
-        wait_until(lambda: harmed.requests(RESULT), "somebody waits")
+        wait_until(lambda: harmed.requests(RESULT), "somebody waits", 300)
         return sum(job.payload)
 
     with working(ironclaim_url, add=add):

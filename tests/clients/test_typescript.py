@@ -132,7 +132,7 @@ def test_a_wait_outlasts_lost_replies_and_a_server_that_is_away(
     scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue
 ) -> None:
     def add(job: Any) -> int:
-        wait_until(lambda: len(harmed.requests(RESULT)) > 6, "polls")
+        wait_until(lambda: len(harmed.requests(RESULT)) > 6, "polls", 300)
         return sum(job.payload)
 
     queue.enqueue("add", [1, 2], id="a1")
@@ -190,7 +190,7 @@ def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_loop
     scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str
 ) -> None:
     def publish_after() -> None:
-        wait_until(lambda: harmed.requests("GET /channel/news/subscription/polling/s-"), "it polls")
+        wait_until(lambda: harmed.requests("GET /channel/news/subscription/polling/s-"), "it polls", 300)
         publish(harmed, "after")
 
     with meanwhile(publish_after):

@@ -28,6 +28,8 @@ from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOYING = (ROOT / "docs/guides/deploying.md").read_text()
+#: By then a program has started, and done what it is to do, on however busy a machine.
+STARTED_S = 300
 FRAMEWORKS = (ROOT / "docs/guides/frameworks.md").read_text()
 #: The default of Worker(grace_ms=), and what a coroutine may take to clean up.
 GRACE_S, CLEAN_UP_S = 30, 5
@@ -82,15 +84,15 @@ def shop(tmp_path: Path) -> Path:
 
 def test_the_probes_of_a_pod_see_its_worker_come_and_go(shop: Path, ironclaim_url: str) -> None:
     def probe(name: str) -> int:
-        return ironclaim(PROBES[name]["exec"]["command"], shop, ironclaim_url).wait(60)
+        return ironclaim(PROBES[name]["exec"]["command"], shop, ironclaim_url).wait(STARTED_S)
 
     assert (probe("readiness"), probe("liveness"), probe("startup")) == (0, 1, 1)
     worker = ironclaim(CONTAINER["command"], shop, ironclaim_url)
     try:
-        wait_until(lambda: probe("startup") == 0, "the worker has started")
+        wait_until(lambda: probe("startup") == 0, "the worker has started", STARTED_S)
         assert (probe("readiness"), probe("liveness")) == (0, 0)
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(60) == 0
+        assert worker.wait(STARTED_S) == 0
         assert (probe("readiness"), probe("liveness")) == (0, 1)
     finally:
         worker.kill()
@@ -102,11 +104,11 @@ def test_a_worker_that_is_killed_is_missed_after_its_beats_have_run_out(shop: Pa
     worker = ironclaim(command, shop, ironclaim_url)
     live = PROBES["liveness"]["exec"]["command"]
     try:
-        wait_until(lambda: ironclaim(live, shop, ironclaim_url).wait(60) == 0, "the worker lives")
+        wait_until(lambda: ironclaim(live, shop, ironclaim_url).wait(STARTED_S) == 0, "the worker lives", STARTED_S)
     finally:
         worker.kill()
         worker.wait()
-    wait_until(lambda: ironclaim(live, shop, ironclaim_url).wait(60) == 1, "it is missed")
+    wait_until(lambda: ironclaim(live, shop, ironclaim_url).wait(STARTED_S) == 1, "it is missed", STARTED_S)
 
 
 def test_supervisors_wait_for_longer_than_a_worker_takes() -> None:
@@ -128,7 +130,7 @@ def test_each_page_starts_the_same_worker(shop: Path, ironclaim_url: str) -> Non
     assert json.loads(check) == PROBES["liveness"]["exec"]["command"]
     words = shlex.split(UNIT["Service"]["ExecStart"].replace("%i", "1"))
     worker = ironclaim(["ironclaim", *words[1:], "--burst"], shop, ironclaim_url)
-    assert worker.wait(60) == 0, (shop / "worker.log").read_text()
+    assert worker.wait(STARTED_S) == 0, (shop / "worker.log").read_text()
     assert "worker shop-1" in (shop / "worker.log").read_text()
 
 

@@ -46,7 +46,7 @@ def run_program(snippet: str, url: str, script: Path) -> subprocess.CompletedPro
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
 

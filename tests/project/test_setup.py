@@ -151,7 +151,7 @@ def run_setup(tree: Path, **environment: str) -> subprocess.CompletedProcess[str
         env={**os.environ, "TOXIPROXY_SERVER": "named", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -17,7 +17,7 @@ from engine.models.foreign import REUSED
 
 ROOT = Path(__file__).resolve().parents[2]
 
-BUILD_TIMEOUT_S = 120
+BUILD_TIMEOUT_S = 300
 
 #: What the operators' page is made of beside modules.
 PAGE_FOLDERS = ("templates", "static")

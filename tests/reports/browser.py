@@ -40,8 +40,9 @@ SWITCHES = (
 #: A proxy that the environment names is not for the loopback.
 LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-START_S = 30.0
-CALL_S = 60.0
+#: On a busy machine Chromium takes its time, and so do scripts that wait for a server.
+START_S = 120.0
+CALL_S = 300.0
 
 
 class BrowserMissing(Exception):
@@ -147,6 +148,7 @@ def capabilities(chromium: str, scratch: str) -> dict[str, Any]:
     switches = [*SWITCHES, f"--user-data-dir={scratch}/profile"]
     return {
         "browserName": "chrome",
+        "timeouts": {"script": round(1_000 * CALL_S), "pageLoad": round(1_000 * CALL_S)},
         "goog:chromeOptions": {"binary": chromium, "args": switches},
         "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
     }

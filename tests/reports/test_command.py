@@ -254,7 +254,7 @@ def bare_verdict(command: str, run: Path, **environment: str) -> subprocess.Comp
     line = f'"$0" -m reports judge "$1" {command}'
     settings = {**os.environ, **environment}
     return subprocess.run(
-        ["sh", "-c", line, sys.executable, str(run)], capture_output=True, text=True, cwd=ROOT, env=settings, timeout=60
+        ["sh", "-c", line, sys.executable, str(run)], capture_output=True, text=True, cwd=ROOT, env=settings, timeout=JUDGE_S
     )
 
 

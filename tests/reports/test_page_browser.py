@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reports import page
+from tests.engine.helpers.waiting import wait_until
 from tests.reports.browser import Browser
 from tests.reports.page_runs import hostile_page
 
@@ -74,7 +75,9 @@ def test_the_browser_sees_what_a_bad_page_does(window: Browser, tmp_path: Path) 
     bad = tmp_path / "bad.html"
     bad.write_text("<body onload='nobody()'><img src='http://127.0.0.1:9/a.png'><script>console.error('oh')</script>")
     window.open(bad)
-    assert len(window.console()) == 3
+    said: list[str] = []
+    wait_until(lambda: said.extend(window.console()) or len(said) >= 3, "three complaints")
+    assert len(said) == 3
     assert "http://127.0.0.1:9/a.png" in window.requests()
 
 

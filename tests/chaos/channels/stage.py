@@ -115,7 +115,7 @@ def make_stage(folder: Path) -> Iterator[Stage]:
         for name in (PUBLISHER_PROC, SUBSCRIBER_PROC):
             watch.follow(name)
             # Stands for a process: who talks to the server is a thread of this one.
-            sleeper = start_guarded([sys.executable, "-c", "import time; time.sleep(100)"], stdin=subprocess.DEVNULL)
+            sleeper = start_guarded([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL)
             crew.children[name] = Child(name, name.partition("-")[0], sleeper, folder / "log")
             stack.callback(sleeper.wait)
             stack.callback(sleeper.kill)
@@ -138,7 +138,7 @@ def make_stage(folder: Path) -> Iterator[Stage]:
             keyspace=keyspace,
             harness=harness,
         )
-        assert wait(lambda: watch.finished() > 10, timeout_s=20)
+        assert wait(lambda: watch.finished() > 10, timeout_s=120)
         yield Stage(scene, folder)
         watch.close()
 

@@ -50,7 +50,7 @@ def work(queue: Queue) -> list[str]:
     def run(job: Job) -> None:
         ran.append(job.id)
 
-    Worker(queue, handlers, sweep_ms=50, lease_ms=2_000).run(burst=True)
+    Worker(queue, handlers, sweep_ms=50, lease_ms=60_000).run(burst=True)
     return ran
 
 

@@ -29,10 +29,10 @@ def test_it_tells_what_it_had_in_hand(model: str, ironclaim_url: str, tmp_path: 
         command = [sys.executable, "-m", "chaos.mischief.client", "foreign-client-1", ironclaim_url, model, "q", "1"]
         process = subprocess.Popen([*command, str(history), str(sink)])
         try:
-            wait_until(lambda: sink.exists() and len(rows_of(sink)) > 20, "it has run jobs")
+            wait_until(lambda: sink.exists() and len(rows_of(sink)) > 20, "it has run jobs", 120)
         finally:
             process.terminate()
-            assert process.wait(20) == 0
+            assert process.wait(120) == 0
         told = rows_of(history)
         assert [told[0]["kind"], told[-1]["kind"], rows_of(sink)[-1]["kind"]] == ["open", "close", "close"]
         done = [row for row in told if row.get("type") == "ok"]

@@ -182,12 +182,12 @@ def test_the_adapter_of_this_engine_writes_what_it_sends_and_runs(ironclaim_url:
         return condition()
 
     with running(command, order(tmp_path, "producer-1", "produce", ironclaim_url)) as producer:
-        wait_until(lambda: seen(lambda: len(watch.acknowledged) > 20), "jobs are sent", 60)
+        wait_until(lambda: seen(lambda: len(watch.acknowledged) > 20), "jobs are sent", 120)
         assert held(ironclaim_url) >= watch.acknowledged, "each payload carries its mark"
         producer.send_signal(signal.SIGTERM)
-        assert producer.wait(30) == 0
+        assert producer.wait(120) == 0
     with running(command, order(tmp_path, "worker-1", "work", ironclaim_url)):
-        wait_until(lambda: seen(lambda: not watch.left()), "all jobs ran", 60)
+        wait_until(lambda: seen(lambda: not watch.left()), "all jobs ran", 120)
     watch.close()
     sent = whole(tmp_path / "producer-1.jsonl")
     assert sent[-1]["kind"] == "close" and watch.view("producer-1").created == len(watch.acknowledged)
@@ -222,7 +222,7 @@ handle(3).then(() => produce(async () => {
 
 def test_adapters_on_node_write_the_same_rows(tmp_path: Path) -> None:
     command = ["node", "-e", NODE, str(ADAPTERS / "recording.js")]
-    subprocess.run(command, env=order(tmp_path, "producer-1", "produce"), check=True, timeout=60)
+    subprocess.run(command, env=order(tmp_path, "producer-1", "produce"), check=True, timeout=300)
     rows = whole(tmp_path / "producer-1.jsonl")
     assert rows[-1]["kind"] == "close"
     calls = [row for row in rows if row["kind"] == "operation"]

@@ -6,7 +6,7 @@ import * as bananas from "@ironclaim/client/bananas";
 import { Dsps, SubscriptionUnrecoverableError } from "@ironclaim/client/dsps";
 
 /** Does not wait long between attempts, so that tests do not. */
-const IMPATIENT = { deadlineMs: 15_000, firstMs: 1, longestMs: 20 };
+const IMPATIENT = { deadlineMs: 15_000, attemptMs: 15_000, firstMs: 1, longestMs: 20 };
 
 const connect = ({ url, token, retries }) => new Client({ url, token, retries: { ...IMPATIENT, ...retries } });
 
