@@ -9,8 +9,8 @@ import pytest
 from engine import models
 from engine.models.model import Spec
 
-#: Those of foreign formats, by the name of their test. Mosquito keeps the hash of a finished job for one second of real time unless
-#: told otherwise, and so would lose it between two looks of a test on a busy machine.
+#: Those of foreign formats, by the name of their test. Mosquito keeps the hash of a finished job for one second of real time
+#: unless told otherwise, and so would lose it between two looks of a test on a busy machine.
 FOREIGN: dict[str, Spec] = {
     "bridge": models.Bridge(),
     "bananas-document": models.Bananas(),

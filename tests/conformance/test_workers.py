@@ -184,8 +184,10 @@ def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_pat
 
 def test_workers_are_listed_and_locks_are_held_once(queue: Queue, own: Queue, notes: Notes) -> None:
     with at_work(Worker(own, notes.handlers, name="w-1", **QUICK)):
-        listed = lambda: [(info.name, info.alive, info.leads) for info in queue.workers.list()]  # noqa: E731
-        wait_until(lambda: listed() == [("w-1", True, True)], "it is listed, lives and leads")
+        wait_until(
+            lambda: [(info.name, info.alive, info.leads) for info in queue.workers.list()] == [("w-1", True, True)],
+            "it is listed, lives and leads",
+        )
     wait_until(lambda: not queue.workers.list(), "it has gone")
     lock = queue.locks.acquire("l")
     assert lock is not None and queue.locks.acquire("l") is None

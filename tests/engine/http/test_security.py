@@ -232,7 +232,8 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
     fewer = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS[:1])
     with served(settings) as base:
         for value, status in ((session, 200), *((value, 401) for value in forged)):
-            assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={value}"}, timeout=120).status_code == status, value
+            answer = httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={value}"}, timeout=120)
+            assert answer.status_code == status, value
         monkeypatch.setattr(sessions.time, "time", lambda: time.time_ns() / 1e9 + sessions.LENGTH_S + 1)
         assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={session}"}, timeout=120).status_code == 401
     monkeypatch.undo()

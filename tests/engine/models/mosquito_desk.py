@@ -22,7 +22,7 @@ A = "61" * 8
 
 
 class MosquitoDesk(ModelDesk):
-    """`theirs` does what the original programs do, by the desk's clock. Finished jobs are kept for long enough to be looked at."""
+    """`theirs` does what the original programs do, by the desk's clock. Finished jobs are kept for ten minutes."""
 
     def __init__(self, url: str, layout: Layout, **settings: Any) -> None:
         super().__init__(url, models.Mosquito(**{"layout": layout, "success_ttl_s": 600, **settings}))
