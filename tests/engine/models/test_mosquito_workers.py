@@ -204,7 +204,6 @@ def test_a_closed_gate_holds_claims(queue: Queue, theirs: Crystal) -> None:
 
 @pytest.mark.feature("MQ35", model="mosquito")
 def test_a_count_that_was_set_from_afar_bounds_a_running_worker(queue: Queue, theirs: Crystal) -> None:
-
     running, most, go_on = [0], [0], threading.Event()
     handlers, lock = Handlers(), threading.Lock()
 
@@ -218,28 +217,25 @@ def test_a_count_that_was_set_from_afar_bounds_a_running_worker(queue: Queue, th
             running[0] -= 1
 
     theirs.redis.hset(theirs.keys.executor_count(), "count", "2")
-    worker = Worker(queue, handlers, concurrency=6, sweep_ms=50, beat_ms=100)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    wait_until(
-        lambda: queue.model.call is not None and theirs.redis.exists(f"{queue.model.keys.prefix}remote"), "it has learned it"
-    )
+    worker = Worker(queue, handlers, name="w", concurrency=6, sweep_ms=50, beat_ms=100)
 
     def sweeps() -> int:
         return theirs.redis.info("commandstats")["cmdstat_evalsha"]["calls"]  # type: ignore[index, no-any-return]
 
-    before = sweeps()
-    wait_until(lambda: sweeps() > before + 10, "and heard of it")
-    for _ in range(6):
-        theirs.enqueue("ok_job")
-    wait_until(lambda: running[0] == 2, "so many at once")
-    before = sweeps()
-    wait_until(lambda: sweeps() > before + 10, "and no more")
-    assert most[0] == 2
-    go_on.set()
-    wait_until(lambda: queue.counts().finished == 6, "all of them")
-    worker.stop()
-    thread.join()
+    with at_work(worker):
+        wait_until(lambda: theirs.redis.exists(f"{queue.model.keys.prefix}remote"), "the server has learned it")
+        # A worker reads all its settings at once: one that knows of a pause that came later has heard of the count.
+        queue.workers.pause("w")
+        wait_until(lambda: any(info.paused for info in queue.workers.list()), "the worker has heard of it")
+        queue.workers.resume("w")
+        for _ in range(6):
+            theirs.enqueue("ok_job")
+        wait_until(lambda: running[0] == 2, "so many at once")
+        before = sweeps()
+        wait_until(lambda: sweeps() > before + 10, "and no more")
+        assert most[0] == 2
+        go_on.set()
+        wait_until(lambda: queue.counts().finished == 6, "all of them")
 
 
 @pytest.mark.feature("MQ31", model="mosquito")
