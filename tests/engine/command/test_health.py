@@ -28,7 +28,7 @@ from tests.engine.helpers.waiting import wait_until
 #: Time that is up ends the process, and here that is the one of the tests.
 PATIENT = ("--timeout", "60s")
 #: A process waits for half of it where the server does not answer; the rest is what it may take for itself.
-PROBED_FOR = ("--timeout", "16s")
+PROBED_FOR = ("--timeout", "20s")
 PROBED = "import os\nfrom engine import Queue\nqueue = Queue('mails', url=os.environ['SHOP_URL'], prefix='shop')\n"
 
 
