@@ -72,7 +72,7 @@ def probe(folder: Path, *arguments: str, **environment: str) -> subprocess.Compl
         [sys.executable, "-m", "engine", "health", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         check=False,
