@@ -95,7 +95,7 @@ def test_after_a_tick_the_lock_keeps_others_out_for_two_seconds(desk: BananasDes
     assert call.script is not None
     # At one instant of the server: the two seconds are real ones.
     with desk.redis.pipeline(transaction=True) as at_once:
-        at_once.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)
+        at_once.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)  # type: ignore[arg-type]
         at_once.set(lock, "late", nx=True, ex=60)
         at_once.pttl(lock)
         _, late, left_ms = at_once.execute()
