@@ -1,4 +1,4 @@
-"""A worker process of one model: `python -m tests.conformance.killed_worker MODEL URL FOLDER NAME`. Its runs hold on."""
+"""A worker process of one model: `python -m tests.conformance.killed_worker MODEL URL FOLDER NAME LEASE_MS`. Its runs hold on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from pathlib import Path
 from engine import Handlers, Job, Queue, Worker
 from tests.conformance.models import ALL
 
-LEASE_MS = 1_000
 
-
-def main(model: str, url: str, folder: str, name: str) -> None:
+def main(model: str, url: str, folder: str, name: str, lease_ms: str) -> None:
     """Work until killed."""
     handlers = Handlers()
 
@@ -29,7 +27,7 @@ def main(model: str, url: str, folder: str, name: str) -> None:
         return name
 
     with Queue("q", ALL[model], url=url) as queue:
-        Worker(queue, handlers, name=name, lease_ms=LEASE_MS, sweep_ms=100, prefetch=0, beat_ms=200).run()
+        Worker(queue, handlers, name=name, lease_ms=int(lease_ms), sweep_ms=100, prefetch=0, beat_ms=200).run()
 
 
 if __name__ == "__main__":

@@ -155,10 +155,10 @@ def test_a_pause_of_the_queue_holds_and_ends(desk: ModelDesk) -> None:
     assert desk.finish(job.lease) == [("ok", "finished")]
     desk.queue.resume()
     assert list(desk.take()) == ["during"]
-    desk.queue.pause(length_ms=5_000)
+    desk.queue.pause(length_ms=600_000)
     desk.put("after")
     assert desk.claim() == []
-    desk.tick(5_001)
+    desk.tick(600_001)
     desk.sweep()
     assert list(desk.take()) == ["after"]
 

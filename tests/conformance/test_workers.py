@@ -23,7 +23,8 @@ from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 2_000, "prefetch": 0}
+#: No lease ends that is not meant to, however busy the machine is.
+QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 60_000, "prefetch": 0}
 
 
 class Notes:
@@ -50,7 +51,7 @@ class Notes:
 
     def _hold(self, job: Job) -> None:
         self.ran.append((job.payload["label"], time.time()))
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def test_handlers_run_each_job_once_and_what_they_return_is_told(queue: Queue, o
     with at_work(Worker(own, notes.handlers, concurrency=1, **QUICK)):
         wait_until(lambda: len(notes.ran) == 20, "all ran")
         if has(queue, Look):
-            assert queue.results.wait(jobs[-1], wait_ms=5_000).value == {"of": "19"}
-            assert queue.call("main", {"label": "called"}, wait_ms=5_000) == {"of": "called"}
+            assert queue.results.wait(jobs[-1], wait_ms=60_000).value == {"of": "19"}
+            assert queue.call("main", {"label": "called"}, wait_ms=60_000) == {"of": "called"}
     assert notes.labels()[:20] == [str(number) for number in range(20)]
     counts = queue.counts()
     assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0) and counts.finished >= 20
@@ -85,7 +86,7 @@ def test_the_asyncio_face_does_the_same(spec: Spec, ironclaim_url: str, own: Que
             job = (await queue.enqueue("main", {"label": "held"}, delay_ms=60_000)).job
             assert await queue.jobs.state(job) == "delayed" and (await queue.jobs.cancel(job)).done
             if has(own, Look):
-                assert await queue.call("main", {"label": "called"}, wait_ms=10_000) == {"of": "called"}
+                assert await queue.call("main", {"label": "called"}, wait_ms=60_000) == {"of": "called"}
             counts = await queue.counts()
             assert (counts.waiting, counts.delayed, counts.active) == (0, 0, 0)
 
@@ -98,7 +99,7 @@ def test_a_job_that_fails_for_good_is_dead_and_the_one_who_waits_hears_of_it(que
     if not options:
         return
     with at_work(Worker(own, notes.handlers, **QUICK)), pytest.raises(JobFailed, match="no luck"):
-        queue.call("fail", {"label": "j"}, wait_ms=10_000, **options)
+        queue.call("fail", {"label": "j"}, wait_ms=60_000, **options)
     assert notes.labels() == ["j", "j"] and queue.counts().dead == 1
     assert "no luck" in queue.dead.list()[0].last_error
 
@@ -135,7 +136,8 @@ def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queu
     worker.stop()
     wait_until(lambda: queue.counts().active == 1, "the others went back")
     notes.gate.set()
-    thread.join(20)
+    thread.join(60)
+    assert not thread.is_alive()
     counts = queue.counts()
     assert (counts.waiting, counts.active, counts.finished) == (4, 0, 1)
     # Uncharged: they run in their order.
@@ -149,21 +151,23 @@ def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_pat
     model = next(name for name, known in ALL.items() if known is spec)
     job = queue.enqueue("main", {"label": "j"}).job
 
-    def start(name: str) -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-m", "tests.conformance.killed_worker", model, queue.endpoint.url, str(tmp_path), name]
+    def start(name: str, lease_ms: int) -> subprocess.Popen[bytes]:
+        url = queue.endpoint.url
+        argv = [sys.executable, "-m", "tests.conformance.killed_worker", model, url, str(tmp_path), name, str(lease_ms)]
         with (tmp_path / f"log.{name}").open("wb") as log:
             return start_guarded(argv, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
     def runs(name: str) -> list[Path]:
         return list(tmp_path.glob(f"{name}-*"))
 
-    first, second = start("first"), None
+    # The first one's lease is waited for, so it is short; where the machine stands still for longer, the first one runs it again.
+    first, second = start("first", 3_000), None
     try:
-        wait_until(lambda: runs("first"), "the first one holds it")
+        wait_until(lambda: runs("first"), "the first one holds it", 120)
         first.kill()
         first.wait()
-        second = start("second")
-        wait_until(lambda: runs("second"), "the second one has it")
+        second = start("second", 60_000)
+        wait_until(lambda: runs("second"), "the second one has it", 120)
         (tmp_path / "open").touch()
         wait_until(lambda: queue.counts().finished == 1, "it has finished")
     finally:
@@ -171,17 +175,19 @@ def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_pat
             if process is not None:
                 process.kill()
                 process.wait()
-    assert [path.read_text() for path in (*runs("first"), *runs("second"))] == [job, job]
-    (one,), (other,) = runs("first"), runs("second")
-    assert int(other.name.rpartition("-")[2]) > int(one.name.rpartition("-")[2])
+    assert {path.read_text() for path in (*runs("first"), *runs("second"))} == {job}
+    (other,) = runs("second")
+    assert int(other.name.rpartition("-")[2]) > max(int(one.name.rpartition("-")[2]) for one in runs("first"))
     counts = queue.counts()
     assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0)
 
 
 def test_workers_are_listed_and_locks_are_held_once(queue: Queue, own: Queue, notes: Notes) -> None:
-    with at_work(Worker(own, notes.handlers, name="w-1", beat_ms=200, **QUICK)):
-        found = wait_until(lambda: queue.workers.list(), "it is listed")
-        assert [(info.name, info.alive, info.leads) for info in found] == [("w-1", True, True)]
+    with at_work(Worker(own, notes.handlers, name="w-1", **QUICK)):
+        wait_until(
+            lambda: [(info.name, info.alive, info.leads) for info in queue.workers.list()] == [("w-1", True, True)],
+            "it is listed, lives and leads",
+        )
     wait_until(lambda: not queue.workers.list(), "it has gone")
     lock = queue.locks.acquire("l")
     assert lock is not None and queue.locks.acquire("l") is None

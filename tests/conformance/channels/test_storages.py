@@ -42,12 +42,13 @@ def away() -> Iterator[EmbeddedServer]:
 def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
     ironclaim_url: str, away: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    storages = {"a": RedisStorage(away.url, connect=IMPATIENT), "b": RedisStorage(ironclaim_url)}
-    with Channel("ch", FIVE_MINUTES, storages=storages) as channel:
+    with Channel("ch", FIVE_MINUTES, storages={"a": RedisStorage(away.url), "b": RedisStorage(ironclaim_url)}) as channel:
         channel.subscribe("s")
         publish(channel, "both")
         fetched = channel.fetch("s")
         assert set(receipts.read_outer(fetched.receipt)) == {"a", "b"}
+    storages = {"a": RedisStorage(away.url, connect=IMPATIENT), "b": RedisStorage(ironclaim_url)}
+    with Channel("ch", FIVE_MINUTES, storages=storages) as channel:
         away.stop()
         with caplog.at_level(logging.WARNING, "ironclaim.channel"):
             publish(channel, "one")
@@ -57,8 +58,8 @@ def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
                 publish(channel, f"m{n}")
             assert time.monotonic() - before_s < DEADLINE_S, "not each of them waits for the server that is away"
         assert len([record for record in caplog.records if "storage a" in record.message]) == 1
-        thread, came = waiting(lambda: channel.fetch("s", wait_ms=20_000))
-        thread.join(20)
+        thread, came = waiting(lambda: channel.fetch("s", wait_ms=30_000))
+        thread.join(60)
         assert ids(came[0]) == ["one", *[f"m{n}" for n in range(40)]]
         assert set(receipts.read_outer(came[0].receipt)) == {"b"}
 
@@ -107,7 +108,7 @@ def test_a_storage_with_messages_does_not_wait_for_one_without(ironclaim_url: st
         acknowledge(channel, "s", fetched)
         thread, came = waiting(lambda: channel.fetch("s", wait_ms=30_000))
         publish(alone, "z")
-        thread.join(10)
+        thread.join(DEADLINE_S)
         assert ids(came[0]) == ["z"]
 
 

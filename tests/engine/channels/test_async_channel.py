@@ -21,6 +21,9 @@ from engine import (
     Subscribed,
     SubscriptionNotFound,
 )
+from tests.engine.helpers.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.usefixtures("late_looks")
 
 
 def storages(kind: str, url: str) -> dict[str, Any]:
@@ -47,16 +50,16 @@ def test_the_life_of_messages(kind: str, ironclaim_url: str) -> None:
             assert await made.acknowledge("sa", fetched.receipt) == Acknowledged("OK")
             assert await made.acknowledge("sa", fetched.receipt) == Acknowledged("stale")
             assert await made.are_old("sa", ["m1", "m3", "m4"]) == {"m1": True, "m3": False, "m4": False}
-            rest = await made.fetch("sa", wait_ms=20_000)
+            rest = await made.fetch("sa", wait_ms=30_000)
             assert [message.id for message in rest.messages] == ["m3"] and rest.receipt is not None
             await made.acknowledge("sa", rest.receipt)
-            waiting = asyncio.create_task(made.fetch("sa", wait_ms=20_000))
+            waiting = asyncio.create_task(made.fetch("sa", wait_ms=30_000))
             await asyncio.sleep(0.05)
             await made.publish("m5", 5)
-            assert [message.id for message in (await asyncio.wait_for(waiting, 5)).messages] == ["m5"]
+            assert [message.id for message in (await asyncio.wait_for(waiting, DEADLINE_S)).messages] == ["m5"]
             assert await made.unsubscribe("sa") and not await made.unsubscribe("sa")
             with pytest.raises(SubscriptionNotFound):
-                await made.fetch("sa", wait_ms=20_000)
+                await made.fetch("sa", wait_ms=30_000)
 
     asyncio.run(story())
 
@@ -67,11 +70,11 @@ def test_memory_wakes_a_task_from_another_thread() -> None:
     async def story() -> Fetched:
         async with AsyncChannel("chx", storages={"m": memory}) as made:
             await made.subscribe("sa")
-            waiting = asyncio.create_task(made.fetch("sa", wait_ms=20_000))
+            waiting = asyncio.create_task(made.fetch("sa", wait_ms=30_000))
             await asyncio.sleep(0.05)
             with Channel("chx", storages={"m": memory}) as other:
                 await asyncio.to_thread(other.publish, "m1", 1)
-                return await asyncio.wait_for(waiting, 5)
+                return await asyncio.wait_for(waiting, DEADLINE_S)
 
     assert [message.content for message in asyncio.run(story()).messages] == [1]
 

@@ -21,7 +21,8 @@ START = CLOCK_MAX - 20
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster() as made:
+    # No node is taken for dead because the machine stands still.
+    with EmbeddedCluster(node_timeout_ms=60_000) as made:
         yield made
 
 

@@ -291,12 +291,12 @@ def test_scripts_that_the_server_forgot_are_loaded_again(desk: ChannelDesk) -> N
 def test_each_publish_rings_also_a_duplicate_and_a_refused_one_does_not(desk: ChannelDesk) -> None:
     ear = desk.redis.pubsub(ignore_subscribe_messages=True)
     ear.subscribe(desk.keys.wake_topic)
-    ear.get_message(timeout=5)
+    ear.get_message(timeout=60)
     desk.publish("a", "b")
     desk.publish("a")
     desk.publish("c", not_after_ms=PAST_MS)
     desk.publish("d")
-    heard = [ear.get_message(timeout=5) for _ in range(3)]
+    heard = [ear.get_message(timeout=60) for _ in range(3)]
     assert [(message["channel"], message["data"]) for message in heard] == [(b"dsps.c.{chX}", b"new message")] * 3
     assert ear.get_message(timeout=0.05) is None
     ear.close()

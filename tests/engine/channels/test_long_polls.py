@@ -229,9 +229,9 @@ for at in range(3):
     gevent.sleep(0.3)
     numbers = server.pubsub_numsub("dsps.c.{chx}")
     other.publish(f"m{at}", time.monotonic())
-gevent.joinall(all, timeout=60, raise_error=True)
+gevent.joinall(all, timeout=150, raise_error=True)
 channel.close(); other.close()
-print(len(late), numbers[0][1], max(late) < 20)
+print(len(late), numbers[0][1], max(late) < 28)
 """
 
 
@@ -241,7 +241,7 @@ def test_hundreds_of_greenlets_wait_in_one_process_on_one_bell(ironclaim_url: st
     program.write_text(GREENLETS)
     done = subprocess.run(
         [sys.executable, str(program), ironclaim_url], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=90, check=False,
+        capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout.split()) == (0, ["600", "1", "True"]), done.stderr
 

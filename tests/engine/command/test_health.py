@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from tests.engine.helpers.waiting import wait_until
 
 #: Time that is up ends the process, and here that is the one of the tests.
 PATIENT = ("--timeout", "60s")
+#: A process waits for half of it where the server does not answer; the rest is what it may take for itself.
+PROBED_FOR = ("--timeout", "20s")
 PROBED = "import os\nfrom engine import Queue\nqueue = Queue('mails', url=os.environ['SHOP_URL'], prefix='shop')\n"
 
 
@@ -69,11 +72,17 @@ def probe(folder: Path, *arguments: str, **environment: str) -> subprocess.Compl
         [sys.executable, "-m", "engine", "health", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         check=False,
     )
+
+
+def probes(folder: Path, *calls: tuple[str, ...]) -> list[subprocess.CompletedProcess[str]]:
+    """Several of them at once: each waits for a server that does not answer."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(lambda arguments: probe(folder, *arguments), calls))
 
 
 def test_a_server_is_ready_when_it_answers_and_has_the_scripts(ironclaim_url: str) -> None:
@@ -105,29 +114,33 @@ def test_a_worker_of_this_host_lives_while_its_beats_come_and_is_gone_when_it_ha
 def test_a_worker_that_has_stopped_beating_and_one_of_another_host_do_not_count(ironclaim_url: str, host: str, code: int) -> None:
     about = json.dumps({"name": "w1", "host": host or socket.gethostname(), "pid": 7})
     with Queue("mails", url=ironclaim_url) as queue:
-        until_ms = queue.driver.server_now_ms() + 500
-        queue.driver.run(queue.model.call(Beat("a" * 16, 1, 500, until_ms, 9000, 1000, about)))
+
+        def beat(number: int, ttl_ms: int) -> None:
+            until_ms = queue.driver.server_now_ms() + ttl_ms
+            queue.driver.run(queue.model.call(Beat("a" * 16, number, ttl_ms, until_ms, 9000, 1000, about)))
+
+        beat(1, 600_000)
         assert ironclaim("health", "--live", *at(ironclaim_url)).returncode == code
+        beat(2, 100)
         wait_until(lambda: not queue.workers.list()[0].alive, "its beats have run out")
         assert ironclaim("health", "--live", *at(ironclaim_url)).returncode == 1
 
 
 def test_a_server_that_is_away_is_not_ready_and_says_nothing_against_a_worker(tmp_path: Path) -> None:
     """A worker outlives an outage with what it has in hand; one that is started anew for it would not."""
-    nobody = ("--queue", "mails", "--url", f"redis://127.0.0.1:{free_port()}", "--timeout", "2s", "--json")
-    assert probe(tmp_path, "--ready", *nobody).returncode == 1
-    live = probe(tmp_path, "--live", *nobody)
+    nobody = ("--queue", "mails", "--url", f"redis://127.0.0.1:{free_port()}", *PROBED_FOR, "--json")
+    ready, live, both = probes(tmp_path, ("--ready", *nobody), ("--live", *nobody), nobody)
+    assert ready.returncode == 1
     assert live.returncode == 0 and results(json.loads(live.stdout)) == {"worker": "unknown"}
-    both = probe(tmp_path, *nobody)
     assert both.returncode == 1 and results(json.loads(both.stdout)) == {"server": "failed", "worker": "unknown"}
 
 
 def test_a_server_that_hangs_is_told_in_bounded_time(server: EmbeddedServer, tmp_path: Path) -> None:
-    arguments = ("--queue", "mails", "--url", server.url, "--timeout", "2s", "--json")
+    arguments = ("--queue", "mails", "--url", server.url, *PROBED_FOR, "--json")
     assert probe(tmp_path, "--ready", *arguments).returncode == 0
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        ready, live = (probe(tmp_path, which, *arguments) for which in ("--ready", "--live"))
+        ready, live = probes(tmp_path, ("--ready", *arguments), ("--live", *arguments))
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert (ready.returncode, results(json.loads(ready.stdout))) == (1, {"server": "failed"})
@@ -144,10 +157,10 @@ def test_a_server_that_may_lose_jobs_is_not_ready(server: EmbeddedServer) -> Non
 def test_the_objects_that_a_worker_is_started_with_say_which_queues(ironclaim_url: str, tmp_path: Path) -> None:
     (tmp_path / "probed.py").write_text(PROBED)
     with Queue("mails", url=ironclaim_url, prefix="shop") as queue, working(queue):
-        done = probe(tmp_path, "probed:queue", SHOP_URL=ironclaim_url)
+        done = probe(tmp_path, "probed:queue", *PATIENT, SHOP_URL=ironclaim_url)
         assert (done.returncode, done.stderr) == (0, "") and "mails  worker  ok" in done.stdout
-    assert probe(tmp_path, "probed:queue", "--live", SHOP_URL=ironclaim_url).returncode == 1
-    refused = probe(tmp_path, "probed:queue", SHOP_URL=ironclaim_url, IRONCLAIM_PREFIX="other")
+    assert probe(tmp_path, "probed:queue", "--live", *PATIENT, SHOP_URL=ironclaim_url).returncode == 1
+    refused = probe(tmp_path, "probed:queue", *PATIENT, SHOP_URL=ironclaim_url, IRONCLAIM_PREFIX="other")
     assert refused.returncode == 2 and refused.stderr.startswith("ironclaim: IRONCLAIM_PREFIX: 'other'")
 
 

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from engine.wire.operations import Failure, Options
 from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.waiting import wait_until
 
 __all__ = ["desk"]
 
@@ -266,18 +266,10 @@ def test_queues_and_workers(queue: Queue, at: tuple[str, ...], ironclaim_url: st
     )
     worker = subprocess.Popen([sys.executable, "-c", program, ironclaim_url], cwd=ROOT)
     try:
-        rows = until(lambda: said("workers", *at))
+        rows = wait_until(lambda: said("workers", *at), "the worker is listed", 120)
         assert [(row["name"], row["pid"], row["alive"], row["handlers"]) for row in rows] == [("w1", worker.pid, True, ["other"])]
         assert json.dumps(worker.pid) in ironclaim("workers", *at).stdout
     finally:
         worker.terminate()
-        assert worker.wait(30) == 0
+        assert worker.wait(120) == 0
     assert said("workers", *at) == []
-
-
-def until(look: Any) -> Any:
-    """The first look that shows something: each takes a process, so that this is no busy wait."""
-    for _ in range(100):
-        if found := look():
-            return found
-    raise AssertionError("nothing came")

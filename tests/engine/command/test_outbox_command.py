@@ -74,12 +74,17 @@ def test_it_runs_until_sigterm(ironclaim_url: str, tmp_path: Path, monkeypatch: 
     relay = start_guarded(
         command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, stdout=subprocess.PIPE, text=True
     )
-    with Queue("mails", url=ironclaim_url) as mails:
-        wait_until(lambda: mails.counts().waiting == 1, "the first row is sent")
-        add(file, ironclaim_url, "mails", "send", 2)
-        wait_until(lambda: mails.counts().waiting == 2, "the second row is sent")
-    relay.send_signal(signal.SIGTERM)
-    out, _ = relay.communicate(timeout=30)
+    try:
+        with Queue("mails", url=ironclaim_url) as mails:
+            wait_until(lambda: mails.counts().waiting == 1, "the first row is sent", 120)
+            add(file, ironclaim_url, "mails", "send", 2)
+            wait_until(lambda: mails.counts().waiting == 2, "the second row is sent", 120)
+        relay.send_signal(signal.SIGTERM)
+        out, _ = relay.communicate(timeout=120)
+    finally:
+        # Else it would write into the server of the tests that follow.
+        relay.kill()
+        relay.wait()
     assert (relay.returncode, out) == (0, "2 rows sent\n")
 
 

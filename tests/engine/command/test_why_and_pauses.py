@@ -59,7 +59,7 @@ def test_queues_and_top_tell_pauses_limits_and_lanes(queue: Queue, at: tuple[str
 
 def test_workers_that_claim_nothing(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:
     queue.enqueue("work", {})
-    worker = make_worker(queue, Book(), "w1", beat_ms=100, gate=lambda: False)
+    worker = make_worker(queue, Book(), "w1", beat_ms=60_000, sweep_ms=100, gate=lambda: False)
     with at_work(worker):
         wait_until(lambda: said("top", *at, "--count", "1")["kept_back"], "the gate")
         (row,) = said("queues", "--url", ironclaim_url)

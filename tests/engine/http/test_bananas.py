@@ -13,6 +13,7 @@ import redis
 
 from engine import Handlers, Job, Queue, Worker, models
 from engine.http.settings import HttpSettings
+from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import served
 
 pytestmark = [pytest.mark.feature("BN34", model="bananas"), pytest.mark.feature("BN34")]
@@ -85,6 +86,7 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
         assert (shown["status"], shown["result"]) == ("completed", 42) and shown["completed_at"].endswith("Z")
         assert failed["status"] == "failed" and "no" in failed["error"]
         assert [job["id"] for job in client.get("/jobs", params={"status": "failed"}).json()["jobs"]] == [ids[1]]
+        wait_until(lambda: client.get("/metrics").json()["workers"]["active"] == 1, "the worker is listed")
         numbers = client.get("/metrics").json()
         assert (numbers["scheduled"], numbers["dead_letter"], numbers["workers"]["active"]) == (1, 1, 1)
     finally:

@@ -215,8 +215,8 @@ def test_workers_and_schedules_are_shown(client: httpx.Client, queue: Queue, wor
 
 def test_what_a_format_cannot_hold_is_a_problem(ironclaim_url: str) -> None:
     with served(HttpSettings(url=ironclaim_url, model="bull", allow_changes=True)) as base:
-        answer = httpx.post(f"{base}/api/queues/q/jobs", json={"name": "a", "payload": {}, "key": "acme"})
-        shown = httpx.get(f"{base}/api/queues/q")
+        answer = httpx.post(f"{base}/api/queues/q/jobs", json={"name": "a", "payload": {}, "key": "acme"}, timeout=120)
+        shown = httpx.get(f"{base}/api/queues/q", timeout=120)
     assert answer.status_code == 501 and "key" in answer.json()["detail"]
     assert (shown.status_code, shown.json()["model"]) == (200, "bull")
 

@@ -34,7 +34,7 @@ def listening(base: str, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
 @pytest.mark.feature("BN34")
 def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str, queue: Queue) -> None:
     with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base, contextlib.ExitStack() as stack:
-        assert httpx.put(f"{base}{EVENTS}", json={"keep": 1_000}).status_code == 204
+        assert httpx.put(f"{base}{EVENTS}", json={"keep": 1_000}, timeout=120).status_code == 204
         streams = [stack.enter_context(listening(base)) for _ in range(20)]
         queue.enqueue_many([{"name": "a", "payload": at, "id": f"j{at}"} for at in range(10)])
         for stream in streams:
@@ -45,7 +45,7 @@ def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str
         with redis.Redis.from_url(ironclaim_url) as server:
             clients: Any = server.client_list
             wait_until(lambda: [each["cmd"] for each in clients()].count("xread") == 1, "one client of the server reads for all")
-        assert httpx.delete(f"{base}{EVENTS}").status_code == 204
+        assert httpx.delete(f"{base}{EVENTS}", timeout=120).status_code == 204
 
 
 def test_who_comes_back_gets_what_it_has_missed_and_nothing_twice(ironclaim_url: str, queue: Queue) -> None:
@@ -60,7 +60,7 @@ def test_who_comes_back_gets_what_it_has_missed_and_nothing_twice(ironclaim_url:
             queue.enqueue("a", 1, id="j2")
             assert [*found, next(stream)["job"]] == [*(f"k{at}" for at in range(250)), "j2"]
         for wrong in ("x", "1-2-3", "$", "9" * 50):
-            answer = httpx.get(f"{base}{EVENTS}", headers={"Last-Event-ID": wrong})
+            answer = httpx.get(f"{base}{EVENTS}", headers={"Last-Event-ID": wrong}, timeout=120)
             assert (answer.status_code, answer.json()["field"]) == (422, "Last-Event-ID")
 
 

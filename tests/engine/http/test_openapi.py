@@ -67,5 +67,5 @@ def test_the_document_has_every_route_and_every_option_of_jobs() -> None:
 
 def test_anybody_may_read_the_document(ironclaim_url: str) -> None:
     with served(HttpSettings(url=ironclaim_url)) as made:
-        answer = httpx.get(f"{made}/openapi.json")
+        answer = httpx.get(f"{made}/openapi.json", timeout=120)
     assert answer.status_code == 200 and answer.json()["openapi"] == "3.1.0"

@@ -232,12 +232,13 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
     fewer = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS[:1])
     with served(settings) as base:
         for value, status in ((session, 200), *((value, 401) for value in forged)):
-            assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={value}"}).status_code == status, value
+            answer = httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={value}"}, timeout=120)
+            assert answer.status_code == status, value
         monkeypatch.setattr(sessions.time, "time", lambda: time.time_ns() / 1e9 + sessions.LENGTH_S + 1)
-        assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={session}"}).status_code == 401
+        assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={session}"}, timeout=120).status_code == 401
     monkeypatch.undo()
     with served(fewer) as base:
-        assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={session}"}).status_code == 401
+        assert httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.COOKIE}={session}"}, timeout=120).status_code == 401
     assert queue.counts().waiting == 1
 
 
@@ -349,8 +350,8 @@ def test_who_sends_or_takes_too_slowly_is_cut_off(ironclaim_url: str, queue: Que
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             deaf.connect(address)
-            deaf.sendall(b"GET /api/queues/q/jobs?limit=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             wait_until(lambda: is_open(deaf), "the server has accepted it")
+            deaf.sendall(b"GET /api/queues/q/jobs?limit=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             wait_until(lambda: not is_open(deaf), "the server has cut it off", 120)
     assert queue.counts().waiting == 100
 
@@ -399,7 +400,7 @@ def test_payloads_and_results_are_hidden_unless_they_may_be_seen(ironclaim_url: 
     paths = (f"{JOBS}/j1", JOBS, f"{JOBS}?text=4111", "/api/queues/q/schedules", f"{JOBS}/j1/result", "/api/queues/q")
     for shows in (False, True):
         with served(HttpSettings(url=ironclaim_url, tokens=TOKENS, show_payloads=shows)) as base:
-            shown = [httpx.get(f"{base}{path}", headers=bearer(READ)).text for path in paths]
+            shown = [httpx.get(f"{base}{path}", headers=bearer(READ), timeout=120).text for path in paths]
         assert [("4111" in text) for text in shown] == [shows, shows, shows, shows, False, False]
         assert len(json.loads(shown[2])["jobs"]) == shows, "nor can they be guessed by asking for their text"
 

@@ -13,6 +13,7 @@ from engine.models.foreign import Foreign
 from engine.models.model import Spec
 from engine.wire.operations import Finish as FinishOf
 from engine.wire.operations import LeasedJob, Release, Value
+from tests.conformance.models import FOREIGN
 from tests.engine.desk import START_MS, Desk
 
 
@@ -29,8 +30,8 @@ SUBJECTS = {
     "bridge": Subject(models.Bridge()),
     "bananas": Subject(models.Bananas()),
     "bananas-live": Subject(models.Bananas(layout="live")),
-    "mosquito": Subject(models.Mosquito()),
-    "mosquito-live": Subject(models.Mosquito(layout="live")),
+    "mosquito": Subject(FOREIGN["mosquito-document"]),
+    "mosquito-live": Subject(FOREIGN["mosquito-live"]),
 }
 
 

@@ -22,10 +22,10 @@ A = "61" * 8
 
 
 class MosquitoDesk(ModelDesk):
-    """`theirs` does what the original programs do, by the desk's clock."""
+    """`theirs` does what the original programs do, by the desk's clock. Finished jobs are kept for ten minutes."""
 
     def __init__(self, url: str, layout: Layout, **settings: Any) -> None:
-        super().__init__(url, models.Mosquito(layout=layout, **settings))
+        super().__init__(url, models.Mosquito(**{"layout": layout, "success_ttl_s": 600, **settings}))
         self.there = MosquitoKeys("desk")
         self.layout: Layout = layout
         self.theirs = Crystal(url, "desk", layout, now_ms=lambda: self.now_ms)

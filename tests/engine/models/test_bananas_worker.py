@@ -145,7 +145,7 @@ def test_a_stop_waits_for_what_runs_and_leaves_nothing_in_processing(queue: Queu
     wait_until(lambda: queue.counts().active == 1, "what has not started goes back")
     assert thread.is_alive()
     book.release()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert (queue.counts().active, queue.counts().finished, queue.counts().waiting) == (0, 1, 2)
 

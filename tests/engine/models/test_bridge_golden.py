@@ -52,9 +52,9 @@ def test_a_life_of_jobs_leaves_the_keyspace_of_the_dump(desk: ModelDesk) -> None
     names["tick"] = str(desk.queue.schedules.get("report").next_ms)  # type: ignore[union-attr]
     names["plain"] = put(desk)
     names["gpu"] = put(desk, priority=9, target={"capabilities": ["gpu"], "mode": "all"})
-    (job,) = desk.claim("w", classes=("email",))
+    (job,) = desk.run(desk.claim_operation("w", lease_ms=90_000, classes=("email",))).jobs
     assert job.lease.job == names["plain"], "a worker without gpu passes the job of priority 9 by"
-    desk.beat("w", about=json.dumps(ABOUT))
+    desk.beat("w", about=json.dumps(ABOUT), ttl_ms=90_000)
     found = dump(desk.redis, "bridge:*", without=":ironclaim:")
     assert differences(expected(GOLDEN, names), found) == []
 

@@ -70,9 +70,10 @@ def test_the_claim_of_the_dump(client: BridgeClient) -> None:
     plain = client.dispatch()
     gpu = client.dispatch(priority=9, target={"capabilities": ["gpu"], "mode": "all"})
     assert waiting(client) == [gpu, plain]
-    assert client.claim(capabilities=["email"], stack=["node"], region=["us-east"]) == client.data(plain)
+    assert client.claim(lock_s=300, capabilities=["email"], stack=["node"], region=["us-east"]) == client.data(plain)
     assert (waiting(client), active(client)) == ([gpu], {plain})
-    assert client.redis.get(f"bridge:jobs:lock:{plain}") == "worker-1" and client.redis.pttl(f"bridge:jobs:lock:{plain}") > 29_000
+    lock = f"bridge:jobs:lock:{plain}"
+    assert client.redis.get(lock) == "worker-1" and 200_000 < client.redis.pttl(lock) <= 300_000
     assert client.redis.get("bridge:ratelimit:concurrent:email") == "1"
     assert client.status(plain) == "waiting", "the original's claim leaves the status to its client"
     assert not client.redis.exists(f"bridge:jobs:lock:{gpu}")

@@ -17,7 +17,8 @@ from tests.engine.helpers.bridge_client import BridgeClient
 from tests.engine.helpers.waiting import wait_until
 
 KEYS = BridgeKeys("bridge:")
-QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 2_000, "prefetch": 0, "beat_ms": 200}
+#: No lease ends and no worker is taken for dead that is not meant to, however busy the machine is.
+QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 60_000, "prefetch": 0, "beat_ms": 30_000}
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_worker_registers_beats_leads_and_takes_its_leave(ironclaim_url: str, 
         assert (about["serverId"], about["stack"], about["region"]) == ("worker-1", "node", "us-east")
         assert about["capabilities"] == ["email", "sms"]
         assert client.redis.smembers(KEYS.workers) == {"worker-1"}
-        assert 0 < client.redis.pttl(KEYS.heartbeat("worker-1")) <= 600
+        assert 30_000 < client.redis.pttl(KEYS.heartbeat("worker-1")) <= 90_000
         wait_until(lambda: client.redis.exists(KEYS.scheduler), "it leads")
     assert client.redis.exists(KEYS.worker("worker-1"), KEYS.heartbeat("worker-1"), KEYS.workers, KEYS.scheduler) == 0
 
@@ -73,8 +74,14 @@ def test_a_heartbeat_lives_for_30_seconds_unless_told_otherwise(ironclaim_url: s
     made, _ = handlers("email")
     settings = {name: value for name, value in QUICK.items() if name != "beat_ms"}
     with own(ironclaim_url) as queue, at_work(Worker(queue, made, name="worker-1", **settings)):
-        wait_until(lambda: client.redis.exists(KEYS.heartbeat("worker-1")), "the first beat")
-        assert 25_000 < client.redis.pttl(KEYS.heartbeat("worker-1")) <= 30_000
+        left_ms: list[Any] = []
+
+        def beaten() -> bool:
+            left_ms.append(client.redis.pttl(KEYS.heartbeat("worker-1")))
+            return left_ms[-1] > 25_000
+
+        wait_until(beaten, "a beat")
+        assert left_ms[-1] <= 30_000
 
 
 @pytest.mark.feature("BQ31", model="bridge")
@@ -82,14 +89,14 @@ def test_the_schedulers_lock_is_renewed_by_its_owner_alone(ironclaim_url: str, c
     """1.3.12: the seed's has neither a renewal nor an owner's release."""
     desk = ModelDesk(ironclaim_url, models.Bridge())
     about = json.dumps({"name": "w"})
-    assert desk.beat("a", about=about, ttl_ms=10_000).leads
+    assert desk.beat("a", about=about, ttl_ms=60_000).leads
     assert client.redis.get(KEYS.scheduler) == "a" * 16
-    desk.beat("a", about=about, ttl_ms=30_000)
-    assert client.redis.pttl(KEYS.scheduler) > 20_000
-    client.redis.set(KEYS.scheduler, "another", px=5_000)
-    desk.beat("a", about=about, ttl_ms=30_000)
+    desk.beat("a", about=about, ttl_ms=120_000)
+    assert client.redis.pttl(KEYS.scheduler) > 60_000
+    client.redis.set(KEYS.scheduler, "another")
+    desk.beat("a", about=about, ttl_ms=120_000)
     desk.run(replace(desk.beat_operation("a"), until_ms=0))
-    assert client.redis.get(KEYS.scheduler) == "another" and client.redis.pttl(KEYS.scheduler) <= 5_000
+    assert (client.redis.get(KEYS.scheduler), client.redis.pttl(KEYS.scheduler)) == ("another", -1)
     desk.close()
 
 

@@ -16,7 +16,7 @@ from engine.wire.operations import Count, Listing, Look, NoteProgress, Page, Rea
 from tests.conformance.desk import STATES, ModelDesk
 from tests.conformance.models import FOREIGN, each
 from tests.engine.desk import LEASE_MS
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 
 @pytest.fixture(params=each(FOREIGN))
@@ -125,7 +125,7 @@ def test_an_end_that_nobody_tells_is_found(spec: Spec, ironclaim_url: str, face:
     async def wait(job: str) -> Any:
         waiting = AsyncQueue("desk", spec, url=ironclaim_url)
         try:
-            return await waiting.results.wait(job, wait_ms=10_000)
+            return await waiting.results.wait(job, wait_ms=60_000)
         finally:
             await waiting.close()
 
@@ -139,7 +139,7 @@ def test_an_end_that_nobody_tells_is_found(spec: Spec, ironclaim_url: str, face:
         raw.delete(queue.model.keys.waits(job))
 
         def run() -> None:
-            came.append(asyncio.run(wait(job)) if face == "asyncio" else queue.results.wait(job, wait_ms=10_000))
+            came.append(asyncio.run(wait(job)) if face == "asyncio" else queue.results.wait(job, wait_ms=60_000))
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -147,7 +147,7 @@ def test_an_end_that_nobody_tells_is_found(spec: Spec, ironclaim_url: str, face:
         # A race with the next look, which registers again, is as good.
         raw.delete(queue.model.keys.waits(job))
         assert queue.jobs.cancel(job).done
-        thread.join(3)
+        thread.join(DEADLINE_S)
     assert came and came[0].outcome == "discarded"
 
 

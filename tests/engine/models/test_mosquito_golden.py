@@ -24,7 +24,7 @@ class Hand:
 
     def __init__(self, name: str, layout: Layout, url: str) -> None:
         self.name = name
-        self.queue = Queue(name, models.Mosquito(layout=layout), url=url)
+        self.queue = Queue(name, models.Mosquito(layout=layout, success_ttl_s=600), url=url)
         self._counter = count(1)
 
     def run(self, operation: Any) -> Any:
@@ -77,6 +77,7 @@ def live_through(layout: Layout, url: str) -> dict[str, str]:
 
 @pytest.mark.feature("MQ01", "MQ02", "MQ03", "MQ20", model="mosquito")
 def test_a_life_of_jobs_leaves_what_the_file_says(layout: Layout, ironclaim_url: str) -> None:
+    assert models.Mosquito().success_ttl_s == 1, "as in the original; here it is longer than a busy machine takes to look"
     ids = live_through(layout, ironclaim_url)
     found = dump(redis.Redis.from_url(ironclaim_url), "mosquito:*", without=":ironclaim:")
     assert differences(expected(GOLDEN / f"mosquito_{layout}.json", ids), found) == []
@@ -108,5 +109,5 @@ def test_bury_leaves_the_same_as_the_last_failure(layout: Layout, ironclaim_url:
     hand.run(Bury((Failure(job.lease, "never"),)))
     with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
         assert client.type("mosquito:dead:ok_job") == ("list" if layout == "live" else "zset")
-        assert 86_390 < client.ttl(f"mosquito:job_run:{id}") <= 86_400  # type: ignore[operator]
+        assert 86_000 < client.ttl(f"mosquito:job_run:{id}") <= 86_400  # type: ignore[operator]
     hand.queue.close()

@@ -13,6 +13,7 @@ from engine import Bury, Handlers, Job, Queue, RetryLater, Worker, WorkerGroup, 
 from engine.models import Layout
 from engine.testing import run_all
 from tests.engine.helpers import backwards
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.models.crystal import Crystal
 
@@ -27,7 +28,7 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 
 @pytest.fixture
 def queue(layout: Layout, ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("ok_job", models.Mosquito(layout=layout), url=ironclaim_url) as made:
+    with Queue("ok_job", models.Mosquito(layout=layout, success_ttl_s=600), url=ironclaim_url) as made:
         yield made
 
 
@@ -153,7 +154,9 @@ def test_everything_runs_at_once_under_a_clock_of_the_test(queue: Queue) -> None
 
 
 @pytest.mark.feature("MQ20", "MQ33", model="mosquito")
-def test_queues_share_a_workers_places(queues: tuple[Queue, ...]) -> None:
+def test_queues_share_a_workers_places(queues: tuple[Queue, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    # The others do not take the place of a queue whose claim is answered late.
+    monkeypatch.setattr("engine.worker.machine.concurrency.PATIENCE_S", 60.0)
     for strategy in ("strict", "shuffle", "weighted"):
         ran: list[str] = []
         for queue in queues:
@@ -192,19 +195,15 @@ def test_a_closed_gate_holds_claims(queue: Queue, theirs: Crystal) -> None:
     id = theirs.enqueue("ok_job")
     worker = Worker(queue, handlers, gate=gate, sweep_ms=50)
 
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    wait_until(lambda: asked[0] > 2, "it asks again")
-    assert ran == [] and theirs.ids(theirs.keys.waiting) == [id]
-    opens[0] = True
-    wait_until(lambda: ran == [id], "it is open")
-    worker.stop()
-    thread.join(10)
+    with at_work(worker):
+        wait_until(lambda: asked[0] > 2, "it asks again")
+        assert ran == [] and theirs.ids(theirs.keys.waiting) == [id]
+        opens[0] = True
+        wait_until(lambda: ran == [id], "it is open")
 
 
 @pytest.mark.feature("MQ35", model="mosquito")
 def test_a_count_that_was_set_from_afar_bounds_a_running_worker(queue: Queue, theirs: Crystal) -> None:
-
     running, most, go_on = [0], [0], threading.Event()
     handlers, lock = Handlers(), threading.Lock()
 
@@ -213,33 +212,30 @@ def test_a_count_that_was_set_from_afar_bounds_a_running_worker(queue: Queue, th
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
-        go_on.wait(10)
+        go_on.wait(60)
         with lock:
             running[0] -= 1
 
     theirs.redis.hset(theirs.keys.executor_count(), "count", "2")
-    worker = Worker(queue, handlers, concurrency=6, sweep_ms=50, beat_ms=100)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    wait_until(
-        lambda: queue.model.call is not None and theirs.redis.exists(f"{queue.model.keys.prefix}remote"), "it has learned it"
-    )
+    worker = Worker(queue, handlers, name="w", concurrency=6, sweep_ms=50, beat_ms=100)
 
     def sweeps() -> int:
         return theirs.redis.info("commandstats")["cmdstat_evalsha"]["calls"]  # type: ignore[index, no-any-return]
 
-    before = sweeps()
-    wait_until(lambda: sweeps() > before + 10, "and heard of it")
-    for _ in range(6):
-        theirs.enqueue("ok_job")
-    wait_until(lambda: running[0] == 2, "so many at once")
-    before = sweeps()
-    wait_until(lambda: sweeps() > before + 10, "and no more")
-    assert most[0] == 2
-    go_on.set()
-    wait_until(lambda: queue.counts().finished == 6, "all of them")
-    worker.stop()
-    thread.join(10)
+    with at_work(worker):
+        wait_until(lambda: theirs.redis.exists(f"{queue.model.keys.prefix}remote"), "the server has learned it")
+        # A worker reads all its settings at once: one that knows of a pause that came later has heard of the count.
+        queue.workers.pause("w")
+        wait_until(lambda: any(info.paused for info in queue.workers.list()), "the worker has heard of it")
+        queue.workers.resume("w")
+        for _ in range(6):
+            theirs.enqueue("ok_job")
+        wait_until(lambda: running[0] == 2, "so many at once")
+        before = sweeps()
+        wait_until(lambda: sweeps() > before + 10, "and no more")
+        assert most[0] == 2
+        go_on.set()
+        wait_until(lambda: queue.counts().finished == 6, "all of them")
 
 
 @pytest.mark.feature("MQ31", model="mosquito")
@@ -251,10 +247,6 @@ def test_a_running_worker_brings_back_what_a_dead_overseer_had(queue: Queue, the
     theirs.take()
     theirs.redis.hset(theirs.keys.run(id), "overseer_id", "gone")
     worker = Worker(queue, handlers, sweep_ms=100)
-
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    wait_until(lambda: ran == [id], "two looks a second apart")
-    worker.stop()
-    thread.join(10)
+    with at_work(worker):
+        wait_until(lambda: ran == [id], "two looks a second apart")
     assert theirs.ids(theirs.keys.pending) == []

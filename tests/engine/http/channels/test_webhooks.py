@@ -26,6 +26,8 @@ pytestmark = pytest.mark.feature("DS30", model="dsps")
 
 LOOPBACK = ("127.0.0.0/8",)
 SOON = WebhookRetry(count=3, interval_ms=10, interval_jitter_ms=0)
+#: Not before a test lets it run.
+LATE = WebhookRetry(interval_ms=3_600_000, interval_jitter_ms=0)
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 
 
@@ -51,6 +53,19 @@ def waiting(url: str) -> int:
     with Queue("webhooks", url=url) as queue:
         counts = queue.counts()
         return counts.waiting + counts.delayed + counts.active
+
+
+def delayed(url: str) -> list[str]:
+    """The deliveries that wait for their next attempt."""
+    with Queue("webhooks", url=url) as queue:
+        return [job.id for job in queue.jobs.list("delayed")]
+
+
+def run_delayed(url: str) -> None:
+    """Let those make it now."""
+    with Queue("webhooks", url=url) as queue:
+        for job in delayed(url):
+            assert queue.jobs.run_now(job).done
 
 
 def test_each_message_is_sent_as_dsps_sends_it(ironclaim_url: str, receiver: Receiver) -> None:
@@ -213,22 +228,22 @@ def test_redirects_end(ironclaim_url: str, receiver: Receiver) -> None:
 def test_a_message_that_was_published_while_nobody_delivered_is_delivered_later(ironclaim_url: str, receiver: Receiver) -> None:
     """Deliveries are durable: those of an application that has ended are made by the next one."""
     receiver.answers.append(Answer(503))
-    late = WebhookRetry(interval_ms=2_000, interval_jitter_ms=0)
-    with serving(ironclaim_url, hook(receiver.url, retry=late)) as client:
+    with serving(ironclaim_url, hook(receiver.url, retry=LATE)) as client:
         client.publish("room-7", "m1", "1")
-        wait_until(lambda: receiver.received, "the first attempt")
+        wait_until(lambda: delayed(ironclaim_url), "the first attempt")
     assert len(receiver.received) == 1
-    with serving(ironclaim_url, hook(receiver.url, retry=late)):
+    with serving(ironclaim_url, hook(receiver.url, retry=LATE)):
+        run_delayed(ironclaim_url)
         wait_until(lambda: len(receiver.received) == 2, "the second attempt")
 
 
 def test_a_webhook_that_is_no_longer_configured_gets_nothing(ironclaim_url: str, receiver: Receiver) -> None:
     receiver.answers.append(Answer(503))
-    late = WebhookRetry(interval_ms=500, interval_jitter_ms=0)
-    with serving(ironclaim_url, hook(f"{receiver.url}/old", retry=late)) as client:
+    with serving(ironclaim_url, hook(f"{receiver.url}/old", retry=LATE)) as client:
         client.publish("room-7", "m1", "1")
-        wait_until(lambda: receiver.received, "the first attempt")
-    with serving(ironclaim_url, hook(f"{receiver.url}/new", retry=late)):
+        wait_until(lambda: delayed(ironclaim_url), "the first attempt")
+    with serving(ironclaim_url, hook(f"{receiver.url}/new", retry=LATE)):
+        run_delayed(ironclaim_url)
         ((_, error),) = wait_until(lambda: dead(ironclaim_url), "the dead letter")
     assert "/old" in error and len(receiver.received) == 1
 

@@ -71,7 +71,7 @@ def busy(queue: Queue, ironclaim_url: str, tmp_path: Path) -> Iterator[Busy]:
     (run / "spec.json").write_text('{"scenario": "mixed", "model": "lanes", "seed": 7, "started_utc": "2026-05-01T12:00:00Z"}')
     (run / "verdict.json").write_text('{"verdict": "violated", "reasons": ["J6: a job was finished twice"]}')
     (run / "report.html").write_text("<!DOCTYPE html><html lang=en><title>r</title><style>p { color: red }</style><p>Report")
-    worker = Worker(queue, handlers, name="w1", concurrency=2, beat_ms=1_000)
+    worker = Worker(queue, handlers, name="w1", concurrency=2, beat_ms=2_000)
     settings = HttpSettings(
         url=ironclaim_url, allow_changes=True, show_payloads=True, runs=tmp_path / "runs", channels=ChannelSettings()
     )

@@ -96,16 +96,16 @@ def test_payloads_are_hidden_unless_they_may_be_seen(busy: Busy, ironclaim_url: 
     assert "someone" in client.get("/queues/q/jobs/runs").text
     assert "text/html" in client.get("/queues/q/jobs/runs").headers["content-type"]
     with served(HttpSettings(url=ironclaim_url)) as base:
-        hidden = httpx.get(f"{base}/queues/q/jobs/runs").text
-        listed = httpx.get(f"{base}/queues/q/jobs?state=active").text
-        found = httpx.get(f"{base}/queues/q/jobs?state=active&text=someone").text
+        hidden = httpx.get(f"{base}/queues/q/jobs/runs", timeout=120).text
+        listed = httpx.get(f"{base}/queues/q/jobs?state=active", timeout=120).text
+        found = httpx.get(f"{base}/queues/q/jobs?state=active&text=someone", timeout=120).text
     assert "someone" not in hidden and "--show-payloads" in hidden
     assert 'title="runs"' in listed and "someone" not in listed
     assert 'title="runs"' not in found, "a filter must not tell what is hidden"
 
 
 def test_a_page_that_may_change_nothing_has_no_forms_and_refuses_them(busy: Busy, ironclaim_url: str) -> None:
-    with served(HttpSettings(url=ironclaim_url)) as base, httpx.Client(base_url=base) as client:
+    with served(HttpSettings(url=ironclaim_url)) as base, httpx.Client(base_url=base, timeout=120) as client:
         for view in ("", "/jobs?state=dead", f"/jobs/{busy.dead}", "/dead", "/schedules", "/workers", "/limits"):
             assert 'method="post"' not in client.get(f"/queues/q{view}").text, view
         refused = post(client, f"/queues/q/jobs/{busy.dead}/requeue")
