@@ -16,7 +16,7 @@ from engine.testing.folders import OwnedFolder, sweep
 from engine.testing.guard import start_guarded
 from engine.testing.ports import LOOPBACK, free_port
 
-START_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 

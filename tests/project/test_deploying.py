@@ -86,14 +86,18 @@ def test_the_probes_of_a_pod_see_its_worker_come_and_go(shop: Path, ironclaim_ur
     def probe(name: str) -> int:
         return ironclaim(PROBES[name]["exec"]["command"], shop, ironclaim_url).wait(STARTED_S)
 
-    assert (probe("readiness"), probe("liveness"), probe("startup")) == (0, 1, 1)
+    def come_to(what: str, **codes: int) -> None:
+        """A probe whose own time ran out on a busy machine is asked again, as a supervisor does."""
+        for name, code in codes.items():
+            wait_until(lambda name=name, code=code: probe(name) == code, f"{what}: {name} exits with {code}")
+
+    come_to("before the worker", readiness=0, liveness=1, startup=1)
     worker = ironclaim(CONTAINER["command"], shop, ironclaim_url)
     try:
-        wait_until(lambda: probe("startup") == 0, "the worker has started", STARTED_S)
-        assert (probe("readiness"), probe("liveness")) == (0, 0)
+        come_to("with the worker", startup=0, readiness=0, liveness=0)
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(STARTED_S) == 0
-        assert (probe("readiness"), probe("liveness")) == (0, 1)
+        come_to("after the worker", readiness=0, liveness=1)
     finally:
         worker.kill()
         worker.wait()
