@@ -19,8 +19,8 @@ from tests.engine.helpers.relay import Relay, bound
 
 @pytest.fixture(autouse=True)
 def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues that a test makes without times of its own wait longer for an answer than a busy machine stands still. A call that
-    is sent again for that is told `repeated`, on another connection."""
+    """Queues without timeouts of their own wait longer for a reply than a busy machine stands still. A call that is sent again
+    goes over another connection, and its result is `repeated`."""
     defaults: Any = ConnectOptions.__init__.__kwdefaults__
     for name in ("timeout_ms", "connect_timeout_ms"):
         monkeypatch.setitem(defaults, name, PATIENCE_MS)
@@ -43,7 +43,7 @@ def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Rela
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port where nobody listens but who was told of it: it is given to nobody else."""
+    """A port where nobody listens; it stays reserved, so that nobody else gets it."""
     with bound(0) as reserved:
         yield reserved.getsockname()[1]
 
