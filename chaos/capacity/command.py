@@ -15,8 +15,8 @@ from bench.arrivals import RATE_MAX_PER_S
 from bench.micro.card import cpu_model
 from chaos import machine, runs, topology
 from chaos.capacity import prediction
-from chaos.capacity.crew import LEASE_MS, SWEEP_MS
 from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict
+from chaos.capacity.recovery import recoveries
 from chaos.capacity.request import Request
 from chaos.capacity.search import VOID, VOIDS_MAX, Found, Limits, Tried, decide
 from chaos.capacity.stage import Stage, stage
@@ -27,7 +27,7 @@ from chaos.interrupts import Interrupts
 from chaos.judge import show
 from chaos.progress import Progress
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "measurement.json"
 
 VERIFIED, NOT_VERIFIED, UNKNOWN = 0, 1, 2
@@ -41,6 +41,12 @@ GUESS_STEPS_MAX = 10
 
 #: A run of the verification lasts so many steps.
 VERIFY_STEPS = 2
+
+#: What a step takes beside its own time: Locust begins, the last jobs end, and what is left is taken away.
+BESIDE_STEP_S = 6.0
+
+#: And in the end the plan and the page.
+END_S = 30.0
 
 
 def request_of(arguments: argparse.Namespace) -> Request:
@@ -59,7 +65,7 @@ def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     folder = runs.create(arguments.runs.absolute(), runs.run_id("capacity", request.seed, request.model, now_s))
     prune(progress, arguments, now_s)
     progress.say(f"capacity {folder.path.name} in {folder.path}")
-    run = Measuring(request, progress, folder.path / FILE, header(request, server, now_s))
+    run = Measuring(request, progress, folder.path / FILE, header(request, server, now_s, arguments.runs))
     try:
         with stage(request, folder, interrupts, arguments.web_port) as parts:
             run.measure(parts, scaling=not arguments.no_scaling)
@@ -85,6 +91,7 @@ class Measuring:
     outcomes: list[tuple[float, str]] = field(default_factory=list)
     #: Bytes that the server reads and writes for a job, in the last step that met.
     net_bytes_per_job: float = 1.0
+    begun_s: float = field(default_factory=time.monotonic)
 
     @property
     def verdict(self) -> Verdict:
@@ -138,6 +145,10 @@ class Measuring:
         for workers in range(1, WORKER_COUNTS + 1):
             if workers == request.workers_measured:
                 continue
+            left_s = request.within_s - (time.monotonic() - self.begun_s)
+            if left_s < guess_s(request):
+                self.progress.say(f"the limit of {workers} workers is not searched: {left_s:.0f} s are left, which is too little")
+                return
             self.progress.say(f"the limit of {workers} workers")
             parts.start_workers(workers)
             first = round(max(request.least_per_s, GUESS_SHARE * found_per_s * workers / request.workers_measured), 1)
@@ -161,7 +172,7 @@ class Measuring:
 
     def conclusion(self) -> str:
         """What came of it, in one sentence."""
-        found, target = self.found, f"a p99 of {self.request.p99_ms:g} ms"
+        found, target = self.found, f"a p99 of {self.request.p99_target_ms:g} ms"
         if found.rate_per_s is None:
             reason = "steps were void" if found.wall else "the lowest rate that can be measured misses"
             return f"no rate was found that meets {target}: {reason}"
@@ -179,22 +190,26 @@ class Measuring:
         return VERIFIED if self.verdict.holds else NOT_VERIFIED
 
 
-def header(request: Request, server: str, now_s: float) -> dict[str, Any]:
+def guess_s(request: Request) -> float:
+    """The most that the search for the limit of another number of workers takes, and what comes after it."""
+    return GUESS_STEPS_MAX * (request.step_s + BESIDE_STEP_S) + END_S
+
+
+def header(request: Request, server: str, now_s: float, runs_folder: Path) -> dict[str, Any]:
     """What is known before anything is measured."""
     return {
         "schema": SCHEMA,
         "made": utc(now_s),
         "machine": {"cores": os.cpu_count(), "cpu": cpu_model(), "server": server},
         "target": {
-            "p99_ms": request.p99_ms,
+            "p99_ms": request.p99_target_ms,
             "payload_bytes": request.payload_bytes,
             "handler_ms": request.handler_ms,
             "model": request.model,
             "topology": request.topology,
         },
         "steps": [],
-        # By the lease, which is what a plan can count on; the closed connection of a killed worker is noticed sooner.
-        "recovery_ms": {"worker-kill": LEASE_MS + SWEEP_MS},
+        "recovery": recoveries(runs_folder, request.model, request.topology),
         "verify": [],
     }
 

@@ -29,6 +29,15 @@ LEAD_SHARE = 0.2
 #: Fewer samples make no interval.
 SAMPLES_MIN = 8
 
+#: Commands that clients and servers send; all others run inside of scripts.
+SENT = frozenset(
+    (
+        *("evalsha", "eval", "fcall", "script", "blpop", "bzpopmin", "blmove", "xread", "wait", "mget"),
+        *("hello", "client", "ping", "info", "config", "select", "auth", "command", "subscribe", "psubscribe"),
+        *("replconf", "psync", "sentinel", "cluster", "readonly", "role"),
+    )
+)
+
 #: Buckets of a histogram: each bound is so many times the one before.
 BUCKET = 1.05
 BUCKET_FIRST_MS = 0.1

@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, **arguments)  # pyright: ignore[reportArgumentType]
 
     add("--rate", dest="rate_per_s", type=float, help="jobs per second that the plan is for (default: the rate that is found)")
-    add("--p99-ms", type=float, help="target, from when a job is due to when it is done (default 100)")
+    add(
+        "--p99-ms",
+        type=float,
+        help="target, from when a job is due to when its end is reported (default 5 handlers, at least 25)",
+    )
     add("--payload", dest="payload_bytes", type=size, help="size of a payload (default 2kb)")
     add("--handler-ms", type=float, help="how long a handler waits (default 20)")
     add("--model", help="model of the queue (default lanes)")
@@ -50,5 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--step", dest="step_s", type=duration, help="length of a step (default 15s)")
     add("--last-step", dest="last_step_s", type=duration, help="length of the last step (default 60s)")
     add("--verify-times", type=int, help="verify so often on each side of the prediction (default 3)")
+    add("--within", dest="within_s", type=duration, help="how long all of it may take (default 25m)")
     parser.add_argument("--no-scaling", action="store_true", help="do not search the limits of other numbers of workers")
     parser.add_argument("--web-port", type=int, default=0, help="show the steps live on Locust's page at this port")

@@ -18,7 +18,7 @@ from bench.capacity_steps import Order, Sent
 from bench.micro.memory import settled
 from chaos.capacity.crew import QUEUE, CapacityCrew
 from chaos.capacity.request import Request
-from chaos.capacity.samples import HandlerTimes, Look, Looker
+from chaos.capacity.samples import HandlerTimes, Look, Looker, Used
 from chaos.capacity.steps import Seen, Step, measured
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
@@ -38,7 +38,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 LOOK_S = 0.25
 
-#: What is left of a step is waited for so long, and then taken away: what waits longer has missed any target that is sensible.
+#: What is left of a step is waited for so long: what waits longer has missed any target that is sensible.
 SETTLE_S = 5.0
 EMPTY_TIMEOUT_S = 120.0
 
@@ -57,6 +57,9 @@ class Stage:
     queue: Queue
     server: redis.Redis
     crew: CapacityCrew
+    looker: Looker
+    #: What one look costs the server.
+    look: Used
     interrupts: Interrupts
     #: What a topology says about itself when it does not work any more.
     complaint: Callable[[], str]
@@ -80,25 +83,29 @@ class Stage:
         self.wait(each_ran, START_TIMEOUT_S, "the workers ran no job")
         self.wait(self.is_empty, EMPTY_TIMEOUT_S, "the queue was not empty")
 
-    def take(self, rate_per_s: float, seconds: float) -> Step:
-        """Carry out one step, and measure it."""
+    def take(self, rate_per_s: float, seconds: float, settle_s: float = SETTLE_S) -> Step:
+        """Carry out one step, and measure it. What is left then is waited for so long, and taken away."""
         self.steps += 1
-        order = Order(self.steps, rate_per_s, seconds)
-        looker, looks = Looker(self.queue, self.server, self.crew.pids), list[Look]()
+        order, looks = Order(self.steps, rate_per_s, seconds), list[Look]()
         answer = self.crew.order(order)
 
         def answered() -> bool:
-            looks.append(looker.look())
+            looks.append(self.looker.look())
             return answer.exists()
 
         self.wait(answered, seconds + ANSWER_TIMEOUT_S, "Locust did not carry out its order", LOOK_S)
         sent = Sent(**json.loads(answer.read_text()))
-        self.wait(self.is_empty, SETTLE_S)
-        until_ns = time.monotonic_ns()
         workers = self.crew.workers()
-        for name in workers:
-            self.times.read(self.crew.times(name))
-        step = measured(Seen(order, sent, self.times.ran, looks, len(workers), until_ns), self.request)
+
+        def noted() -> bool:
+            for name in workers:
+                self.times.read(self.crew.times(name))
+            # A worker notes the end of a job a moment after the server knows of it.
+            return len(self.times.ran) >= sent.created and self.is_empty()
+
+        self.wait(noted, settle_s)
+        seen = Seen(order, sent, self.times.ran, looks, self.look, len(workers), time.monotonic_ns())
+        step = measured(seen, self.request)
         self.times.ran.clear()
         self.clear()
         return step
@@ -186,6 +193,7 @@ def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port:
             # What they complain about is no matter: Locust with a shape ends by SIGTERM itself, for it catches none.
             stack.callback(crew.stop_all)
             crew.start_producer(PRODUCER)
-            yield Stage(request, queue, server, crew, interrupts, servers.complaint)
+            looker = Looker(queue, server, crew.pids)
+            yield Stage(request, queue, server, crew, looker, looker.cost(), interrupts, servers.complaint)
         except (ServerFailed, EngineError, redis.RedisError, OSError) as error:
             raise HarnessError(f"capacity: {type(error).__name__}: {error}") from error

@@ -24,7 +24,7 @@ def test_the_prediction_is_that_of_the_plan(tmp_path: Path) -> None:
 
 def test_a_measurement_that_reports_refuses_predicts_nothing(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
-    (tmp_path / "measurement.json").write_text('{"schema": 1}')
+    (tmp_path / "measurement.json").write_text('{"schema": 2}')
     assert predicted(tmp_path, Interrupts()) is None
     assert "measurement.json.made is missing" in (tmp_path / "logs" / "prediction.log").read_text()
 

@@ -73,6 +73,12 @@ def test_what_is_said_to_be_possible_is_possible() -> None:
     assert Request(rate_per_s=5_000).workers_measured == 2
 
 
+@pytest.mark.parametrize(("handler_ms", "target_ms"), [(20, 100), (200, 1_000), (5, 25), (0.5, 25)])
+def test_a_target_that_nobody_names_leaves_the_handler_room_to_queue(handler_ms: float, target_ms: float) -> None:
+    assert Request(handler_ms=handler_ms).p99_target_ms == target_ms
+    assert Request(handler_ms=handler_ms, p99_ms=300).p99_target_ms == 300
+
+
 @pytest.mark.parametrize(
     ("changes", "first_per_s"),
     [({}, 50.0), ({"workers": 1, "handler_ms": 80}, 31.25), ({"workers": 1, "handlers_at_once": 1, "handler_ms": 70}, 100 / 15)],
