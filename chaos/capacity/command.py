@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bench.arrivals import RATE_MAX_PER_S
+from bench.arrivals import RATE_MAX_PER_S, Arrivals
 from bench.micro.card import cpu_model
 from chaos import machine, runs, topology
 from chaos.capacity import prediction
@@ -24,7 +24,7 @@ from chaos.capacity.steps import Step
 from chaos.command import prune, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
-from chaos.judge import show
+from chaos.judge import show, shown
 from chaos.progress import Progress
 
 SCHEMA = 2
@@ -38,6 +38,9 @@ GUESS_SHARE = 0.85
 GUESS_GROWTH = 1.3
 GUESS_RESOLUTION = 1.15
 GUESS_STEPS_MAX = 10
+
+#: The simulator is compared at these multiples of what the handlers can do; from the first it learns what passes beside them.
+VALIDATE_SHARES = (0.1, 0.3, 0.7, 1.3)
 
 #: A run of the verification lasts so many steps.
 VERIFY_STEPS = 2
@@ -56,7 +59,8 @@ def request_of(arguments: argparse.Namespace) -> Request:
 
 
 def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    """Measure, predict, verify, report. Returns 0 when the prediction holds, 1 when it does not, 2 when there is none.
+    """Measure, predict, verify, report. Returns 0 when the prediction holds, 1 when it does not, 2 when there is none; with
+    --validate the same of the simulator.
 
     Raises HarnessError, in one line and before anything starts, for what cannot be; and ServerMissing.
     """
@@ -68,9 +72,11 @@ def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     run = Measuring(request, progress, folder.path / FILE, header(request, server, now_s, arguments.runs))
     try:
         with stage(request, folder, interrupts, arguments.web_port) as parts:
-            run.measure(parts, scaling=not arguments.no_scaling)
+            run.points(parts) if arguments.validate else run.measure(parts, scaling=not arguments.no_scaling)
     finally:
         run.write()
+    if arguments.validate:
+        return compared(folder, interrupts)
     report(request, folder.path, progress, interrupts)
     folder.release()
     progress.say(run.conclusion())
@@ -116,6 +122,23 @@ class Measuring:
                 self.verify(parts, self.predicted.rate_per_s, multiple)
         if scaling:
             self.scale(parts, self.found.rate_per_s)
+
+    def points(self, parts: Stage) -> None:
+        """Long steps at rates from low to beyond what the handlers can do, with when each job was due."""
+        request = self.request
+        self.columns["memory"] = parts.memory()
+        for share in VALIDATE_SHARES:
+            rate_per_s = round(max(request.least_per_s, share * request.ceiling_per_s), 1)
+            for _ in range(VOIDS_MAX):
+                # What is left of an overload is worked off, for its latency counts.
+                step = parts.take(rate_per_s, request.last_step_s, settle_s=request.last_step_s)
+                if step.tried.outcome != VOID:
+                    break
+            arrivals = Arrivals(request.seed, parts.steps, rate_per_s, request.last_step_s)
+            step.columns["arrivals_ms"] = [round(arrival.offset_ms, 3) for arrival in arrivals]
+            self.keep(step)
+        round_trip_ms = parts.round_trip_ms()
+        self.columns["network"] = {"bytes_per_job": self.net_bytes_per_job, "round_trip_ms": round_trip_ms}
 
     def search(self, parts: Stage, limits: Limits) -> Found:
         """Steps until the search ends."""
@@ -188,6 +211,13 @@ class Measuring:
         if self.found.rate_per_s is None or self.predicted is None or any(outcome == VOID for _, outcome in self.outcomes):
             return UNKNOWN
         return VERIFIED if self.verdict.holds else NOT_VERIFIED
+
+
+def compared(folder: runs.RunFolder, interrupts: Interrupts) -> int:
+    """How near the simulator comes, as `reports` prints it: 0 near, 1 not, 2 unknown."""
+    code = shown(["simulation", str(folder.path)], interrupts)
+    folder.release()
+    return code if code in (VERIFIED, NOT_VERIFIED) else UNKNOWN
 
 
 def guess_s(request: Request) -> float:

@@ -6,13 +6,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bench import models
 from bench.arrivals import RATE_MAX_PER_S
 from bench.models import LANES, NAMES
 from chaos import topologies
 from chaos.errors import HarnessError
-
-#: Topologies that one server makes. Those of several stand behind proxies, which would be measured instead.
-MEASURED = (topologies.EMBEDDED, topologies.AOF)
 
 #: A step needs so many arrivals, or its p99 is the slowest of a handful.
 ARRIVALS_MIN = 100
@@ -70,8 +68,12 @@ class Request:
     def __post_init__(self) -> None:
         if self.model not in NAMES:
             raise HarnessError(f"model {self.model!r} does not exist; choose from {', '.join(NAMES)}")
-        if self.topology not in MEASURED:
-            raise HarnessError(f"topology {self.topology!r}: capacity is measured on {' or '.join(MEASURED)}")
+        topologies.check(self.topology, "")
+        if self.topology == topologies.CLUSTER and not models.in_cluster(self.model):
+            raise HarnessError(
+                f"topology 'cluster': the keys of a queue of {self.model} are in many slots; possible are the other topologies, "
+                f"or a model such as {LANES}"
+            )
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

@@ -181,7 +181,7 @@ def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port:
     """
     with ExitStack() as stack:
         try:
-            servers = stack.enter_context(make(request.topology, Setting(folder.logs / "server.log")))
+            servers = stack.enter_context(make(request.topology, Setting(folder.logs / "server.log", direct=True, tag=QUEUE)))
             url, at = servers.url, servers.address()
             queue = stack.enter_context(models.queue(request.model, QUEUE, url=url))
             server = stack.enter_context(redis.Redis(at.host, at.port, decode_responses=True))
@@ -193,7 +193,11 @@ def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port:
             # What they complain about is no matter: Locust with a shape ends by SIGTERM itself, for it catches none.
             stack.callback(crew.stop_all)
             crew.start_producer(PRODUCER)
+
+            def complaint() -> str:
+                return servers.complaint() or servers.unplanned_failover()
+
             looker = Looker(queue, server, crew.pids)
-            yield Stage(request, queue, server, crew, looker, looker.cost(), interrupts, servers.complaint)
+            yield Stage(request, queue, server, crew, looker, looker.cost(), interrupts, complaint)
         except (ServerFailed, EngineError, redis.RedisError, OSError) as error:
             raise HarnessError(f"capacity: {type(error).__name__}: {error}") from error

@@ -140,7 +140,8 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step: a constant offered rate against so many workers. `void`: why it says nothing, if it does not."""
+    """One step: a constant offered rate against so many workers. `void`: why it says nothing, if it does not. `arrivals_ms`: when
+    each job was due, from the begin, in a step that the simulator is compared with."""
 
     rate: float = above(0)
     workers: int = above(0)
@@ -159,6 +160,7 @@ class Step:
     driver: Process
     void: str | None = None
     meets: bool
+    arrivals_ms: tuple[float, ...] = ()
 
     @property
     def finished_per_s(self) -> float:

@@ -56,7 +56,8 @@ def test_options_that_are_not_named_have_the_defaults_of_a_request() -> None:
         ({"step_s": 0}, "step_s is 0: it must be from 1 to 600"),
         ({"workers": 0}, "workers is 0: it must be from 1 to 32"),
         ({"model": "sql"}, "model 'sql' does not exist; choose from lanes"),
-        ({"topology": "cluster"}, "topology 'cluster': capacity is measured on embedded or aof"),
+        ({"topology": "ring"}, "topology 'ring' does not exist; choose from embedded"),
+        ({"topology": "cluster", "model": "bull"}, "topology 'cluster': the keys of a queue of bull are in many slots; possible"),
     ],
 )
 def test_what_cannot_be_is_answered_in_one_line_with_what_can(changes: dict, line: str) -> None:

@@ -86,6 +86,7 @@ def step(rate: float, workers: int, *, meets: bool, seconds: float = 8.0) -> Row
         "driver": {"cpu_share": 0.3},
         "void": None,
         "meets": meets,
+        "arrivals_ms": [(place + 1) / rate * 1_000 for place in range(int(rate * seconds))] if meets else [],
     }
 
 
