@@ -28,6 +28,7 @@ from reports.nights import last_nights
 from reports.session import spark_session
 from reports.simulation.command import add_arguments as simulation_arguments
 from reports.simulation.command import near_to_measured
+from reports.soak.command import drawn as soaked
 from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
 from reports.table import render
 from reports.targets import words as target_words
@@ -58,6 +59,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
     "models": lambda options: (side_by_side(options.run), 0),
     "mutants": mutants,
     "simulation": near_to_measured,
+    "soak": soaked,
     "targets": compare_targets,
     "nights": lambda options: (last_nights(options.folder), 0),
     "slo": lambda options: (slo.listed(slo_file.read(options.file, channels=options.channels)), 0),
@@ -87,6 +89,8 @@ def parser() -> argparse.ArgumentParser:
     targets_arguments(commands.add_parser("targets", help="other job queues compared by their runs, printed and as a page"))
     capacity_arguments(commands.add_parser("capacity", help="a plan from an earlier measurement: workers, shards, memory, cost"))
     simulation_arguments(commands.add_parser("simulation", help="how near the queueing simulator comes to measured steps"))
+    command = commands.add_parser("soak", help="memory and latency of a soak over time, as a page")
+    command.add_argument("run", type=Path, help="folder of the soak, such as runs/latest")
     command = commands.add_parser("models", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     command = commands.add_parser("mutants", help="which check caught which planted defect, printed and as a page")

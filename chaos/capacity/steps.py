@@ -14,6 +14,7 @@ from chaos.capacity import figures
 from chaos.capacity.request import Request
 from chaos.capacity.samples import Look, Ran, Used
 from chaos.capacity.search import MET, Tried
+from chaos.slopes import slope_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def measured(seen: Seen, request: Request) -> Step:
     filled = [sample for sample in backlog if sample[0] >= lead_s]
     void = figures.void_reason(sent.cpu_share, sent.late_p99_ms, request.p99_target_ms, len(filled))
     enough = len(filled) >= figures.SAMPLES_MIN
-    slope, (low, high) = figures.slope_interval(filled) if enough else (0.0, (-order.rate_per_s, order.rate_per_s))
+    slope, (low, high) = slope_interval(filled) if enough else (0.0, (-order.rate_per_s, order.rate_per_s))
     p99_ms, dropped = figures.percentile(latencies_ms, 0.99), sent.offered - sent.created
     outcome = figures.outcome(void, p99_ms=p99_ms, target_ms=request.p99_target_ms, slope_low_per_s=low, dropped=dropped)
     spent = spent_per_job(inside, order.rate_per_s, seen.look)

@@ -34,7 +34,7 @@ def test_short_steps_are_searched_predicted_and_verified(
 ) -> None:
     words = f"capacity --model {model} --topology {topology} --runs {tmp_path / 'runs'}"
     words += f" --step {STEP_S:g}s --last-step {STEP_S:g}s --verify-times 1 --no-scaling --p99-ms 5000"
-    words += f" --workers 1 --handlers 1 --handler-ms 15 --payload 1kb"
+    words += " --workers 1 --handlers 1 --handler-ms 15 --payload 1kb"
     with Interrupts() as interrupts:
         code = main(words.split(), interrupts)
     out, err = capfd.readouterr()
