@@ -94,13 +94,7 @@ def measured(seen: Seen, request: Request) -> Step:
             "certain": mean([presence.certain(look) for look in inside]),
             "possible": mean([presence.possible(look) for look in inside]),
         },
-        "server": {
-            "us_per_job": max(1e-3, spent.cpu_s * 1e6),
-            "cpu_share": spent.cpu_s * order.rate_per_s,
-            "round_trips": spent.exchanges,
-            "sent": commands(spent, sent_by_clients=True),
-            "inside": commands(spent, sent_by_clients=False),
-        },
+        "server": of_server(spent, order.rate_per_s),
         "worker": {"cpu_share": workers_cpu_share(inside) / seen.workers},
         "driver": {"cpu_share": sent.cpu_share},
         "void": void,
@@ -157,6 +151,17 @@ def spent_per_job(looks: Sequence[Look], rate_per_s: float, look: Used) -> Used:
     first, last = looks[0], looks[-1]
     jobs = (last.t_ns - first.t_ns) / 1e9 * rate_per_s
     return last.server.less(first.server).less(look, len(looks) - 1).shared(jobs)
+
+
+def of_server(spent: Used, rate_per_s: float) -> dict[str, Any]:
+    """The columns of the server, from what it used per job."""
+    return {
+        "us_per_job": max(1e-3, spent.cpu_s * 1e6),
+        "cpu_share": spent.cpu_s * rate_per_s,
+        "round_trips": spent.exchanges,
+        "sent": commands(spent, sent_by_clients=True),
+        "inside": commands(spent, sent_by_clients=False),
+    }
 
 
 def commands(spent: Used, *, sent_by_clients: bool) -> dict[str, dict[str, float]]:

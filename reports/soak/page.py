@@ -19,8 +19,8 @@ COLOURS = (ink.BLUE, ink.VERMILLION)
 
 NOTE = (
     "A line is fitted from the end of the warm-up on, by least squares. Its interval of 95 % counts only as many samples as are "
-    "independent of each other, and turns about the middle of the time. Percentiles are those of the jobs due in each 10 s, "
-    "and faults come every 10 s."
+    "independent of each other; the line may turn within it about its middle. Percentiles are those of the jobs due in each "
+    "10 s, and faults come every 10 s."
 )
 
 
@@ -82,7 +82,7 @@ def draw(found: Mapping[str, Any], unit: str) -> Figure:
             lw=0,
         )
     if unit == "ms":
-        panel.set_yscale("log")
+        ink.logarithmic(panel)
     else:
         panel.set_ylim(bottom=0)
     panel.set_xlabel("minutes of load")
