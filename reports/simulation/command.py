@@ -29,7 +29,7 @@ def near_to_measured(options: argparse.Namespace) -> tuple[str, int]:
     points = {one.step.rate for one in found}
     if len(points) < POINTS_LEAST:
         raise JudgeError(
-            f"{len(points)} steps can be compared, it needs {POINTS_LEAST} beside the calmest: measure them with "
+            f"points that can be compared beside the calmest: {len(points)}, it needs {POINTS_LEAST}; measure them with "
             "`python -m chaos capacity --validate`"
         )
     rows = [

@@ -96,10 +96,10 @@ def test_samples_are_read_from_the_files_of_a_run(tmp_path: Path) -> None:
     assert slopes.server_memory(tmp_path / "nowhere") == []
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_interval_of_a_line_holds_the_truth(seed: int) -> None:
-    low, high = slope("x", samples(1.5, noise_mb=2, seed=seed), 1000, 1240).interval
-    assert 0.8 < low < 1.5 < high < 2.2
+def test_the_interval_of_a_line_holds_the_truth_as_often_as_it_says() -> None:
+    found = [slope("x", samples(1.5, noise_mb=2, seed=seed), 1000, 1240).interval for seed in range(100)]
+    assert all(0 < high - low < 0.5 for low, high in found)
+    assert sum(low <= 1.5 <= high for low, high in found) >= 88
 
 
 def operation(kind: str, stage: str, *items: dict[str, object], done_ns: int = 0) -> str:

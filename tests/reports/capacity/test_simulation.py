@@ -183,7 +183,7 @@ def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureF
     for step in made["steps"][3:]:
         step["arrivals_ms"] = []
     assert main(["simulation", str(write(tmp_path, made))]) == 2
-    assert "2 steps can be compared, it needs 3 beside the calmest" in capsys.readouterr().err
+    assert "points that can be compared beside the calmest: 1, it needs 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
