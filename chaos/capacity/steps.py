@@ -166,7 +166,9 @@ def of_server(spent: Used, rate_per_s: float) -> dict[str, Any]:
 
 def commands(spent: Used, *, sent_by_clients: bool) -> dict[str, dict[str, float]]:
     """Calls and microseconds per job, of the commands that clients send or of those that scripts call."""
-    names = [name for name, calls in spent.calls.items() if calls > 0 and (name in figures.SENT) == sent_by_clients]
+    # INFO is what the looks ask; no job does.
+    own = [name for name, calls in spent.calls.items() if calls > 0 and name != "info"]
+    names = [name for name in own if (name in figures.SENT) == sent_by_clients]
     return {name: {"calls": round(spent.calls[name], 4), "us": round(spent.us[name], 3)} for name in names}
 
 

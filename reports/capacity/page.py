@@ -210,9 +210,10 @@ def budget(found: Measurement) -> str:
         return ""
     sent = sum(one.us for one in server.sent.values())
     words = (
-        f"{server.us_per_job:,.1f} us of processor a job at {step.rate:,.0f} jobs/s, of which {sent:,.1f} in commands; the rest "
-        f"is the network and the reading of requests. A job takes {server.round_trips:,.2f} round trips, in which clients send "
-        f"{calls(server.sent):,.2f} commands; scripts call {calls(server.inside):,.1f} more, at no further round trip."
+        f"{server.us_per_job:,.1f} us of processor a job at {step.rate:,.0f} jobs/s. Its commands took {sent:,.1f} us by the "
+        "clock; beside them there are the network and the reading of requests. A job takes "
+        f"{server.round_trips:,.2f} round trips, in which clients send {calls(server.sent):,.2f} commands; scripts call "
+        f"{calls(server.inside):,.1f} more, at no further round trip."
     )
     rows = [
         [name, one.calls, one.us, words]
