@@ -49,6 +49,16 @@ MEMORY_JOBS = 5_000
 PINGS = 101
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryLook:
+    """The server's memory in bytes: all that it uses, the same without what it keeps for its replicas, which is not more with
+    more jobs, and what is resident."""
+
+    used: int
+    jobs: int
+    resident: int
+
+
 @dataclass
 class Stage:
     """Everything that runs. Raises HarnessError when a process ends, or does not do what it should in time."""
@@ -121,21 +131,24 @@ class Stage:
         """Bytes of a job that waits, and of one that has finished; and how much more the server's resident memory grows than
         what it uses. Before any worker runs; it leaves them running."""
         work = self.carried_payload(1.0)
-        empty, resident = settled(self.server), self.resident_bytes()
+        empty = self.look_at_memory()
         self.queue.enqueue_many([{"name": NAME, "payload": work} for _ in range(MEMORY_JOBS)])
-        waiting, resident = settled(self.server) - empty, self.resident_bytes() - resident
+        full = self.look_at_memory()
         self.start_workers(self.request.workers_measured)
-        retained = settled(self.server) - empty
+        retained = self.look_at_memory()
         return {
-            "bytes_per_waiting": waiting / MEMORY_JOBS,
-            "bytes_per_retained": max(0.0, retained / MEMORY_JOBS),
-            "fragmentation": max(1.0, resident / waiting),
+            "bytes_per_waiting": (full.jobs - empty.jobs) / MEMORY_JOBS,
+            "bytes_per_retained": max(0.0, (retained.jobs - empty.jobs) / MEMORY_JOBS),
+            "fragmentation": max(1.0, (full.resident - empty.resident) / (full.used - empty.used)),
         }
 
-    def resident_bytes(self) -> int:
-        """The server's resident memory."""
+    def look_at_memory(self) -> MemoryLook:
+        """The server's memory, once it has settled."""
+        used = settled(self.server)
         info: Any = self.server.info("memory")
-        return info["used_memory_rss"]
+        # Older servers know of the backlog alone.
+        for_replicas = info.get("mem_total_replication_buffers", info["mem_replication_backlog"])
+        return MemoryLook(used, used - for_replicas, info["used_memory_rss"])
 
     def round_trip_ms(self) -> float:
         """An empty round trip on a connection that is open."""
