@@ -116,7 +116,7 @@ class Measuring:
         self.predicted = predicted(self.file.parent, parts.interrupts) if self.found.rate_per_s else None
         if self.found.rate_per_s is None or self.predicted is None:
             return
-        self.progress.say(f"predicted from half of the steps: {self.predicted.rate_per_s:.1f} jobs/s")
+        self.progress.say(self.predicted.words())
         for _ in range(request.verify_times):
             for multiple in (BELOW, ABOVE):
                 self.verify(parts, self.predicted.rate_per_s, multiple)

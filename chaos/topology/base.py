@@ -15,15 +15,15 @@ from chaos.probe import Address
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What a topology is made for. `log`: of its only server; others write beside it. `durability`: see `chaos.topologies`.
-    `network`: where its servers get their proxies; `direct`: they get none, so nothing can cut them off. `tag`: hash tag of the
-    keys that the run is about. `environment`: more of the environment of its only server."""
+    `network`: where its servers get their proxies. `tag`: hash tag of the keys that the run is about. `environment`: more of the
+    environment of its only server. `direct`: servers get no proxies, so nothing can cut them off."""
 
     log: Path
     durability: str = ""
     network: Network | None = None
-    direct: bool = False
     tag: str = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    direct: bool = False
 
 
 class Topology(Protocol):

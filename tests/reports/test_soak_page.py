@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reports.command import main
@@ -59,7 +60,7 @@ def test_a_line_is_drawn_within_its_interval(run: Path) -> None:
         panel = draw(found, "MB").axes[0]
     # Of each figure its samples and its line, from the end of the warm-up to the end.
     assert len(panel.lines) == 4
-    begin, middle, end = panel.lines[3].get_xydata()
+    begin, middle, end = np.asarray(panel.lines[3].get_xydata())
     assert begin[0] == pytest.approx(1) and end[0] == pytest.approx(60)
     assert end[1] - begin[1] == pytest.approx(2.5 * 59) and middle[1] == pytest.approx(20 + 2.5 * 30)
     with ink.drawing():

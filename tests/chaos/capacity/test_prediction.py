@@ -47,6 +47,15 @@ def test_a_prediction_holds_when_every_run_on_both_sides_agrees(
     assert (found.met_below, found.missed_above, found.holds) == (met, missed, holds)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "doubtful"), [(910, 1_090, False), (900, 1_100, False), (890, 1_010, True), (990, 1_110, True)]
+)
+def test_an_interval_that_reaches_where_it_is_verified_is_told(low: float, high: float, doubtful: bool) -> None:
+    words = Prediction(1_000, low, high).words()
+    assert words.startswith(f"predicted from half of the steps: 1000.0 jobs/s, surely {low:.1f} to {high:.1f}")
+    assert ("either may come out otherwise" in words) == doubtful
+
+
 def test_the_last_line_is_for_programs_too() -> None:
     line = last_line(800.0, Prediction(812.5, 800, 850), Verdict(3, 2, 3))
     assert line == "capacity: rate=812.5 interval=800.0-850.0 met_below=3/3 missed_above=2/3"
