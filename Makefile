@@ -51,7 +51,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak capacity check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -85,11 +85,13 @@ help:
 	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
 	@echo 'make simulate [MODEL=lanes] [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed; MODEL: also bull, bananas, bridge, mosquito, dsps, all'
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
-	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
+	@echo 'make soak [MINUTES=5] [HOURS=8] [SEED=1]   load and a fault every 10 s: fails unless memory and latency stay where they are'
+	@echo 'make churn [JOBS=1000000] [SEED=1]  jobs of all sizes through one queue: what they leave in memory, and how fragmented it is'
 	@echo 'make capacity [RATE=5000] [P99_MS=100] [PAYLOAD=2kb] [HANDLER_MS=20] [MODEL=bull] [TOPOLOGY=aof] [BACKLOG=1h] [WORKERS=2]'
-	@echo '                                    which rate meets a p99 here, predicted and verified, and the plan for RATE (25 minutes)'
+	@echo '                                    which rate meets a p99 here, predicted and verified, and the plan for RATE (25 minutes);'
+	@echo '                                    VALIDATE=1: how near the queueing simulator comes to measured steps (6 minutes)'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
-	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak and capacity: redis-server on PATH instead of the bundled Valkey'
+	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak, churn and capacity: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
@@ -104,7 +106,7 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench chaos interop mischief mutants nightly upgrade test test-all test-nightly simulate simulate-rules soak capacity: export IRONCLAIM_REDIS_SERVER := redis-server
+bench chaos interop mischief mutants nightly upgrade test test-all test-nightly simulate simulate-rules soak churn capacity: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
@@ -213,14 +215,18 @@ simulate-rules: setup
 	@$(BIN)/python -m chaos.simulate rules --model $(or $(MODEL),lanes) --seed $(SEED)
 
 soak: setup
-	@$(BIN)/python -m chaos soak --minutes $(or $(MINUTES),5) --seed $(SEED)
+	@$(BIN)/python -m chaos soak $(if $(HOURS),--hours $(HOURS),--minutes $(or $(MINUTES),5)) --seed $(SEED)
+
+# JOBS has a default for tests; here only one that was named counts.
+churn: setup
+	@$(BIN)/python -m chaos churn $(if $(filter file,$(origin JOBS)),,--jobs $(JOBS)) --seed $(SEED)
 
 # HANDLERS: handlers at once in each worker. WEB_PORT: Locust's page shows the steps there while they run.
 capacity: setup
 	@$(BIN)/python -m chaos capacity --seed $(SEED) $(if $(RATE),--rate $(RATE)) $(if $(P99_MS),--p99-ms $(P99_MS)) \
 		$(if $(PAYLOAD),--payload $(PAYLOAD)) $(if $(HANDLER_MS),--handler-ms $(HANDLER_MS)) $(if $(MODEL),--model $(MODEL)) \
 		$(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(BACKLOG),--backlog $(BACKLOG)) $(if $(WORKERS),--workers $(WORKERS)) \
-		$(if $(HANDLERS),--handlers $(HANDLERS)) $(if $(WEB_PORT),--web-port $(WEB_PORT))
+		$(if $(HANDLERS),--handlers $(HANDLERS)) $(if $(WEB_PORT),--web-port $(WEB_PORT)) $(if $(VALIDATE),--validate)
 
 doctor:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chaos.doctor; else $(PYTHON) -m chaos.doctor; fi

@@ -50,8 +50,8 @@ class Sending:
     def __init__(self, order: Order, load: Load) -> None:
         self._order, self._load = order, load
         self._arrivals = Arrivals(load.seed, order.step, order.rate_per_s, order.seconds)
-        self._created = 0
         self._late_ms: list[float] = []
+        self._sends: list[tuple[int, float, float]] = []
         self._offered = 0
         self._loop = OpenLoop[Arrival](self._counted(), send=self._send, drop=self._drop)
         self._begin_ns = time.monotonic_ns()
@@ -73,9 +73,10 @@ class Sending:
             begin_ns=self._begin_ns,
             end_ns=self._begin_ns + round(self._order.seconds * 1e9),
             offered=self._offered,
-            created=self._created,
+            created=len(self._sends),
             late_p99_ms=late[math.ceil(0.99 * len(late)) - 1] if late else 0.0,
             cpu_share=cpu_share,
+            sends=tuple(self._sends),
         )
 
     def _counted(self) -> Iterator[Arrival]:
@@ -84,17 +85,23 @@ class Sending:
             yield arrival
 
     def _send(self, arrival: Arrival, intended_ns: int) -> None:
-        self._late_ms.append((time.monotonic_ns() - intended_ns) / 1e6)
+        began_ms = self._ms()
+        self._late_ms.append(began_ms - (intended_ns - self._begin_ns) / 1e6)
         failure: Exception | None = None
         try:
             reply = self._load.queue.enqueue(NAME, self._load.payload, id=self._arrivals.id_of(arrival.index))
-            self._created += reply.created
+            if reply.created:
+                self._sends.append((arrival.index, began_ms, self._ms()))
             failure = None if reply.created else NotEnqueued(f"the server answered {reply.result}")
         except gevent.GreenletExit:
             failure = NotEnqueued("no answer before the end of the step")
         except Exception as error:  # any error is a failed send and must not end the load
             failure = error
         self._load.report(NAME, (time.monotonic_ns() - intended_ns) / 1e6, failure)
+
+    def _ms(self) -> float:
+        """Now, in ms from the beginning."""
+        return round((time.monotonic_ns() - self._begin_ns) / 1e6, 3)
 
     def _drop(self, arrival: Arrival, intended_ns: int, why: str) -> None:
         self._load.report(NAME, None, Dropped(f"not sent: {why}"))

@@ -1,14 +1,34 @@
-"""How a capacity measurement and its processes talk: orders for Locust, what came of them, and the times of handlers."""
+"""How a capacity measurement and its processes talk: orders for Locust, what came of them, and what workers note."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
 #: The file in the folder of orders that holds the newest.
 ORDER = "order.json"
 
-#: Environment variable: the file that gets the times of a worker's handlers (`bench.timed_handlers`).
-TIMES_VARIABLE = "IRONCLAIM_TIMES"
+#: Environment variable: what a worker works on, and where it notes the times of its handlers (`bench.timed_handlers`).
+TIMED_VARIABLE = "IRONCLAIM_TIMED"
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The value of that variable. `file` gets the times."""
+
+    model: str
+    url: str
+    queue: str
+    file: str
+
+    def written(self) -> str:
+        """As it stands in the environment."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Timed:
+        """From there."""
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +48,9 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What came of an order. Instants on the monotonic clock. `created`: jobs that the server took, of those `offered`; the
-    others were dropped, refused, or not answered. `late_p99_ms`: how late sends began. `cpu_share`: of the process's core."""
+    others were dropped, refused, or not answered. `late_p99_ms`: how late sends began. `cpu_share`: of the process's core.
+    `sends`: (index of the arrival, when its send began, when it was answered), in ms from `begin_ns`, of each created job.
+    """
 
     step: int
     begin_ns: int
@@ -37,3 +59,4 @@ class Sent:
     created: int
     late_p99_ms: float
     cpu_share: float
+    sends: tuple[tuple[int, float, float], ...] = ()

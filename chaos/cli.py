@@ -88,12 +88,22 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     compare.add_argument("--quick", action="store_true", help="small numbers for the costs, for trying things out")
     soak = commands.add_parser(
         "soak",
-        help="minutes of load with a fault every ten seconds: does memory grow?",
-        description="Load and a fault every ten seconds; a line is fitted to the memory of a worker that is never killed, and of "
-        "the server. Exits 0 when both are steady, 1 when one grows by 1 MB a minute or more, 2 when that could not be measured.",
+        help="minutes or hours of load with a fault every ten seconds: does memory grow, or latency?",
+        description="Load and a fault every ten seconds; a line is fitted to the memory of a worker that is never killed, to "
+        "that of the server, and to the latency of jobs, and drawn as soak.html. Exits 0 when all are steady, 1 when memory "
+        "grows by 1 MB a minute or more or the median latency surely by 1 ms, 2 when that could not be measured.",
     )
     soak.add_argument("--minutes", type=int, default=5, help="how long (default 5)")
+    soak.add_argument("--hours", type=float, help="how long, in hours, instead of minutes")
     soak.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
+    churned = commands.add_parser(
+        "churn",
+        help="millions of jobs through one queue: what do they leave in the server's memory, and how fragmented is it?",
+        description="A queue fills and empties again and again, with payloads of all sizes; the memory of its server before, at "
+        "the peak and after. Exits 0 when it is steady, 1 when it grows, 2 when that could not be measured.",
+    )
+    churned.add_argument("--jobs", type=int, default=1_000_000, help="how many jobs (default 1000000)")
+    churned.add_argument("--seed", type=int, default=1, help="draws the payloads (default 1)")
     interop = commands.add_parser(
         "interop",
         help="the original Bull under Node beside the engine on one queue, then the Spark verdict",
@@ -146,7 +156,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "from half of the steps, verified at 0.9 and 1.1 of it. Exits 0 when it holds, 1 when not, 2 when there is none.",
     )
     options.add_arguments(measured)
-    for command in (bench, compare, soak, interop, mischief, upgrade, planted, nightly, measured):
+    for command in (bench, compare, soak, churned, interop, mischief, upgrade, planted, nightly, measured):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -203,6 +213,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         # Imported here, so that a package that is not installed is one clear line too.
         from chaos.capacity.command import capacity
         from chaos.channels.command import bench_channels
+        from chaos.churn import churn
         from chaos.command import bench
         from chaos.compare import compare
         from chaos.fault_table import show
@@ -223,6 +234,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         "faults": show,
         "compare": compare,
         "soak": soak,
+        "churn": churn,
         "interop": interop,
         "mischief": mischief,
         "upgrade": upgrade,

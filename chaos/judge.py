@@ -162,15 +162,19 @@ def written_code(path: Path) -> int | None:
 
 def show(what: Sequence[str], interrupts: Interrupts) -> None:
     """Have `reports` print and draw something that needs no Spark. Raises HarnessError when it fails."""
+    if code := shown(what, interrupts):
+        raise HarnessError(f"reports {' '.join(what)} failed with exit code {code}")
+
+
+def shown(what: Sequence[str], interrupts: Interrupts) -> int:
+    """The same; the exit code, unknown where it does not end."""
     process = start_guarded([sys.executable, "-m", "reports", *what], cwd=ROOT, env=judge_environment())
     try:
-        code = exit_code(process, interrupts, SHOW_TIMEOUT_S)
+        return exit_code(process, interrupts, SHOW_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        code = UNKNOWN
+        return UNKNOWN
     finally:
         stop(process)
-    if code:
-        raise HarnessError(f"reports {' '.join(what)} failed with exit code {code}")
 
 
 def validate_objectives(file: Path, *, channels: bool) -> None:

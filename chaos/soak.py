@@ -1,19 +1,24 @@
 """The soak: steady load and a fault every ten seconds for minutes, to see that nothing grows that should not.
 
 Worker 1 is never killed nor stopped, only the network is taken from it at times; its resident memory and the server's
-`used_memory` are sampled every second, and from second 60 on a line is fitted to each. A slope of 1 MB a minute or more is a
-leak.
+`used_memory` are sampled every second, and from second 60 on a line is fitted to each, and to the latency of jobs, which is the
+median and the p99 of those due in each 10 s. A slope of 1 MB a minute or more is a leak; so is one of the median whose whole
+interval is above 1 ms a minute.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import random
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from chaos import machine, runs, slopes, topology
 from chaos.command import prune, toxiproxy_program, utc
@@ -22,17 +27,28 @@ from chaos.errors import HarnessError
 from chaos.faults import FAULTS
 from chaos.faults.base import carry_out
 from chaos.interrupts import Interrupts
+from chaos.judge import show
 from chaos.plan import FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
 from chaos.progress import Progress
-from chaos.slopes import Slope
+from chaos.slopes import Sample, Slope
 from chaos.spec import RunSpec
 from chaos.tail import Tail
 
 STEADY, LEAKING, UNKNOWN = 0, 1, 2
 WORDS = {STEADY: "steady", LEAKING: "leaking", UNKNOWN: "unknown"}
 
-#: MB a minute from which on it is a leak.
+#: MB a minute from which on it is a leak, and ms a minute that the median of latency surely grows by.
 SLOPE_MAX = 1.0
+LATENCY_SLOPE_MAX = 1.0
+
+SCHEMA = 1
+FILE = "soak.json"
+
+#: Of each figure so many samples at most are kept for the page.
+POINTS_MAX = 2_000
+
+#: The figure of latency that tells.
+MEDIAN = "median of latency"
 
 #: Until then caches and pools fill.
 WARM_UP_S = 60
@@ -112,13 +128,38 @@ class Soak(Drill):
         self.ended_s = time.monotonic()
         self._begin_phase("end", time.monotonic_ns())
 
+    @cached_property
+    def series(self) -> dict[str, tuple[str, list[Sample]]]:
+        """Figure -> its unit and samples."""
+        samples, steady = self.folder.samples, worker_names(1)[0]
+        jobs = slopes.latencies(self.folder.history, self.spec.rate_per_s * self.times.total_s)
+        return {
+            f"memory of {steady}": (slopes.MEMORY, slopes.process_memory(samples, steady)),
+            "used_memory of the server": (slopes.MEMORY, slopes.server_memory(samples)),
+            MEDIAN: (slopes.LATENCY, slopes.percentiles(jobs, 0.5, self.begun_s)),
+            "p99 of latency": (slopes.LATENCY, slopes.percentiles(jobs, 0.99, self.begun_s)),
+        }
+
     def slopes(self) -> list[Slope]:
-        """The lines of both memories."""
-        begin_s, samples, steady = self.begun_s + self.times.warm_up_s, self.folder.samples, worker_names(1)[0]
+        """The lines of memory and latency."""
+        begin_s, every_s = self.begun_s + self.times.warm_up_s, {slopes.MEMORY: 1.0, slopes.LATENCY: slopes.WINDOW_S}
         return [
-            slopes.slope(f"memory of {steady}", slopes.process_memory(samples, steady), begin_s, self.ended_s),
-            slopes.slope("used_memory of the server", slopes.server_memory(samples), begin_s, self.ended_s),
+            slopes.slope(what, samples, begin_s, self.ended_s, unit=unit, every_s=every_s[unit])
+            for what, (unit, samples) in self.series.items()
         ]
+
+    def content(self) -> dict[str, Any]:
+        """What the page is drawn from. Seconds count from the begin of the load; what was not measured is null."""
+        lines = [
+            {
+                **{name: None if value != value else value for name, value in asdict(line).items()},
+                "interval": None if line.complaint else list(line.interval),
+                "points": [[round(at_s - self.begun_s, 3), value] for at_s, value in thinned(self.series[line.what][1])],
+            }
+            for line in self.slopes()
+        ]
+        times = {"warm_up_s": self.times.warm_up_s, "total_s": self.ended_s - self.begun_s}
+        return {"schema": SCHEMA, "id": self.spec.id, **times, "lines": lines}
 
     def witnessed(self) -> tuple[int, int]:
         """How many faults were put on, and how many of them were seen to bite."""
@@ -126,6 +167,18 @@ class Soak(Drill):
         rows = [row for row in harness.read() if row.get("kind") == "fault" and row.get("stage") == "witness"]
         harness.close()
         return len(rows), sum(row.get("result") == "ok" for row in rows)
+
+
+def thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Some of them, evenly."""
+    return samples[:: max(1, math.ceil(len(samples) / POINTS_MAX))]
+
+
+def grows(line: Slope) -> bool:
+    """Whether a line is a leak. The p99 is only told: it is that of the faults."""
+    if line.unit == slopes.MEMORY:
+        return line.per_minute >= SLOPE_MAX
+    return line.what == MEDIAN and line.interval[0] > LATENCY_SLOPE_MAX
 
 
 def verdict(drill: Soak, progress: Progress) -> int:
@@ -140,22 +193,24 @@ def verdict(drill: Soak, progress: Progress) -> int:
     for line in lines:
         progress.say(str(line))
     progress.say(f"faults: {faults}, seen to bite: {seen}")
-    if any(line.mb_per_minute >= SLOPE_MAX for line in lines):
+    if any(map(grows, lines)):
         code = LEAKING
     elif drill.errors or any(line.complaint for line in lines) or seen < WITNESSED_SHARE * faults:
         code = UNKNOWN
     else:
         code = STEADY
-    progress.say(f"soak: {WORDS[code]} (a leak is {SLOPE_MAX:g} MB a minute or more, from second {drill.times.warm_up_s:g} on)")
+    bound = f"{SLOPE_MAX:g} MB a minute or more, or surely {LATENCY_SLOPE_MAX:g} ms of the median"
+    progress.say(f"soak: {WORDS[code]} (a leak is {bound}, from second {drill.times.warm_up_s:g} on)")
     return code
 
 
 def soak(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Run the soak. Returns the exit code: 0 steady, 1 leaking, 2 unknown. Raises HarnessError and ServerMissing."""
     least, most = MINUTES
-    if not least <= arguments.minutes <= most:
-        raise HarnessError(f"minutes is {arguments.minutes}: it must be a whole number from {least} to {most}")
-    times = Times(arguments.minutes * 60)
+    minutes = arguments.minutes if arguments.hours is None else arguments.hours * 60
+    if not least <= minutes <= most:
+        raise HarnessError(f"minutes is {minutes:g}: it must be a number from {least} to {most}, hours a 60th")
+    times = Times(minutes * 60)
     now_s = time.time()
     spec = RunSpec(
         id=runs.run_id("soak", arguments.seed, "", now_s),
@@ -185,14 +240,15 @@ def soak(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     )
     spec.write(folder.path / "spec.json", harness_errors=[])
     progress.say(f"soak {spec.id} in {folder.path}")
-    progress.say(
-        f"{spec.workers} workers, {spec.rate_per_s} jobs/s, a fault every {times.fault_every_s:g} s, {arguments.minutes} min"
-    )
+    progress.say(f"{spec.workers} workers, {spec.rate_per_s} jobs/s, a fault every {times.fault_every_s:g} s, {minutes:g} min")
     prune(progress, arguments, now_s)
     drill = Soak(spec, Plan(spec.seed, Pace(), planned), folder, progress, interrupts, toxiproxy=toxiproxy)
     drill.times = times
     drill.run()
     spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
     code = verdict(drill, progress)
+    if drill.ended_s:
+        (folder.path / FILE).write_text(json.dumps(drill.content()) + "\n")
+        show(["soak", str(folder.path)], interrupts)
     folder.release()
     return code

@@ -26,6 +26,9 @@ from reports.listing.command import list_runs
 from reports.models_table import side_by_side
 from reports.nights import last_nights
 from reports.session import spark_session
+from reports.simulation.command import add_arguments as simulation_arguments
+from reports.simulation.command import near_to_measured
+from reports.soak.command import drawn as soaked
 from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
 from reports.table import render
 from reports.targets import words as target_words
@@ -55,6 +58,8 @@ OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
     "list": list_runs,
     "models": lambda options: (side_by_side(options.run), 0),
     "mutants": mutants,
+    "simulation": near_to_measured,
+    "soak": soaked,
     "targets": compare_targets,
     "nights": lambda options: (last_nights(options.folder), 0),
     "slo": lambda options: (slo.listed(slo_file.read(options.file, channels=options.channels)), 0),
@@ -83,6 +88,9 @@ def parser() -> argparse.ArgumentParser:
     list_arguments(commands.add_parser("list", help="all runs of a folder with their verdicts, printed and as a page"))
     targets_arguments(commands.add_parser("targets", help="other job queues compared by their runs, printed and as a page"))
     capacity_arguments(commands.add_parser("capacity", help="a plan from an earlier measurement: workers, shards, memory, cost"))
+    simulation_arguments(commands.add_parser("simulation", help="how near the queueing simulator comes to measured steps"))
+    command = commands.add_parser("soak", help="memory and latency of a soak over time, as a page")
+    command.add_argument("run", type=Path, help="folder of the soak, such as runs/latest")
     command = commands.add_parser("models", help="the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     command = commands.add_parser("mutants", help="which check caught which planted defect, printed and as a page")

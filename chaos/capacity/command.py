@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bench.arrivals import RATE_MAX_PER_S
+from bench.arrivals import RATE_MAX_PER_S, Arrivals
 from bench.micro.card import cpu_model
 from chaos import machine, runs, topology
 from chaos.capacity import prediction
-from chaos.capacity.crew import LEASE_MS, SWEEP_MS
 from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict
+from chaos.capacity.recovery import recoveries
 from chaos.capacity.request import Request
 from chaos.capacity.search import VOID, VOIDS_MAX, Found, Limits, Tried, decide
 from chaos.capacity.stage import Stage, stage
@@ -24,10 +24,10 @@ from chaos.capacity.steps import Step
 from chaos.command import prune, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
-from chaos.judge import show
+from chaos.judge import show, shown
 from chaos.progress import Progress
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "measurement.json"
 
 VERIFIED, NOT_VERIFIED, UNKNOWN = 0, 1, 2
@@ -39,8 +39,17 @@ GUESS_GROWTH = 1.3
 GUESS_RESOLUTION = 1.15
 GUESS_STEPS_MAX = 10
 
+#: The simulator is compared at these multiples of what the handlers can do; from the first it learns what passes beside them.
+VALIDATE_SHARES = (0.1, 0.3, 0.7, 1.3)
+
 #: A run of the verification lasts so many steps.
 VERIFY_STEPS = 2
+
+#: What a step takes beside its own time: Locust begins, the last jobs end, and what is left is taken away.
+BESIDE_STEP_S = 6.0
+
+#: And in the end the plan and the page.
+END_S = 30.0
 
 
 def request_of(arguments: argparse.Namespace) -> Request:
@@ -50,7 +59,8 @@ def request_of(arguments: argparse.Namespace) -> Request:
 
 
 def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    """Measure, predict, verify, report. Returns 0 when the prediction holds, 1 when it does not, 2 when there is none.
+    """Measure, predict, verify, report. Returns 0 when the prediction holds, 1 when it does not, 2 when there is none; with
+    --validate the same of the simulator.
 
     Raises HarnessError, in one line and before anything starts, for what cannot be; and ServerMissing.
     """
@@ -59,12 +69,14 @@ def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     folder = runs.create(arguments.runs.absolute(), runs.run_id("capacity", request.seed, request.model, now_s))
     prune(progress, arguments, now_s)
     progress.say(f"capacity {folder.path.name} in {folder.path}")
-    run = Measuring(request, progress, folder.path / FILE, header(request, server, now_s))
+    run = Measuring(request, progress, folder.path / FILE, header(request, server, now_s, arguments.runs))
     try:
         with stage(request, folder, interrupts, arguments.web_port) as parts:
-            run.measure(parts, scaling=not arguments.no_scaling)
+            run.points(parts) if arguments.validate else run.measure(parts, scaling=not arguments.no_scaling)
     finally:
         run.write()
+    if arguments.validate:
+        return compared(folder, interrupts)
     report(request, folder.path, progress, interrupts)
     folder.release()
     progress.say(run.conclusion())
@@ -85,6 +97,7 @@ class Measuring:
     outcomes: list[tuple[float, str]] = field(default_factory=list)
     #: Bytes that the server reads and writes for a job, in the last step that met.
     net_bytes_per_job: float = 1.0
+    begun_s: float = field(default_factory=time.monotonic)
 
     @property
     def verdict(self) -> Verdict:
@@ -103,12 +116,29 @@ class Measuring:
         self.predicted = predicted(self.file.parent, parts.interrupts) if self.found.rate_per_s else None
         if self.found.rate_per_s is None or self.predicted is None:
             return
-        self.progress.say(f"predicted from half of the steps: {self.predicted.rate_per_s:.1f} jobs/s")
+        self.progress.say(self.predicted.words())
         for _ in range(request.verify_times):
             for multiple in (BELOW, ABOVE):
                 self.verify(parts, self.predicted.rate_per_s, multiple)
         if scaling:
             self.scale(parts, self.found.rate_per_s)
+
+    def points(self, parts: Stage) -> None:
+        """Long steps at rates from low to beyond what the handlers can do, with when each job was due."""
+        request = self.request
+        self.columns["memory"] = parts.memory()
+        for share in VALIDATE_SHARES:
+            rate_per_s = round(max(request.least_per_s, share * request.ceiling_per_s), 1)
+            for _ in range(VOIDS_MAX):
+                # What is left of an overload is worked off, for its latency counts.
+                step = parts.take(rate_per_s, request.last_step_s, settle_s=request.last_step_s)
+                if step.tried.outcome != VOID:
+                    break
+            arrivals = Arrivals(request.seed, parts.steps, rate_per_s, request.last_step_s)
+            step.columns["arrivals_ms"] = [round(arrival.offset_ms, 3) for arrival in arrivals]
+            self.keep(step)
+        round_trip_ms = parts.round_trip_ms()
+        self.columns["network"] = {"bytes_per_job": self.net_bytes_per_job, "round_trip_ms": round_trip_ms}
 
     def search(self, parts: Stage, limits: Limits) -> Found:
         """Steps until the search ends."""
@@ -138,6 +168,10 @@ class Measuring:
         for workers in range(1, WORKER_COUNTS + 1):
             if workers == request.workers_measured:
                 continue
+            left_s = request.within_s - (time.monotonic() - self.begun_s)
+            if left_s < guess_s(request):
+                self.progress.say(f"the limit of {workers} workers is not searched: {left_s:.0f} s are left, which is too little")
+                return
             self.progress.say(f"the limit of {workers} workers")
             parts.start_workers(workers)
             first = round(max(request.least_per_s, GUESS_SHARE * found_per_s * workers / request.workers_measured), 1)
@@ -161,7 +195,7 @@ class Measuring:
 
     def conclusion(self) -> str:
         """What came of it, in one sentence."""
-        found, target = self.found, f"a p99 of {self.request.p99_ms:g} ms"
+        found, target = self.found, f"a p99 of {self.request.p99_target_ms:g} ms"
         if found.rate_per_s is None:
             reason = "steps were void" if found.wall else "the lowest rate that can be measured misses"
             return f"no rate was found that meets {target}: {reason}"
@@ -179,22 +213,33 @@ class Measuring:
         return VERIFIED if self.verdict.holds else NOT_VERIFIED
 
 
-def header(request: Request, server: str, now_s: float) -> dict[str, Any]:
+def compared(folder: runs.RunFolder, interrupts: Interrupts) -> int:
+    """How near the simulator comes, as `reports` prints it: 0 near, 1 not, 2 unknown."""
+    code = shown(["simulation", str(folder.path)], interrupts)
+    folder.release()
+    return code if code in (VERIFIED, NOT_VERIFIED) else UNKNOWN
+
+
+def guess_s(request: Request) -> float:
+    """The most that the search for the limit of another number of workers takes, and what comes after it."""
+    return GUESS_STEPS_MAX * (request.step_s + BESIDE_STEP_S) + END_S
+
+
+def header(request: Request, server: str, now_s: float, runs_folder: Path) -> dict[str, Any]:
     """What is known before anything is measured."""
     return {
         "schema": SCHEMA,
         "made": utc(now_s),
         "machine": {"cores": os.cpu_count(), "cpu": cpu_model(), "server": server},
         "target": {
-            "p99_ms": request.p99_ms,
+            "p99_ms": request.p99_target_ms,
             "payload_bytes": request.payload_bytes,
             "handler_ms": request.handler_ms,
             "model": request.model,
             "topology": request.topology,
         },
         "steps": [],
-        # By the lease, which is what a plan can count on; the closed connection of a killed worker is noticed sooner.
-        "recovery_ms": {"worker-kill": LEASE_MS + SWEEP_MS},
+        "recovery": recoveries(runs_folder, request.model, request.topology),
         "verify": [],
     }
 

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from bench.capacity_steps import ORDER, TIMES_VARIABLE, Order
-from bench.models import LANES
+from bench.capacity_steps import ORDER, TIMED_VARIABLE, Order, Timed
 from chaos.capacity.request import Request
 from chaos.plan import PRODUCER
 from chaos.processes import ROOT, Child, Children
@@ -37,10 +36,10 @@ class CapacityCrew(Children[Request]):
 
     def start_worker(self, name: str) -> Child:
         """Start a worker with as many handlers at once as are asked for."""
-        words = [sys.executable, "-m", "engine", "worker", "bench.timed_handlers:handlers", "--queue", QUEUE]
-        words += ["--url", self.connect(name), "--name", name, "--concurrency", str(self.spec.handlers_at_once)]
-        words += ["--lease-ms", str(LEASE_MS), "--sweep-ms", str(SWEEP_MS), *self._model()]
-        return self._start(name, "worker", words, {TIMES_VARIABLE: str(self.times(name))})
+        words = [sys.executable, "-m", "engine", "worker", "bench.timed_handlers:queue", "--name", name]
+        words += ["--concurrency", str(self.spec.handlers_at_once), "--lease-ms", str(LEASE_MS), "--sweep-ms", str(SWEEP_MS)]
+        timed = Timed(self.spec.model, self.connect(name), QUEUE, str(self.times(name)))
+        return self._start(name, "worker", words, {TIMED_VARIABLE: timed.written()})
 
     def start_producer(self, name: str) -> Child:
         """Start Locust, which waits for its first order."""
@@ -48,7 +47,7 @@ class CapacityCrew(Children[Request]):
         spec, page = self.spec, ["--web-port", str(self.web_port), "--autostart"] if self.web_port else ["--headless"]
         words = [sys.executable, "-m", "locust", "-f", str(ROOT / "bench" / "capacity_locustfile.py"), *page, "--only-summary"]
         words += ["--exit-code-on-error", "0", "--host", self.connect(name), "--queue", QUEUE, "--seed", str(spec.seed)]
-        words += ["--payload-bytes", str(spec.payload_bytes), "--handler-ms", f"{spec.handler_ms:g}", *self._model()]
+        words += ["--payload-bytes", str(spec.payload_bytes), "--handler-ms", f"{spec.handler_ms:g}", "--model", spec.model]
         return self._start(name, PRODUCER, [*words, "--orders", str(self.orders)], {})
 
     def order(self, order: Order) -> Path:
@@ -65,6 +64,3 @@ class CapacityCrew(Children[Request]):
     def workers(self) -> list[str]:
         """The workers that live."""
         return [child.name for child in self.children.values() if child.role == "worker" and child.alive()]
-
-    def _model(self) -> list[str]:
-        return [] if self.spec.model == LANES else ["--model", self.spec.model]

@@ -1,21 +1,12 @@
-"""What the samples of a step come to, and whether the step meets its target. Pure arithmetic.
-
-The backlog's slope is that of a straight line, with an interval of 95 %. A backlog remembers: one sample tells much of the next.
-So the interval counts only as many samples as are independent of each other by their lag-1 autocorrelation.
-"""
+"""What the samples of a step come to, and whether the step meets its target. Pure arithmetic."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from bench.micro.rounds import quantile
 from chaos.capacity.search import MET, MISSED, VOID
-from chaos.slopes import Sample, fit
-
-#: The two-sided 95 % point of the normal distribution.
-NORMAL_95 = 1.96
 
 #: A driver that uses more of its core sends late, and then measures itself.
 DRIVER_MAX = 0.8
@@ -28,6 +19,15 @@ LEAD_SHARE = 0.2
 
 #: Fewer samples make no interval.
 SAMPLES_MIN = 8
+
+#: Commands that clients and servers send; all others run inside of scripts.
+SENT = frozenset(
+    (
+        *("evalsha", "eval", "fcall", "script", "blpop", "bzpopmin", "blmove", "xread", "wait"),
+        *("hello", "client", "ping", "info", "config", "select", "auth", "command", "subscribe", "psubscribe"),
+        *("replconf", "psync", "sentinel", "cluster", "readonly", "role"),
+    )
+)
 
 #: Buckets of a histogram: each bound is so many times the one before.
 BUCKET = 1.05
@@ -50,21 +50,6 @@ def histogram(values_ms: Sequence[float]) -> list[tuple[float, float, int]]:
 
 def _bound(place: int) -> float:
     return round(BUCKET_FIRST_MS * BUCKET**place, 4)
-
-
-def slope_interval(samples: Sequence[Sample]) -> tuple[float, tuple[float, float]]:
-    """The slope of (second, value) and its interval of 95 %; of `SAMPLES_MIN` samples at least."""
-    per_s, middle = fit(samples)
-    middle_s = sum(at_s for at_s, _ in samples) / len(samples)
-    left = [value - middle - per_s * (at_s - middle_s) for at_s, value in samples]
-    squares = sum(one * one for one in left)
-    if not squares:
-        return per_s, (per_s, per_s)
-    alike = max(0.0, sum(one * two for one, two in pairwise(left)) / squares)
-    independent = max(3.0, len(samples) * (1 - alike) / (1 + alike))
-    spread = sum((at_s - middle_s) ** 2 for at_s, _ in samples) * independent / len(samples)
-    half = NORMAL_95 * math.sqrt(squares / len(samples) * independent / (independent - 2) / spread)
-    return per_s, (per_s - half, per_s + half)
 
 
 def void_reason(cpu_share: float, late_p99_ms: float, target_ms: float, samples: int) -> str | None:

@@ -38,11 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, **arguments)  # pyright: ignore[reportArgumentType]
 
     add("--rate", dest="rate_per_s", type=float, help="jobs per second that the plan is for (default: the rate that is found)")
-    add("--p99-ms", type=float, help="target, from when a job is due to when it is done (default 100)")
+    add(
+        "--p99-ms",
+        type=float,
+        help="target, from when a job is due to when its end is reported (default 5 handlers, at least 25)",
+    )
     add("--payload", dest="payload_bytes", type=size, help="size of a payload (default 2kb)")
     add("--handler-ms", type=float, help="how long a handler waits (default 20)")
     add("--model", help="model of the queue (default lanes)")
-    add("--topology", help="embedded or aof (default embedded)")
+    add("--topology", help="embedded, aof, replica, sentinel or cluster, without proxies (default embedded)")
     add("--backlog", dest="backlog_s", type=duration, help="how long an outage the plan survives (default 1h)")
     add("--workers", type=int, help="worker processes (default 2; the plan says how many a rate needs)")
     add("--handlers", dest="handlers_at_once", type=int, help="handlers at once in each worker (default 10)")
@@ -50,5 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--step", dest="step_s", type=duration, help="length of a step (default 15s)")
     add("--last-step", dest="last_step_s", type=duration, help="length of the last step (default 60s)")
     add("--verify-times", type=int, help="verify so often on each side of the prediction (default 3)")
+    add("--within", dest="within_s", type=duration, help="how long all of it may take (default 25m)")
     parser.add_argument("--no-scaling", action="store_true", help="do not search the limits of other numbers of workers")
+    parser.add_argument(
+        "--validate",
+        action="store_true",
+        help="only compare the queueing simulator with steps: below, near and above what the handlers can do",
+    )
     parser.add_argument("--web-port", type=int, default=0, help="show the steps live on Locust's page at this port")

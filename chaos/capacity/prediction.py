@@ -28,6 +28,16 @@ class Prediction:
     low_per_s: float
     high_per_s: float
 
+    def words(self) -> str:
+        """What is predicted, and whether runs beside it can be told apart."""
+        surely = f"surely {self.low_per_s:.1f} to {self.high_per_s:.1f}"
+        line = f"predicted from half of the steps: {self.rate_per_s:.1f} jobs/s, {surely}"
+        if BELOW * self.rate_per_s <= self.low_per_s and self.high_per_s <= ABOVE * self.rate_per_s:
+            return line
+        return (
+            f"{line}; the limit may lie beyond {BELOW:g} or {ABOVE:g} of it, where it is verified: either may come out otherwise"
+        )
+
 
 def predicted(run: Path, interrupts: Interrupts) -> Prediction | None:
     """What `reports` predicts from the measurement in a run; None when it does not, for a reason that is in the log."""

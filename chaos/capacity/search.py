@@ -47,7 +47,7 @@ class Found:
 class Limits:
     """Within what is searched, and how long steps last. `growth`: of the ramp; the bisection ends when the missed rate is
     `resolution` times the met one. `steps_max`: a search that has taken so many ends with what it has; eight doublings, the
-    bisection and the long step are fifteen."""
+    bisection and the long step are fifteen, and some may be void."""
 
     first_per_s: float
     least_per_s: float
@@ -56,7 +56,7 @@ class Limits:
     last_step_s: float
     growth: float = 2.0
     resolution: float = 1.05
-    steps_max: int = 40
+    steps_max: int = 24
 
 
 def decide(tried: Sequence[Tried], limits: Limits) -> Next | Found:

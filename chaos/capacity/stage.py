@@ -18,7 +18,7 @@ from bench.capacity_steps import Order, Sent
 from bench.micro.memory import settled
 from chaos.capacity.crew import QUEUE, CapacityCrew
 from chaos.capacity.request import Request
-from chaos.capacity.samples import HandlerTimes, Look, Looker
+from chaos.capacity.samples import HandlerTimes, Look, Looker, Used
 from chaos.capacity.steps import Seen, Step, measured
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
@@ -38,7 +38,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 LOOK_S = 0.25
 
-#: What is left of a step is waited for so long, and then taken away: what waits longer has missed any target that is sensible.
+#: What is left of a step is waited for so long: what waits longer has missed any target that is sensible.
 SETTLE_S = 5.0
 EMPTY_TIMEOUT_S = 120.0
 
@@ -49,6 +49,16 @@ MEMORY_JOBS = 5_000
 PINGS = 101
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryLook:
+    """The server's memory in bytes: all that it uses, the same without what it keeps for its replicas, which is not more with
+    more jobs, and what is resident."""
+
+    used: int
+    jobs: int
+    resident: int
+
+
 @dataclass
 class Stage:
     """Everything that runs. Raises HarnessError when a process ends, or does not do what it should in time."""
@@ -57,6 +67,9 @@ class Stage:
     queue: Queue
     server: redis.Redis
     crew: CapacityCrew
+    looker: Looker
+    #: What one look costs the server.
+    look: Used
     interrupts: Interrupts
     #: What a topology says about itself when it does not work any more.
     complaint: Callable[[], str]
@@ -80,25 +93,29 @@ class Stage:
         self.wait(each_ran, START_TIMEOUT_S, "the workers ran no job")
         self.wait(self.is_empty, EMPTY_TIMEOUT_S, "the queue was not empty")
 
-    def take(self, rate_per_s: float, seconds: float) -> Step:
-        """Carry out one step, and measure it."""
+    def take(self, rate_per_s: float, seconds: float, settle_s: float = SETTLE_S) -> Step:
+        """Carry out one step, and measure it. What is left then is waited for so long, and taken away."""
         self.steps += 1
-        order = Order(self.steps, rate_per_s, seconds)
-        looker, looks = Looker(self.queue, self.server, self.crew.pids), list[Look]()
+        order, looks = Order(self.steps, rate_per_s, seconds), list[Look]()
         answer = self.crew.order(order)
 
         def answered() -> bool:
-            looks.append(looker.look())
+            looks.append(self.looker.look())
             return answer.exists()
 
         self.wait(answered, seconds + ANSWER_TIMEOUT_S, "Locust did not carry out its order", LOOK_S)
         sent = Sent(**json.loads(answer.read_text()))
-        self.wait(self.is_empty, SETTLE_S)
-        until_ns = time.monotonic_ns()
         workers = self.crew.workers()
-        for name in workers:
-            self.times.read(self.crew.times(name))
-        step = measured(Seen(order, sent, self.times.ran, looks, len(workers), until_ns), self.request)
+
+        def noted() -> bool:
+            for name in workers:
+                self.times.read(self.crew.times(name))
+            # A worker notes the end of a job a moment after the server knows of it.
+            return len(self.times.ran) >= sent.created and self.is_empty()
+
+        self.wait(noted, settle_s)
+        seen = Seen(order, sent, self.times.ran, looks, self.look, len(workers), time.monotonic_ns())
+        step = measured(seen, self.request)
         self.times.ran.clear()
         self.clear()
         return step
@@ -114,21 +131,24 @@ class Stage:
         """Bytes of a job that waits, and of one that has finished; and how much more the server's resident memory grows than
         what it uses. Before any worker runs; it leaves them running."""
         work = self.carried_payload(1.0)
-        empty, resident = settled(self.server), self.resident_bytes()
+        empty = self.look_at_memory()
         self.queue.enqueue_many([{"name": NAME, "payload": work} for _ in range(MEMORY_JOBS)])
-        waiting, resident = settled(self.server) - empty, self.resident_bytes() - resident
+        full = self.look_at_memory()
         self.start_workers(self.request.workers_measured)
-        retained = settled(self.server) - empty
+        retained = self.look_at_memory()
         return {
-            "bytes_per_waiting": waiting / MEMORY_JOBS,
-            "bytes_per_retained": max(0.0, retained / MEMORY_JOBS),
-            "fragmentation": max(1.0, resident / waiting),
+            "bytes_per_waiting": (full.jobs - empty.jobs) / MEMORY_JOBS,
+            "bytes_per_retained": max(0.0, (retained.jobs - empty.jobs) / MEMORY_JOBS),
+            "fragmentation": max(1.0, (full.resident - empty.resident) / (full.used - empty.used)),
         }
 
-    def resident_bytes(self) -> int:
-        """The server's resident memory."""
+    def look_at_memory(self) -> MemoryLook:
+        """The server's memory, once it has settled."""
+        used = settled(self.server)
         info: Any = self.server.info("memory")
-        return info["used_memory_rss"]
+        # Older servers know of the backlog alone.
+        for_replicas = info.get("mem_total_replication_buffers", info["mem_replication_backlog"])
+        return MemoryLook(used, used - for_replicas, info["used_memory_rss"])
 
     def round_trip_ms(self) -> float:
         """An empty round trip on a connection that is open."""
@@ -174,7 +194,7 @@ def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port:
     """
     with ExitStack() as stack:
         try:
-            servers = stack.enter_context(make(request.topology, Setting(folder.logs / "server.log")))
+            servers = stack.enter_context(make(request.topology, Setting(folder.logs / "server.log", direct=True, tag=QUEUE)))
             url, at = servers.url, servers.address()
             queue = stack.enter_context(models.queue(request.model, QUEUE, url=url))
             server = stack.enter_context(redis.Redis(at.host, at.port, decode_responses=True))
@@ -186,6 +206,11 @@ def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port:
             # What they complain about is no matter: Locust with a shape ends by SIGTERM itself, for it catches none.
             stack.callback(crew.stop_all)
             crew.start_producer(PRODUCER)
-            yield Stage(request, queue, server, crew, interrupts, servers.complaint)
+
+            def complaint() -> str:
+                return servers.complaint() or servers.unplanned_failover()
+
+            looker = Looker(queue, server, crew.pids)
+            yield Stage(request, queue, server, crew, looker, looker.cost(), interrupts, complaint)
         except (ServerFailed, EngineError, redis.RedisError, OSError) as error:
             raise HarnessError(f"capacity: {type(error).__name__}: {error}") from error

@@ -16,13 +16,14 @@ from chaos.probe import Address
 class Setting:
     """What a topology is made for. `log`: of its only server; others write beside it. `durability`: see `chaos.topologies`.
     `network`: where its servers get their proxies. `tag`: hash tag of the keys that the run is about. `environment`: more of the
-    environment of its only server."""
+    environment of its only server. `direct`: servers get no proxies, so nothing can cut them off."""
 
     log: Path
     durability: str = ""
     network: Network | None = None
     tag: str = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    direct: bool = False
 
 
 class Topology(Protocol):

@@ -1,4 +1,4 @@
-"""Several servers, each behind a proxy: replicas without sentinels, replicas with sentinels, and a cluster.
+"""Several servers, each behind a proxy unless none is wanted: replicas without sentinels, replicas with sentinels, and a cluster.
 
 Servers and sentinels announce the ports of their proxies, so that clients, replicas and sentinels all go through these. The
 harness itself asks the servers directly.
@@ -20,7 +20,7 @@ from chaos.probe import Address
 from chaos.topology.base import Setting
 from engine.testing.cluster import EmbeddedCluster
 from engine.testing.ports import LOOPBACK
-from engine.testing.sentinel import EmbeddedSentinel, info
+from engine.testing.sentinel import Announce, EmbeddedSentinel, info, own_port
 
 #: Of a run: a primary that is dead is found out about quickly.
 NODE_TIMEOUT_MS = 2_000
@@ -99,7 +99,7 @@ class WithSentinels(Followed[EmbeddedSentinel]):
             sentinels=sentinels,
             down_after_ms=DOWN_AFTER_MS,
             logs=setting.log.parent,
-            announce=announcing(network_of(setting)),
+            announce=announcing(setting),
         )
 
     def __enter__(self) -> WithSentinels:
@@ -172,7 +172,7 @@ class InCluster(Followed[EmbeddedCluster]):
             replicas=1,
             node_timeout_ms=NODE_TIMEOUT_MS,
             logs=setting.log.parent,
-            announce=announcing(network_of(setting)),
+            announce=announcing(setting),
         )
 
     def __enter__(self) -> InCluster:
@@ -216,8 +216,11 @@ class InCluster(Followed[EmbeddedCluster]):
         return "; ".join(f"server-{n} exited in mid-run with code {code}" for n, code in codes.items() if code is not None)
 
 
-def announcing(network: Network) -> Callable[[str, int], int]:
-    """What puts a proxy in front of a server, and says the port of it."""
+def announcing(setting: Setting) -> Announce:
+    """What puts a proxy in front of a server, unless none is wanted, and says the port that others connect to."""
+    if setting.direct:
+        return own_port
+    network = network_of(setting)
     return lambda name, port: network.put_in_front(name, Address(LOOPBACK, port)).port
 
 

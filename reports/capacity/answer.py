@@ -105,9 +105,7 @@ def as_json(made: Answer) -> dict[str, Any]:
         "plan": asdict(made.plan),
         "figures": [asdict(one) for one in made.figures],
         "fit": {"refused": refused} if refused else asdict(made.law),
-        "little": [
-            {"rate": one.step.rate, "counted": one.counted, "expected": one.expected, "holds": one.holds} for one in made.little
-        ],
+        "little": [{"rate": one.step.rate, **asdict(one.step.in_system), "holds": one.holds} for one in made.little],
         "bottleneck": {"name": made.bottleneck.name, "shares": dict(made.bottleneck.shares)},
         "prediction": asdict(made.prediction),
         "confirmed": {**asdict(made.confirmed), "holds": made.confirmed.holds},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from reports.capacity.fit import Law, Refused
 from reports.capacity.measurement import Measurement
 
-#: The faults whose recovery a plan uses, as they were drilled.
+#: The faults whose recovery a plan uses.
 WORKER_LOST = "worker-kill"
 PRIMARY_LOST = "server-kill"
 
@@ -65,6 +65,7 @@ def basis(found: Measurement, law: Law | Refused) -> Basis:
     steady = [step for step in found.sound if step.waiting.slope_interval[0] <= 0 and not step.dropped]
     fastest = min(steady, key=lambda step: step.latency_ms.p99, default=top)
     fitted = isinstance(law, Law)
+    recovery = found.recovery
     return Basis(
         model=found.target.model,
         topology=found.target.topology,
@@ -85,8 +86,8 @@ def basis(found: Measurement, law: Law | Refused) -> Basis:
         bytes_per_retained=found.memory.bytes_per_retained,
         fragmentation=found.memory.fragmentation,
         bytes_per_job=found.network.bytes_per_job,
-        worker_lost_ms=found.recovery_ms.get(WORKER_LOST),
-        primary_lost_ms=found.recovery_ms.get(PRIMARY_LOST),
+        worker_lost_ms=recovery[WORKER_LOST].ms if WORKER_LOST in recovery else None,
+        primary_lost_ms=recovery[PRIMARY_LOST].ms if PRIMARY_LOST in recovery else None,
         steps=tuple((step.latency_ms.p99, max(step.utilisation, step.worker.cpu_share)) for step in steady),
         sources={
             "service": f"mean service time less the handler's {found.target.handler_ms:g} ms, in {at}",
@@ -98,6 +99,6 @@ def basis(found: Measurement, law: Law | Refused) -> Basis:
             else f"as measured, as the law was refused: {law.reason}",
             "memory": "memory of waiting and of retained jobs, and fragmentation, as measured",
             "network": "the server's bytes in and out by finished jobs, as measured",
-            "recovery": "the longest that it takes, by the lease and the interval of the sweeps",
+            **{fault: one.source for fault, one in recovery.items()},
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from reports.capacity.fit import Law, Point
 from reports.capacity.measurement import Measurement, Step
@@ -52,10 +52,7 @@ def knee(found: Measurement, predicted: Prediction) -> Figure:
     if not predicted.reason:
         panel.axvspan(predicted.low, predicted.high, color=ink.BAND, lw=0, zorder=0)
         panel.axvline(predicted.rate, color=ink.EDGE, lw=1.5, label=f"predicted, {predicted.workers} workers")
-    panel.set_yscale("log")
-    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    ink.logarithmic(panel)
     panel.set_ylabel("p99, ms")
     panel.set_xlabel("offered, jobs/s (hollow: the target was missed)")
     ink.legend(drawn, panel)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from reports import verdict
 from reports.errors import JudgeError
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "measurement.json"
 
 #: A wrong value is cut to this many characters in messages.
@@ -66,7 +66,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """From when a job was due to its end."""
+    """From when a job was due until the server had answered the call that reported its end."""
 
     p50: float = least(0)
     p99: float = least(0)
@@ -75,15 +75,25 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """How long a job takes a place of a worker: from its handler's start to its end, the report of the result included."""
+    """How long a job takes a place of a worker: from its handler's start to its end. The report of the end takes none: the next
+    job, which was taken ahead, begins meanwhile."""
 
     mean: float = above(0)
     histogram: tuple[Bin, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Report:
+    """From the end of a handler until the server had answered the call that reported it."""
+
+    mean: float = least(0)
+    histogram: tuple[Bin, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """Jobs that wait: their mean, and how fast they become more (the slope and its 95 % interval)."""
+    """Jobs that wait for a handler, those that a worker has taken ahead among them: their mean, and how fast they become more
+    (the slope and its 95 % interval)."""
 
     mean: float = least(0)
     slope_per_s: float
@@ -91,12 +101,34 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InSystem:
+    """Jobs in the system, means over all looks of the step: as the server `counted` them, and how many were `certain` (enqueue
+    answered, handler not ended) and `possible` (enqueue sent, end not answered) at the same instants."""
+
+    counted: float = least(0)
+    certain: float = least(0)
+    possible: float = least(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Calls of a command per job, and the microseconds of all of them."""
+
+    calls: float = least(0)
+    us: float = least(0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Server:
-    """The server. `commands`: microseconds per job by command, as INFO commandstats has them."""
+    """The server at this rate, per job, without what the measurement itself asked. `round_trips`: requests that were answered, of
+    which a pipeline is one. `sent`: the commands of clients; the time of a script has that of the commands in it, which are
+    those `inside`."""
 
     us_per_job: float = above(0)
     cpu_share: float = least(0)
-    commands: Mapping[str, float] = least(0, default_factory=dict)
+    round_trips: float = least(0)
+    sent: Mapping[str, Command] = field(default_factory=dict[str, Command])
+    inside: Mapping[str, Command] = field(default_factory=dict[str, Command])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +140,8 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step: a constant offered rate against so many workers. `void`: why it says nothing, if it does not."""
+    """One step: a constant offered rate against so many workers. `void`: why it says nothing, if it does not. `arrivals_ms`: when
+    each job was due, from the begin, in a step that the simulator is compared with."""
 
     rate: float = above(0)
     workers: int = above(0)
@@ -119,13 +152,15 @@ class Step:
     dropped: int = least(0)
     latency_ms: Latency
     service_ms: Service
+    report_ms: Report
     waiting: Waiting
-    in_system_mean: float = least(0)
+    in_system: InSystem
     server: Server
     worker: Process
     driver: Process
     void: str | None = None
     meets: bool
+    arrivals_ms: tuple[float, ...] = ()
 
     @property
     def finished_per_s(self) -> float:
@@ -166,8 +201,16 @@ class Verified:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """How soon work goes on after a loss, and which drill has seen it, or that it is a bound."""
+
+    ms: float = least(0)
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """All of it. `recovery_ms`: by fault, of the model that was measured, since it depends on its lease and sweep."""
+    """All of it. `recovery`: by fault, of the model that was measured, since it depends on its lease and sweep."""
 
     schema: int
     made: str
@@ -176,7 +219,7 @@ class Measurement:
     steps: tuple[Step, ...]
     memory: Memory
     network: Network
-    recovery_ms: Mapping[str, float] = least(0)
+    recovery: Mapping[str, Recovery]
     verify: tuple[Verified, ...] = ()
 
     @property

@@ -6,13 +6,15 @@ import base64
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from reports.capacity import draw
 from reports.capacity.answer import Answer, fitted, simulation_words
 from reports.capacity.fit import Law, points
-from reports.capacity.measurement import Measurement
+from reports.capacity.little import TOLERANCE
+from reports.capacity.measurement import Command, Measurement, Server
 from reports.capacity.plan import SHARDS_MAX
 from reports.capacity.question import EXTRAPOLATION_MAX
 from reports.capacity.words import duration
@@ -33,6 +35,12 @@ SLIDERS: dict[str, tuple[str, float, float, bool]] = {
     "worker_utilisation": ("workers are busy at most", 0.05, 1, False),
     "server_utilisation": ("servers are busy at most", 0.05, 1, False),
 }
+
+#: Commands that call others.
+SCRIPTS = ("evalsha", "eval", "fcall")
+
+#: Bars of the server's budget.
+SHARES_MAX = 14
 
 #: Number of the plan -> its label.
 RESULTS = {
@@ -194,34 +202,76 @@ def scaling(made: Answer) -> str:
 
 
 def budget(found: Measurement) -> str:
-    """Microseconds of the server per job by command."""
+    """Microseconds of the server per job: by command at the highest rate that met, and at each offered rate."""
     step = found.met[-1]
-    commands = sorted(step.server.commands.items(), key=lambda pair: -pair[1])
-    if not commands:
+    server = step.server
+    parts = shares(server)
+    if not parts:
         return ""
-    inside = sum(us for _, us in commands)
+    sent = sum(one.us for one in server.sent.values())
     words = (
-        f"{step.server.us_per_job:,.1f} us of processor a job at {step.rate:,.0f} jobs/s, of which {inside:,.1f} in commands; "
-        "the rest is the network and the reading of requests."
+        f"{server.us_per_job:,.1f} us of processor a job at {step.rate:,.0f} jobs/s. Its commands took {sent:,.1f} us by the "
+        "clock; beside them there are the network and the reading of requests. A job takes "
+        f"{server.round_trips:,.2f} round trips, in which clients send {calls(server.sent):,.2f} commands; scripts call "
+        f"{calls(server.inside):,.1f} more, at no further round trip."
     )
-    rows = [[name, us, us / step.server.us_per_job] for name, us in commands]
-    lines = table("By command", ("command", "us per job", "share"), rows)
-    drawn = figure(draw.budget(commands), "budget", "microseconds of the server per job by command")
-    return f"<p>{safe(words)}</p>{drawn}{details('By command', lines)}"
+    rows = [
+        [name, one.calls, one.us, words]
+        for words, commands in (("sent by clients", server.sent), ("in scripts", server.inside))
+        for name, one in ordered(commands)
+    ]
+    heads = ("command", "calls per job", "us per job", "")
+    lines = table("By command; the time of a script has that of the commands in it", heads, rows, words=(3,))
+    drawn = figure(draw.budget(parts), "budget", "microseconds of the server per job by command")
+    return f"<p>{safe(words)}</p>{drawn}{details('By command', lines)}{rates(found)}"
+
+
+def rates(found: Measurement) -> str:
+    """What the server does for a job at each offered rate."""
+    rows = [
+        [step.rate, step.workers, step.server.us_per_job, step.server.round_trips, calls(step.server.sent),
+         calls(step.server.inside), step.server.cpu_share]
+        for step in found.sound
+    ]  # fmt: skip
+    heads = ("jobs/s", "workers", "us per job", "round trips", "commands sent", "commands in scripts", "busy server")
+    lead = "At a low rate a job seems dear: workers that find nothing ask again. Plans use the highest rate that met."
+    return f"<p>{safe(lead)}</p>{table('Per job at each offered rate', heads, rows)}"
+
+
+def calls(commands: Mapping[str, Command]) -> float:
+    """Calls per job of all of them."""
+    return sum(one.calls for one in commands.values())
+
+
+def ordered(commands: Mapping[str, Command]) -> list[tuple[str, Command]]:
+    """The most expensive first."""
+    return sorted(commands.items(), key=lambda pair: -pair[1].us)
+
+
+def shares(server: Server) -> list[tuple[str, float]]:
+    """The server's time in commands, none of it twice: scripts without the commands in them, those, and other commands."""
+    inside = sum(one.us for one in server.inside.values())
+    scripts = sum(one.us for name, one in server.sent.items() if name in SCRIPTS)
+    parts = [("Lua of the scripts", max(0.0, scripts - inside))] if scripts else []
+    parts += [(f"{name}, in scripts", one.us) for name, one in server.inside.items()]
+    parts += [(f"{name}, sent", one.us) for name, one in server.sent.items() if name not in SCRIPTS]
+    return sorted(parts, key=lambda pair: -pair[1])[:SHARES_MAX]
 
 
 def steps(made: Answer) -> str:
     """Little's law on every step."""
     rows = [
-        [one.step.rate, one.step.workers, one.counted, one.expected, one.off, "yes" if one.holds else "no"]
+        [one.step.rate, one.step.workers, one.counted, one.step.in_system.certain, one.step.in_system.possible, one.by_rate,
+         one.off, "yes" if one.holds else "no"]
         for one in made.little
-        if one.steady
-    ]
-    if not rows:
-        return ""
-    lead = "Little's law: the jobs in the system are the rate times the mean latency, or one of the three was measured wrongly."
-    heads = ("jobs/s", "workers", "in the system, counted", "by the law", "off by", "agrees")
-    return f"<p>{safe(lead)}</p>{table('Steps whose backlog did not grow', heads, rows, words=(5,))}"
+    ]  # fmt: skip
+    lead = (
+        "Little's law: the jobs in the system are the rate times the mean time in it, or one of the three was measured wrongly. "
+        "At each look of a step the server counts them; by the times of sends, handlers and reports, so many were there "
+        f"certainly, and so many possibly. The count must lie between, or at most {TOLERANCE:.0%} beyond."
+    )
+    heads = ("jobs/s", "workers", "counted", "certainly", "possibly", "rate x mean latency", "beyond by", "agrees")
+    return f"<p>{safe(lead)}</p>{table('Jobs in the system', heads, rows, words=(7,))}"
 
 
 def cards(made: Answer) -> str:
@@ -229,5 +279,5 @@ def cards(made: Answer) -> str:
     found = made.found
     groups = (("Machine", found.machine), ("Target", found.target), ("Memory", found.memory), ("Network", found.network))
     shown = "".join(fields(title, [(name, str(value)) for name, value in asdict(group).items()]) for title, group in groups)
-    recovery = fields("Recovery, ms", [(name, f"{value:,.0f}") for name, value in found.recovery_ms.items()])
+    recovery = fields("Recovery", [(name, f"{one.ms:,.0f} ms, {one.source}") for name, one in found.recovery.items()])
     return f'<div class="cards">{shown}{recovery}</div>'

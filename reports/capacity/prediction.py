@@ -6,15 +6,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from reports.capacity.measurement import Measurement, Step
+from reports.simulation.system import quantiles
 
 #: Runs on each side that a prediction needs.
 RUNS = 3
 
+P99 = 0.99
+
+#: The two-sided 95 % point of the normal distribution.
+NORMAL_95 = 1.96
+
 
 @dataclass(frozen=True)
 class Prediction:
-    """The rate at which p99 reaches the target, and between which rates it surely lies. `reason`: why there is none."""
+    """The rate at which p99 reaches the target, and between which rates it surely lies: the steps there met and missed by more
+    than the uncertainty of their p99. `reason`: why there is none."""
 
     rate: float = 0.0
     low: float = 0.0
@@ -58,8 +67,8 @@ def predict(found: Measurement) -> Prediction:
     for workers in sorted(longest, key=lambda count: (longest[count], count), reverse=True):
         half = [step for step in found.sound if step.workers == workers][::-2]
         if bracket := knee(half):
-            met, missed = bracket
-            return Prediction(crossing(met, missed, found.target.p99_ms), met.rate, missed.rate, workers=workers, steps=len(half))
+            rate = crossing(*bracket, found.target.p99_ms)
+            return Prediction(rate, *surely(half, bracket, found.target.p99_ms), workers=workers, steps=len(half))
     return Prediction(reason="half of the steps do not have both a rate that met and a higher one that did not")
 
 
@@ -70,6 +79,33 @@ def knee(steps: Sequence[Step]) -> tuple[Step, Step] | None:
         return None
     above = [step for step in steps if not step.meets and step.rate > met.rate]
     return (met, min(above, key=lambda step: step.rate)) if above else None
+
+
+def surely(steps: Sequence[Step], bracket: tuple[Step, Step], p99_ms: float) -> tuple[float, float]:
+    """Between which rates the limit lies: from the fastest step below it that met with its whole interval (0 for none) to the
+    slowest above it that so missed, or the fastest of all. Where p99 hardly rises with the rate, they lie far apart."""
+    met, missed = bracket
+    below = [step.rate for step in steps if step.meets and step.rate <= met.rate and p99_interval(step)[1] <= p99_ms]
+    above = [step.rate for step in steps if not step.meets and step.rate >= missed.rate and missed_surely(step, p99_ms)]
+    return max(below, default=0.0), min(above, default=max(step.rate for step in steps))
+
+
+def missed_surely(step: Step, p99_ms: float) -> bool:
+    """Whether a step that missed did so by its backlog, by what was dropped, or with the whole interval of its p99."""
+    return step.waiting.slope_interval[0] > 0 or step.dropped > 0 or p99_interval(step)[0] > p99_ms
+
+
+def p99_interval(step: Step) -> tuple[float, float]:
+    """The interval of a step's p99, 95 %, by ranks of its latencies. Jobs that are in the system together fare alike: of as many
+    as there are at a time one counts."""
+    bins = step.latency_ms.histogram
+    count = sum(one.count for one in bins)
+    if not count:
+        return step.latency_ms.p99, step.latency_ms.p99
+    independent = max(1.0, count / max(1.0, step.in_system.counted))
+    half = NORMAL_95 * math.sqrt(P99 * (1 - P99) / independent)
+    low, high = quantiles(bins, np.array([P99 - half, min(1.0, P99 + half)]))
+    return min(float(low), step.latency_ms.p99), max(float(high), step.latency_ms.p99)
 
 
 def crossing(met: Step, missed: Step, p99_ms: float) -> float:

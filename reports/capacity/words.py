@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.capacity.basis import Basis
+from reports.capacity.basis import PRIMARY_LOST, WORKER_LOST, Basis
 from reports.capacity.plan import Numbers, per_worker, shards_least
 from reports.capacity.prices import Prices
 from reports.capacity.question import Question
@@ -90,17 +90,16 @@ def stores(asked: Question, basis: Basis, found: Numbers) -> list[Figure]:
 
 def losses(asked: Question, basis: Basis, found: Numbers) -> list[Figure]:
     """What the loss of a worker and of a primary does."""
-    drilled = basis.sources["recovery"]
     again = "its recovery was not drilled"
     if found.worker_lost_s is not None:
-        again = f"its jobs run elsewhere within {duration(found.worker_lost_s)} ({drilled})"
+        again = f"its jobs run elsewhere within {duration(found.worker_lost_s)} ({basis.sources[WORKER_LOST]})"
     primary = Figure("a primary's loss made up in", "not known", "its recovery was not drilled")
     if found.primary_lost_jobs is not None and basis.primary_lost_ms is not None:
         primary = Figure(
             primary.name,
             "never" if found.primary_lost_s is None else duration(found.primary_lost_s),
             f"{found.primary_lost_jobs:,.0f} jobs that wait while one of {found.shards} shards is away for "
-            f"{duration(basis.primary_lost_ms / 1_000)} ({drilled}), by its share of {left(asked, found)}",
+            f"{duration(basis.primary_lost_ms / 1_000)} ({basis.sources[PRIMARY_LOST]}), by its share of {left(asked, found)}",
         )
     return [
         Figure(

@@ -18,6 +18,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from reports.page.colours import COLOURS
 
@@ -84,6 +85,14 @@ def margins(drawn: Figure, *, left: float, right: float, top: float, bottom: flo
     """Margins in inches, so that they do not grow with the figure; `hspace` and `wspace` are matplotlib's own."""
     height_in = drawn.get_figheight()
     drawn.subplots_adjust(left / WIDTH_IN, bottom / height_in, 1 - right / WIDTH_IN, 1 - top / height_in, **more)
+
+
+def logarithmic(panel: Axes) -> None:
+    """Let the vertical axis be logarithmic, with plain numbers."""
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
 
 
 def legend(drawn: Figure, *panels: Axes) -> None:

@@ -12,7 +12,7 @@ from reports.capacity.measurement import Bin, Measurement, Step
 from reports.capacity.plan import Numbers
 from reports.capacity.question import Question
 from reports.simulation.queueing import simulate
-from reports.simulation.system import EVEN, RANDOM, Load, Outcome, Sampler, System, measured, quantiles
+from reports.simulation.system import RANDOM, Load, Outcome, Sampler, System, measured, quantiles
 
 #: The simulator must come as close to p50, p99 and backlog, or, of a backlog of few jobs, within so many.
 WITHIN = 0.1
@@ -45,10 +45,9 @@ class Compared:
         return near or self.off <= WITHIN
 
 
-def pickup(found: Measurement) -> Sampler | None:
-    """What passes beside the service when nothing is busy: at each quantile, the latency less the service time, in the step whose
-    workers were least busy, less the server's time."""
-    step = calm(found)
+def pickup(step: Step) -> Sampler | None:
+    """What passes beside the service when nothing is busy: at each quantile of this step the latency less the service time, less
+    the server's time."""
     if not step.latency_ms.histogram or not step.service_ms.histogram:
         return None
     shares = np.linspace(0, 1, 1_001)
@@ -57,28 +56,30 @@ def pickup(found: Measurement) -> Sampler | None:
     return lambda draw, count: np.interp(draw.random(count), shares, beside)
 
 
-def calm(found: Measurement) -> Step:
+def calm(steps: Sequence[Step]) -> Step:
     """The step whose workers were least busy."""
-    return min(found.sound, key=lambda step: step.utilisation)
+    return min(steps, key=lambda step: step.utilisation)
 
 
 def compare(found: Measurement, *, seed: int = 1) -> tuple[Compared, ...]:
-    """p50, p99 and backlog of each step that has histograms, as measured and as simulated, but of the one that was learned from
-    and of those whose backlog grew."""
+    """p50, p99 and backlog of each step whose arrivals are known, as measured and as simulated with the same arrivals; but of the
+    calmest one, from which it is learned what passes beside queues and handlers."""
     made: list[Compared] = []
-    beside = pickup(found)
-    for step in found.sound:
-        if step is calm(found) or not step.service_ms.histogram or step.waiting.slope_interval[0] > 0:
+    known = [step for step in found.sound if step.arrivals_ms and step.service_ms.histogram]
+    for step in known:
+        learned = calm(known)
+        if step is learned:
             continue
         system = System(
             service=measured(step.service_ms.histogram),
-            pickup=beside,
+            pickup=pickup(learned),
             workers=step.workers,
             handlers_at_once=step.handlers_at_once,
             server_us_per_job=step.server.us_per_job,
             worker_us_per_job=step.worker.cpu_share * step.workers / step.finished_per_s * 1e6,
         )
-        came = simulate(Load(rate=step.rate, seconds=step.seconds, arrivals=EVEN), system, seed)
+        due_s = [at_ms / 1_000 for at_ms in step.arrivals_ms]
+        came = simulate(Load(rate=step.rate, seconds=step.seconds, due_s=due_s), system, seed)
         made += [
             Compared(step, "p50", step.latency_ms.p50, came.percentile(0.5)),
             Compared(step, "p99", step.latency_ms.p99, came.percentile(0.99)),
@@ -94,7 +95,7 @@ def of_plan(found: Measurement, basis: Basis, asked: Question, plan: Numbers, *,
     service: Sequence[Bin] = top.service_ms.histogram
     system = System(
         service=measured(service, asked.handler_ms - basis.handler_ms),
-        pickup=pickup(found),
+        pickup=pickup(calm(found.sound)),
         shards=plan.shards,
         workers=max(1, plan.workers // plan.shards),
         handlers_at_once=basis.handlers_at_once,

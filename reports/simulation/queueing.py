@@ -89,14 +89,20 @@ class Simulation:
     def arrivals(self) -> list[Job]:
         """All jobs, in the order of their time."""
         load, jobs = self.load, self.load.rate * self.load.seconds
-        # Random arrivals may take less time than their mean; what is due after the load is left out.
-        count = int(jobs + 6 * jobs**0.5) + 1
-        gaps = np.full(count, 1.0) if load.arrivals == EVEN else self.draw.exponential(1.0, count)
-        due = np.cumsum(gaps) / load.rate
+        due = np.array(load.due_s) if load.due_s else self.instants(jobs)
+        count = len(due)
         shards = self.draw.integers(self.system.shards, size=count)
         priorities = self.draw.choice(len(load.priorities), count, p=load.priorities)
         drawn = zip(due.tolist(), shards.tolist(), priorities.tolist(), strict=True)
         return [Job(*one) for one in drawn if one[0] <= load.seconds]
+
+    def instants(self, jobs: float) -> np.ndarray:
+        """When about so many jobs are due, and some more."""
+        load = self.load
+        # Random arrivals may take less time than their mean; what is due after the load is left out.
+        count = int(jobs + 6 * jobs**0.5) + 1
+        gaps = np.full(count, 1.0) if load.arrivals == EVEN else self.draw.exponential(1.0, count)
+        return np.cumsum(gaps) / load.rate
 
     def outcome(self) -> Outcome:
         """Run until every job has ended, and say what came of it."""

@@ -22,13 +22,15 @@ EVEN, RANDOM = "even", "random"
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """The jobs. `warm_up_s`: the jobs due before it are not counted. `priorities`: the share of each, the most urgent first.
+    """The jobs. `warm_up_s`: the jobs due before it are not counted. `due_s`: the very instants, ascending, instead of `arrivals`
+    at `rate`. `priorities`: the share of each, the most urgent first.
     `failure_share`: of runs that fail; a job runs at most `attempts` times."""
 
     rate: float
     seconds: float
     warm_up_s: float = 0.0
     arrivals: str = RANDOM
+    due_s: Sequence[float] = ()
     priorities: tuple[float, ...] = (1.0,)
     failure_share: float = 0.0
     retry_ms: float = 1_000.0

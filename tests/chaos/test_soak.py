@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
 from chaos.progress import Progress
-from chaos.slopes import MB, Slope, fit, slope
+from chaos.slopes import LATENCY, MB, Slope, fit, latencies, percentiles, slope
 from chaos.soak import LEAKING, MINUTES, STEADY, UNKNOWN, Soak, Times, draw, soak, verdict
 from chaos.spec import RunSpec
 from tests.chaos.drills import pids_of, run
@@ -55,27 +56,25 @@ def test_a_round_has_every_fault_once_and_the_first_worker_is_never_killed_nor_s
 def samples(mb_per_minute: float, *, noise_mb: float = 0.0, seconds: int = 240, seed: int = 1) -> list[slopes.Sample]:
     """One a second, from second 1000 on, with noise that takes turns up and down like a server's buffers."""
     randomness = random.Random(seed)
-    return [
-        (1000.0 + at, (40 + at * mb_per_minute / 60 + noise_mb * (randomness.random() - 0.5)) * MB) for at in range(seconds + 1)
-    ]
+    return [(1000.0 + at, 40 + at * mb_per_minute / 60 + noise_mb * (randomness.random() - 0.5)) for at in range(seconds + 1)]
 
 
 @pytest.mark.parametrize("grows", [-3.0, 0.0, 0.5, 1.0, 20.0])
 def test_the_line_through_a_straight_line_is_that_line(grows: float) -> None:
     line = slope("x", samples(grows), 1000, 1240)
-    assert line.mb_per_minute == pytest.approx(grows, abs=1e-6)
-    assert (line.first_mb, line.last_mb, line.samples) == (pytest.approx(40), pytest.approx(40 + 4 * grows), 241)
+    assert line.per_minute == pytest.approx(grows, abs=1e-6)
+    assert (line.first, line.last, line.samples) == (pytest.approx(40), pytest.approx(40 + 4 * grows), 241)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_does_not_hide_a_leak_nor_make_one(seed: int) -> None:
-    assert abs(slope("x", samples(0, noise_mb=2, seed=seed), 1000, 1240).mb_per_minute) < 0.5
-    assert slope("x", samples(1.5, noise_mb=2, seed=seed), 1000, 1240).mb_per_minute > 1
+    assert abs(slope("x", samples(0, noise_mb=2, seed=seed), 1000, 1240).per_minute) < 0.5
+    assert slope("x", samples(1.5, noise_mb=2, seed=seed), 1000, 1240).per_minute > 1
 
 
 def test_what_is_outside_of_the_time_does_not_count() -> None:
-    warm_up = [(1000.0 + at, 10 * MB * at) for at in range(60)]
-    assert slope("x", [*warm_up, *samples(0)[60:]], 1060, 1240).mb_per_minute == pytest.approx(0, abs=1e-6)
+    warm_up = [(1000.0 + at, 10.0 * at) for at in range(60)]
+    assert slope("x", [*warm_up, *samples(0)[60:]], 1060, 1240).per_minute == pytest.approx(0, abs=1e-6)
 
 
 def test_the_fit_is_that_of_the_definition() -> None:
@@ -85,17 +84,57 @@ def test_the_fit_is_that_of_the_definition() -> None:
 
 def test_too_few_samples_are_no_measurement() -> None:
     line = slope("x", samples(0)[:100], 1000, 1240)
-    assert math.isnan(line.mb_per_minute)
+    assert math.isnan(line.per_minute)
     assert str(line) == "x: not measured, 100 samples, it needs 192"
 
 
 def test_samples_are_read_from_the_files_of_a_run(tmp_path: Path) -> None:
-    rows = [{"t_ns": 2_000_000_000, "proc": name, "rss_bytes": 7} for name in ("worker-1", "worker-2")]
+    rows = [{"t_ns": 2_000_000_000, "proc": name, "rss_bytes": 7 * MB} for name in ("worker-1", "worker-2")]
     (tmp_path / "processes.jsonl").write_text("\n".join(map(json.dumps, rows)) + '\n{"t_ns":3')
-    (tmp_path / "server.jsonl").write_text('{"t_ns":1000000000,"error":"away"}\n{"t_ns":2000000000,"used_memory":9}\n')
+    (tmp_path / "server.jsonl").write_text('{"t_ns":1000000000,"error":"away"}\n{"t_ns":2000000000,"used_memory":9000000}\n')
     assert slopes.process_memory(tmp_path, "worker-1") == [(2.0, 7.0)]
     assert slopes.server_memory(tmp_path) == [(2.0, 9.0)]
     assert slopes.server_memory(tmp_path / "nowhere") == []
+
+
+def test_the_interval_of_a_line_holds_the_truth_as_often_as_it_says() -> None:
+    found = [slope("x", samples(1.5, noise_mb=2, seed=seed), 1000, 1240).interval for seed in range(100)]
+    assert all(0 < high - low < 0.5 for low, high in found)
+    assert sum(low <= 1.5 <= high for low, high in found) >= 88
+
+
+def operation(kind: str, stage: str, *items: Mapping[str, object], done_ns: int = 0) -> str:
+    row = {"kind": "operation", "f": kind, "type": stage, "done_ns": done_ns, "items": items}
+    return json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def test_latencies_are_those_of_jobs_that_were_created_and_accepted_as_finished(tmp_path: Path) -> None:
+    s_ns = 1_000_000_000
+    made = [
+        {"job": "plain", "delay_ms": 0, "intended_ns": 10 * s_ns, "result": "created"},
+        {"job": "delayed", "delay_ms": 500, "intended_ns": 9 * s_ns, "result": "created"},
+        {"job": "duplicate", "delay_ms": 0, "intended_ns": 9 * s_ns, "result": "duplicate"},
+        {"job": "lost", "delay_ms": 0, "intended_ns": 9 * s_ns, "result": "created"},
+    ]
+    (tmp_path / "producer-1.jsonl").write_text(operation("enqueue", "invoke", *made) + operation("enqueue", "ok", *made))
+    ends = [
+        {"job": job, "result": result}
+        for job, result in (("plain", "ok"), ("delayed", "ok"), ("duplicate", "ok"), ("lost", "stale"))
+    ]
+    (tmp_path / "worker-1.jsonl").write_text(
+        operation("finish", "ok", *ends, done_ns=11 * s_ns)
+        + operation("finish", "ok", ends[0], done_ns=20 * s_ns)
+        + '{"type":"ok","f":"finish"'
+    )
+    assert latencies(tmp_path, 100) == [(9.5, 1_500.0), (10.0, 1_000.0)]
+    # Of too many jobs some are looked at.
+    assert len(latencies(tmp_path, 1e9)) < 2
+
+
+def test_percentiles_are_those_of_windows_of_ten_seconds() -> None:
+    jobs = [(100 + at / 10, float(at % 100)) for at in range(250)]
+    assert percentiles(jobs, 0.5, 100.0) == [(105, 49), (115, 49), (125, 24)]
+    assert [value for _, value in percentiles(jobs, 0.99, 100.0)] == [98, 98, 49]
 
 
 # -- the verdict
@@ -130,12 +169,28 @@ class Told(Soak):
     ],
 )
 def test_what_was_measured_is_told_and_false_beats_unknown(grows: tuple[float, float], more: dict, code: int) -> None:
-    lines = [Slope("x", one, 1, 1, 60, "" if one == one else "no samples") for one in grows]
+    lines = [Slope("x", one, (one, one), 1, 1, 60, complaint="" if one == one else "no samples") for one in grows]
     out = StringIO()
     assert verdict(Told(lines, **more), Progress(out)) == code
     said = out.getvalue().splitlines()
     assert said[-1].startswith(f"soak: {['steady', 'leaking', 'unknown'][code]} ")
     assert all(str(line) in said for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("what", "interval", "code"),
+    [
+        ("median of latency", (1.1, 3.0), LEAKING),
+        ("median of latency", (0.9, 9.0), STEADY),
+        ("median of latency", (-3.0, -2.0), STEADY),
+        ("p99 of latency", (5.0, 9.0), STEADY),
+    ],
+)
+def test_a_median_that_surely_grows_is_a_leak_too(what: str, interval: tuple[float, float], code: int) -> None:
+    line = Slope(what, sum(interval) / 2, interval, 40, 60, 20, LATENCY)
+    out = StringIO()
+    assert verdict(Told([line]), Progress(out)) == code
+    assert " ms a minute (" in out.getvalue()
 
 
 # -- the command
@@ -147,13 +202,13 @@ def test_the_minutes_have_bounds(minutes: int, tmp_path: Path, capsys: pytest.Ca
     with pytest.raises(HarnessError, match=f"^minutes is {minutes}: "):
         soak(parse(words), Interrupts())
     assert main(words, Interrupts()) == UNKNOWN
-    assert capsys.readouterr().err == f"chaos: minutes is {minutes}: it must be a whole number from 2 to 1440\n"
+    assert capsys.readouterr().err == f"chaos: minutes is {minutes}: it must be a number from 2 to 1440, hours a 60th\n"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_its_defaults_are_those_of_make() -> None:
     parsed = parse(["soak"])
-    assert parsed == argparse.Namespace(command="soak", minutes=5, seed=1, runs=Path("runs"), keep=20, keep_days=14)
+    assert parsed == argparse.Namespace(command="soak", minutes=5, hours=None, seed=1, runs=Path("runs"), keep=20, keep_days=14)
 
 
 # -- short ones
@@ -199,9 +254,14 @@ def test_a_short_soak_finds_a_leak_of_the_server_and_leaves_nothing_running(tmp_
     assert made.errors == []
     faults, seen = made.witnessed()
     assert faults == seen > 0
-    worker, server = made.slopes()
+    worker, server, median, p99 = made.slopes()
     assert worker.complaint == server.complaint == "" and worker.samples >= 4
-    assert server.mb_per_minute > 20 and verdict(made, Progress(StringIO())) == LEAKING
+    # Six seconds have one window of ten.
+    assert (median.unit, p99.unit) == (LATENCY, LATENCY) and "needs 3" in median.complaint
+    kept = {line["what"]: line for line in made.content()["lines"]}
+    assert [point for point in kept["median of latency"]["points"] if point[1] > 0]
+    assert len(kept["used_memory of the server"]["interval"]) == 2 and kept["median of latency"]["per_minute"] is None
+    assert server.per_minute > 20 and verdict(made, Progress(StringIO())) == LEAKING
     assert not left_running(tmp_path)
 
 

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from chaos.capacity.figures import histogram, outcome, percentile, slope_interval, void_reason
+from chaos.capacity.figures import histogram, outcome, percentile, void_reason
 from chaos.capacity.search import MET, MISSED, VOID
+from chaos.slopes import slope_interval
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_the_prediction_is_that_of_the_plan(tmp_path: Path) -> None:
 
 def test_a_measurement_that_reports_refuses_predicts_nothing(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
-    (tmp_path / "measurement.json").write_text('{"schema": 1}')
+    (tmp_path / "measurement.json").write_text('{"schema": 2}')
     assert predicted(tmp_path, Interrupts()) is None
     assert "measurement.json.made is missing" in (tmp_path / "logs" / "prediction.log").read_text()
 
@@ -45,6 +45,15 @@ def test_a_prediction_holds_when_every_run_on_both_sides_agrees(
 ) -> None:
     found = verdict(outcomes, 3)
     assert (found.met_below, found.missed_above, found.holds) == (met, missed, holds)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "doubtful"), [(910, 1_090, False), (900, 1_100, False), (890, 1_010, True), (990, 1_110, True)]
+)
+def test_an_interval_that_reaches_where_it_is_verified_is_told(low: float, high: float, doubtful: bool) -> None:
+    words = Prediction(1_000, low, high).words()
+    assert words.startswith(f"predicted from half of the steps: 1000.0 jobs/s, surely {low:.1f} to {high:.1f}")
+    assert ("either may come out otherwise" in words) == doubtful
 
 
 def test_the_last_line_is_for_programs_too() -> None:

@@ -56,7 +56,8 @@ def test_options_that_are_not_named_have_the_defaults_of_a_request() -> None:
         ({"step_s": 0}, "step_s is 0: it must be from 1 to 600"),
         ({"workers": 0}, "workers is 0: it must be from 1 to 32"),
         ({"model": "sql"}, "model 'sql' does not exist; choose from lanes"),
-        ({"topology": "cluster"}, "topology 'cluster': capacity is measured on embedded or aof"),
+        ({"topology": "ring"}, "topology 'ring' does not exist; choose from embedded"),
+        ({"topology": "cluster", "model": "bull"}, "topology 'cluster': the keys of a queue of bull are in many slots; possible"),
     ],
 )
 def test_what_cannot_be_is_answered_in_one_line_with_what_can(changes: dict, line: str) -> None:
@@ -71,6 +72,12 @@ def test_what_is_said_to_be_possible_is_possible() -> None:
     Request(p99_ms=20.1)
     # A rate that nobody named the workers for is a question to the plan.
     assert Request(rate_per_s=5_000).workers_measured == 2
+
+
+@pytest.mark.parametrize(("handler_ms", "target_ms"), [(20, 100), (200, 1_000), (5, 25), (0.5, 25)])
+def test_a_target_that_nobody_names_leaves_the_handler_room_to_queue(handler_ms: float, target_ms: float) -> None:
+    assert Request(handler_ms=handler_ms).p99_target_ms == target_ms
+    assert Request(handler_ms=handler_ms, p99_ms=300).p99_target_ms == 300
 
 
 @pytest.mark.parametrize(

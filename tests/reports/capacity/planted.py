@@ -69,12 +69,24 @@ def step(rate: float, workers: int, *, meets: bool, seconds: float = 8.0) -> Row
         },
         "service_ms": {"mean": float(spent.mean()), "histogram": histogram(spent)},
         "waiting": {"mean": came.waiting, "slope_per_s": 0.0, "slope_interval": [-0.2, 0.2] if meets else [2.0, 4.0]},
-        "in_system_mean": came.waiting + came.running,
-        "server": {"us_per_job": 80.0, "cpu_share": rate * 80e-6, "commands": {"evalsha": 60.0, "blpop": 12.0}},
+        "report_ms": {"mean": 0.5, "histogram": [[0.4, 0.6, int(rate * seconds)]]},
+        "in_system": {
+            "counted": came.waiting + came.running,
+            "certain": 0.98 * (came.waiting + came.running),
+            "possible": 1.02 * (came.waiting + came.running),
+        },
+        "server": {
+            "us_per_job": 80.0,
+            "cpu_share": rate * 80e-6,
+            "round_trips": 2.5,
+            "sent": {"evalsha": {"calls": 2.0, "us": 60.0}, "blpop": {"calls": 0.5, "us": 12.0}},
+            "inside": {"hset": {"calls": 4.0, "us": 25.0}, "zadd": {"calls": 2.0, "us": 15.0}},
+        },
         "worker": {"cpu_share": 0.3},
         "driver": {"cpu_share": 0.3},
         "void": None,
         "meets": meets,
+        "arrivals_ms": [(place + 1) / rate * 1_000 for place in range(int(rate * seconds))] if meets else [],
     }
 
 
@@ -86,14 +98,17 @@ def content(rates: Callable[[float], float] = law, counts: Sequence[int] = (1, 2
         for share in (SHARES if workers == counts[-1] else SHARES[3:5])
     ]
     return {
-        "schema": 1,
+        "schema": 2,
         "made": "2026-11-27T12:00:00Z",
         "machine": {"cores": 2, "cpu": "a processor", "server": "valkey 9.1"},
         "target": {"p99_ms": 100.0, "payload_bytes": 2048, "handler_ms": HANDLER_MS, "model": "lanes", "topology": "embedded"},
         "steps": steps,
         "memory": {"bytes_per_waiting": 2_500.0, "bytes_per_retained": 700.0, "fragmentation": 1.12},
         "network": {"bytes_per_job": 5_200.0, "round_trip_ms": 0.08},
-        "recovery_ms": {"worker-kill": 4_200.0, "server-kill": 1_500.0},
+        "recovery": {
+            "worker-kill": {"ms": 4_200.0, "source": "drilled in a run of lanes, with a lease of 9 s"},
+            "server-kill": {"ms": 1_500.0, "source": "drilled in a run of lanes on aof, with a lease of 9 s"},
+        },
         "verify": [
             {"rate": 700.0 * times, "times": times, "meets": times < 1, "p99_ms": 61.0 if times < 1 else 300.0}
             for times in (0.9, 1.1) * 3

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reports.capacity.measurement import Bin, read
+from reports.capacity.measurement import Bin, Command, read
 from reports.errors import JudgeError
 from tests.reports.capacity.planted import Row, content, write
 
@@ -27,7 +27,8 @@ def test_everything_is_read(tmp_path: Path, plain: Row) -> None:
     assert len(found.steps) == len(plain["steps"]) and found.sound[0].rate < found.sound[-1].rate
     assert found.steps[0].latency_ms.histogram[0] == Bin(*plain["steps"][0]["latency_ms"]["histogram"][0])
     assert found.steps[0].waiting.slope_interval == (-0.2, 0.2)
-    assert found.recovery_ms == {"worker-kill": 4_200.0, "server-kill": 1_500.0}
+    assert {fault: one.ms for fault, one in found.recovery.items()} == {"worker-kill": 4_200.0, "server-kill": 1_500.0}
+    assert found.steps[0].server.inside["hset"] == Command(calls=4.0, us=25.0)
     assert [one.meets for one in found.verify] == [True, False] * 3
 
 
@@ -53,8 +54,8 @@ def without(name: str) -> Callable[[Row], Any]:
         (lambda made: made["steps"][0]["latency_ms"].update(p99=float("nan")), r"latency_ms.p99 is nan, it must be a number"),
         (lambda made: made["steps"][0]["latency_ms"].update(histogram=[[5, 1, 3]]), r"histogram\[0\] is .*lower_ms <= upper_ms"),
         (lambda made: made["steps"][0]["waiting"].update(slope_interval=[1]), r"slope_interval is \[1\], it must be a list of 2"),
-        (lambda made: made["recovery_ms"].update({"worker-kill": -1}), r"recovery_ms is -1.0, it must be at least 0"),
-        (lambda made: made.update(schema=2), "not of schema 1"),
+        (lambda made: made["recovery"]["worker-kill"].update(ms=-1), r"recovery.worker-kill.ms is -1.0, it must be at least 0"),
+        (lambda made: made.update(schema=1), "not of schema 2"),
         (lambda made: [step.update(meets=False) for step in made["steps"]], "none of the 2 steps met its target"),
     ],
 )

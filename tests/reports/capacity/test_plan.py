@@ -11,6 +11,7 @@ import pytest
 from reports.capacity import prices
 from reports.capacity.little import bottleneck, little
 from reports.capacity.measurement import read
+from reports.capacity.page import shares
 from reports.capacity.prediction import confirmed, predict
 from reports.command import main
 from reports.errors import JudgeError
@@ -156,7 +157,7 @@ def test_a_refused_law_is_said_and_not_used(tmp_path: Path) -> None:
 
 
 def test_a_recovery_that_was_not_drilled_is_not_known(tmp_path: Path, made: Row) -> None:
-    found = asked(write(tmp_path, {**made, "recovery_ms": {}}), "--rate", "500")
+    found = asked(write(tmp_path, {**made, "recovery": {}}), "--rate", "500")
     assert found["plan"]["worker_lost_s"] is None and found["plan"]["primary_lost_s"] is None
     assert sum("not drilled" in one["derived"] for one in found["figures"]) == 2
 
@@ -167,6 +168,53 @@ def test_half_of_the_steps_predict_the_limit(tmp_path: Path, made: Row) -> None:
     assert found.low <= law(4) <= found.high and found.low < found.rate < found.high
     never = [{**step, "meets": True} for step in made["steps"]]
     assert "do not have both" in predict(read(write(tmp_path, {**made, "steps": never}))).reason
+
+
+def stepped(p99_by_rate: dict[float, float], made: Row, *, spread: float, jobs: int = 20_000) -> Row:
+    """Steps at these rates, whose latencies lie that share around their p99."""
+    plain = max(made["steps"], key=lambda step: step["workers"])
+    steps = [
+        {
+            **plain,
+            "rate": rate,
+            "latency_ms": {
+                "p50": 21.0,
+                "p99": p99_ms,
+                "histogram": [
+                    [20, 22, 0.9 * jobs],
+                    [p99_ms * (1 - spread), p99_ms, 0.09 * jobs],
+                    [p99_ms, p99_ms * (1 + spread), 0.01 * jobs],
+                ],
+            },
+            "in_system": {"counted": 10, "certain": 10, "possible": 10},
+            "waiting": {"mean": 1, "slope_per_s": 0, "slope_interval": [-1, 1]},
+            "dropped": 0,
+            "meets": p99_ms <= 100,
+        }
+        for rate, p99_ms in p99_by_rate.items()
+    ]
+    return {**made, "steps": steps}
+
+
+#: A knee: p99 by rate, of which every second step predicts.
+KNEE = {600.0: 40.0, 650.0: 45.0, 700.0: 70.0, 725.0: 80.0, 750.0: 97.0, 775.0: 99.0, 800.0: 103.0, 825.0: 110.0, 900.0: 700.0}
+
+
+@pytest.mark.parametrize(("spread", "low", "high"), [(0.001, 750, 800), (0.3, 700, 800), (0.9, 700, 900)])
+def test_what_the_p99_of_a_step_may_be_off_widens_the_interval(
+    tmp_path: Path, made: Row, spread: float, low: float, high: float
+) -> None:
+    """At 750 and at 800 jobs/s the p99 is near to the target: with such a spread either may be on the other side of it."""
+    found = predict(read(write(tmp_path, stepped(KNEE, made, spread=spread))))
+    assert 750 < found.rate < 800 and (found.low, found.high) == (low, high)
+
+
+def test_a_step_whose_backlog_grows_missed_surely(tmp_path: Path, made: Row) -> None:
+    planted = stepped(KNEE, made, spread=0.9)
+    for step in planted["steps"]:
+        if step["rate"] == 800:
+            step["waiting"]["slope_interval"] = [3, 5]
+    assert predict(read(write(tmp_path, planted))).high == 800
 
 
 @pytest.mark.parametrize(
@@ -187,12 +235,33 @@ def test_a_prediction_is_used_when_all_runs_confirm_it(
     assert found.holds == holds and words in found.words
 
 
-def test_littles_law_is_checked_on_each_step(tmp_path: Path, made: Row) -> None:
-    assert all(one.holds for one in little(read(write(tmp_path, made))))
+@pytest.mark.parametrize(("counted", "holds"), [(9.5, True), (10, True), (11, True), (11.5, True), (9.4, False), (11.6, False)])
+def test_littles_law_is_checked_on_each_step(tmp_path: Path, made: Row, counted: float, holds: bool) -> None:
+    """Also where the backlog grows: the count and the times are of the same instants."""
+    assert len(made["steps"]) > 4 and all(one.holds for one in little(read(write(tmp_path, made))))
     steps = [dict(step) for step in made["steps"]]
-    steps[0]["in_system_mean"] *= 1.5
+    steps[-1]["in_system"] = {"counted": counted, "certain": 10, "possible": 11}
+    assert steps[-1]["waiting"]["slope_interval"][0] > 0
     found = little(read(write(tmp_path, {**made, "steps": steps})))
-    assert [one.step.rate for one in found if not one.holds] == [steps[0]["rate"]]
+    assert [one.step.rate for one in found if not one.holds] == ([] if holds else [steps[-1]["rate"]])
+
+
+def test_a_recovery_says_which_drill_has_seen_it(run: Path) -> None:
+    derived = {one["name"]: one["derived"] for one in asked(run, "--rate", "300")["figures"]}
+    assert "within 4.2 s (drilled in a run of lanes, with" in derived["headroom after a worker's loss"]
+    assert "drilled in a run of lanes on aof" in derived["a primary's loss made up in"]
+
+
+def test_no_time_of_the_server_counts_twice(tmp_path: Path, made: Row) -> None:
+    """A script's time has that of the commands in it."""
+    found = read(write(tmp_path, made)).met[-1].server
+    assert sorted(shares(found)) == [
+        ("Lua of the scripts", 20.0),
+        ("blpop, sent", 12.0),
+        ("hset, in scripts", 25.0),
+        ("zadd, in scripts", 15.0),
+    ]
+    assert sum(us for _, us in shares(found)) == sum(one.us for one in found.sent.values())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import exp, factorial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from reports.capacity.measurement import read
+from reports.command import main
 from reports.errors import JudgeError
 from reports.simulation.measured import compare
 from reports.simulation.queueing import simulate
@@ -162,6 +164,26 @@ def test_it_says_when_it_is_not_near(tmp_path: Path) -> None:
     made["steps"][0]["latency_ms"]["p99"] *= 3
     off = [one for one in compare(read(write(tmp_path, made))) if not one.within]
     assert [one.name for one in off] == ["p99"] and off[0].off == pytest.approx(2 / 3, abs=0.1)
+
+
+def test_the_same_arrivals_are_simulated_as_were_measured() -> None:
+    """Two bursts of four for one place: none of them but the first finds it free."""
+    load = Load(rate=1, seconds=10, due_s=[1.0] * 4 + [5.0] * 4)
+    came = simulate(load, System(service=constant(SERVICE_MS)))
+    assert sorted(came.latencies_ms) == pytest.approx([100, 100, 200, 200, 300, 300, 400, 400])
+
+
+def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write(tmp_path, content(counts=(1, 2, 3, 4)))
+    assert main(["simulation", str(run)]) == 0
+    assert re.fullmatch(r"simulation: points=(\d+) near=(\d+)/\2 \(.*\)", capsys.readouterr().out.splitlines()[-1])
+    made = content(counts=(1, 2, 3, 4))
+    made["steps"][0]["latency_ms"]["p99"] *= 3
+    assert main(["simulation", str(write(tmp_path, made))]) == 1
+    for step in made["steps"][3:]:
+        step["arrivals_ms"] = []
+    assert main(["simulation", str(write(tmp_path, made))]) == 2
+    assert "points that can be compared beside the calmest: 1, it needs 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
