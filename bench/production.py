@@ -56,7 +56,7 @@ class Dropped(Exception):
 @dataclass(frozen=True, slots=True)
 class Destination:
     """The queue that gets the jobs, and the history file. `url`: of a server, or of apps of the HTTP face, with commas between;
-    `history` None: record nothing; `lua` None: the engine's own scripts; `retention_ms`: how long results and errors are kept, 0 =
+    `history` None: record nothing; `lua` None: the engine's own scripts; `retention_ms`: how long results and errors are kept, 0:
     the engine's default."""
 
     queue: str

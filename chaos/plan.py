@@ -140,8 +140,8 @@ def draw(
     """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, see `sequence`.
 
     A victim is drawn from the workers that are alive when its turn comes, replacements included, and that no fault has hit which
-    is in force. `consumers` share only the faults that hit everybody. `load`: jobs, sent directly or over HTTP. Raises HarnessError
-    for a kind that does not exist.
+    is in force. `consumers` share only the faults that hit everybody. `load`: jobs, sent directly or over HTTP. Raises
+    HarnessError for a kind that does not exist.
     """
     pace = pace or Pace()
     randomness = random.Random(f"ironclaim plan {seed}")

@@ -15,7 +15,7 @@ WANTED = 2
 
 
 class AppKill:
-    """inject: SIGSTOP, and SIGKILL once requests of the producer wait for its answers. witness: waitpid said -9, and those requests
+    """inject: SIGSTOP, and SIGKILL once requests of the producer wait for its answers. witness: waitpid said -9, and requests
     had no answer.
 
     heal: when they were answered by another app (or their time is over), start it again at its address. healed: it has answered
