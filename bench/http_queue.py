@@ -22,7 +22,7 @@ from engine.observer import Outcome
 from engine.queue.producing import draft
 from engine.recorder import Recorder
 from engine.wire.call import Call
-from engine.wire.drivers.delivery import Delivery, GiveUp, Trouble, Verdict
+from engine.wire.drivers.delivery import DEADLINE_MS, Delivery, GiveUp, Trouble, Verdict
 from engine.wire.operations import Enqueue, Enqueued
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs
@@ -66,7 +66,7 @@ class HttpQueue:
         job = draft(name, payload, PAYLOAD_BYTES_MAX, id, options).operation(b"", 0)
         request = self._calls.enqueue(name, payload, None, id, _as_json(options))
         call: Call[Any] = Call(None, (), (), lambda raw: raw, job)
-        delivery = Delivery(time.monotonic_ns(), random.random)
+        delivery = Delivery(time.monotonic_ns(), random.random, DEADLINE_MS)
         ticket = self._recorder.invoked(call, delivery.started_ns, intended_ns) if self._recorder else None
         reply, failure, sends = None, None, 0
         while reply is None:

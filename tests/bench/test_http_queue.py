@@ -105,7 +105,7 @@ def test_a_connection_is_noticed_by_its_first_answer(sender: Sender) -> None:
 
 
 def test_nobody_there_is_nothing_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.wire.drivers.delivery.DEADLINE_MS", 50)
+    monkeypatch.setattr("bench.http_queue.DEADLINE_MS", 50)
     file = HistoryFile(tmp_path / "producer-1.jsonl", proc="producer-1", role="producer")
     queue = HttpQueue("bench", ["http://127.0.0.1:1"], Recorder(file, queue="bench"), 1)
     with pytest.raises(ServerUnavailable):
