@@ -111,6 +111,6 @@ def test_nobody_there_is_nothing_done(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ServerUnavailable):
         queue.enqueue("email", {}, id="b1-1", intended_ns=1)
     row = load_file(file.path).rows[-1]
-    assert row["type"] == "fail" and row["sends"] == len(row["errors"]) > 1
+    assert row["type"] == "fail" and row["sends"] == len(row["errors"]) >= 1
     queue.close()
     file.close()
