@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from typing import Any
 
 from chaos.faults.base import ASK_TIMEOUT_S, LOST_MS, Scene, Seen
 from chaos.faults.network_base import ANSWER_TIMEOUT_S
@@ -68,7 +69,10 @@ class AppKill:
         return Seen(self._started_ns, not left, f"{words} in {took_s:.1f} s; {self._target} started again")
 
     def witness_healed(self) -> Seen:
-        scene, url = self._scene, self._scene.crew.apps[self._target].url
+        scene = self._scene
+        # Of all crews only that of chaos/http_face.py has apps.
+        crew: Any = scene.crew
+        url = crew.apps[self._target].url
 
         def answered() -> bool:
             return scene.watch.view(PRODUCER).connected_to_ns.get(url, 0) > self._started_ns
