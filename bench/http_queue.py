@@ -7,7 +7,9 @@ again from here, when the engine's own driver would do so, to the next app in tu
 from __future__ import annotations
 
 import itertools
+import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,6 +29,7 @@ from engine.wire.operations import Enqueue, Enqueued
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs
 from ironclaim_client.replies import member
+from ironclaim_client.retrying import Call as Request
 from ironclaim_client.retrying import Retries
 from ironclaim_client.synchronous.transport import Transport
 
@@ -35,6 +38,11 @@ ATTEMPT_MS = 2_000
 
 PAYLOAD_BYTES_MAX = 1 << 20
 
+CONNECTIONS_MAX = 256
+
+# It writes a line for each request where others log, as Locust does.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
 #: What an attempt without an answer means; every other error is an answer.
 TROUBLES = {errors.ServerUnavailable: Trouble.NOT_SENT, errors.OutcomeUnknown: Trouble.UNANSWERED}
 
@@ -42,15 +50,16 @@ TROUBLES = {errors.ServerUnavailable: Trouble.NOT_SENT, errors.OutcomeUnknown: T
 class HttpQueue:
     """A queue by its name, and the urls of the apps that serve it. Connects on first use; raises InvalidArgument for another url.
 
-    `recorder` writes the history of the sends; `connections_max`: at once to each app, 0 = no bound.
+    `recorder` writes the history of the sends; `connections_max`: requests at once, 0 = 256.
     """
 
     def __init__(self, name: str, urls: Sequence[str], recorder: Recorder | None, connections_max: int) -> None:
         self._calls = Jobs(name)
         self._recorder = recorder
-        limits = httpx.Limits(max_connections=connections_max or None, max_keepalive_connections=connections_max or None)
+        # Requests wait here for their turn: the pool of httpx looks at all that wait whenever one of them moves.
+        self._free = threading.BoundedSemaphore(connections_max or CONNECTIONS_MAX)
         once = Retries(deadline_ms=0, attempt_ms=ATTEMPT_MS)
-        self._clients = [httpx.Client(transport=Noticing(limits, url, self._connected)) for url in urls]
+        self._clients = [httpx.Client(transport=Noticing(url, self._connected)) for url in urls]
         self._apps = [Transport(url, None, once, client) for url, client in zip(urls, self._clients, strict=True)]
         self._turns = itertools.cycle(self._apps)
 
@@ -72,7 +81,7 @@ class HttpQueue:
         while reply is None:
             sent_ns, sends = time.monotonic_ns(), sends + 1
             try:
-                reply = _reply(next(self._turns).send(request).body, job, delivery.definite)
+                reply = _reply(self._send(request, delivery), job, delivery.definite)
             except errors.ClientError as error:
                 trouble = TROUBLES.get(type(error), Trouble.FAULT)
                 step = delivery.after(trouble, str(error), time.monotonic_ns())
@@ -97,6 +106,17 @@ class HttpQueue:
         for client in self._clients:
             client.close()
 
+    def _send(self, request: Request, delivery: Delivery) -> Any:
+        """The answer to one send, which begins within the deadline: the server knows the id of a job for 20 s after its end, and a
+        repeat that came later would be another job. Raises ClientError."""
+        left_s = delivery.deadline_ms / 1_000 - (time.monotonic_ns() - delivery.started_ns) / 1e9
+        if left_s <= 0 or not self._free.acquire(timeout=left_s):
+            raise errors.ServerUnavailable("no request has ended in time")
+        try:
+            return next(self._turns).send(request).body
+        finally:
+            self._free.release()
+
     def _connected(self, url: str) -> None:
         """An app has answered over a new connection. Of which era its server is, nobody knows here."""
         if self._recorder:
@@ -106,8 +126,8 @@ class HttpQueue:
 class Noticing(httpx.HTTPTransport):
     """Notices when the first answer comes over a new connection. A proxy takes connections also where it can lead nowhere."""
 
-    def __init__(self, limits: httpx.Limits, url: str, connected: Callable[[str], None]) -> None:
-        super().__init__(limits=limits)
+    def __init__(self, url: str, connected: Callable[[str], None]) -> None:
+        super().__init__(limits=httpx.Limits(max_connections=None))
         self._url, self._connected = url, connected
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
