@@ -107,8 +107,8 @@ class HttpQueue:
             client.close()
 
     def _send(self, request: Request, delivery: Delivery) -> Any:
-        """The answer to one send, which begins within the deadline: the server knows the id of a job for 20 s after its end, and a
-        repeat that came later would be another job. Raises ClientError."""
+        """The answer to one send, which begins within the deadline: the server knows the id of a job for 20 s after its end, and
+        a repeat that came later would be another job. Raises ClientError."""
         left_s = delivery.deadline_ms / 1_000 - (time.monotonic_ns() - delivery.started_ns) / 1e9
         if left_s <= 0 or not self._free.acquire(timeout=left_s):
             raise errors.ServerUnavailable("no request has ended in time")
