@@ -11,8 +11,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -29,7 +29,6 @@ from engine.wire.operations import Enqueue, Enqueued
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs
 from ironclaim_client.replies import member
-from ironclaim_client.retrying import Call as Request
 from ironclaim_client.retrying import Retries
 from ironclaim_client.synchronous.transport import Transport
 
@@ -77,11 +76,13 @@ class HttpQueue:
         call: Call[Any] = Call(None, (), (), lambda raw: raw, job)
         delivery = Delivery(time.monotonic_ns(), random.random, DEADLINE_MS)
         ticket = self._recorder.invoked(call, delivery.started_ns, intended_ns) if self._recorder else None
-        reply, failure, sends = None, None, 0
+        reply, failure, sends, sent_ns = None, None, 0, delivery.started_ns
         while reply is None:
-            sent_ns, sends = time.monotonic_ns(), sends + 1
+            sends += 1
             try:
-                reply = _reply(self._send(request, delivery), job, delivery.definite)
+                with self._turn(delivery):
+                    sent_ns = time.monotonic_ns()
+                    reply = _reply(next(self._turns).send(request).body, job, delivery.definite)
             except errors.ClientError as error:
                 trouble = TROUBLES.get(type(error), Trouble.FAULT)
                 step = delivery.after(trouble, str(error), time.monotonic_ns())
@@ -106,14 +107,15 @@ class HttpQueue:
         for client in self._clients:
             client.close()
 
-    def _send(self, request: Request, delivery: Delivery) -> Any:
-        """The answer to one send, which begins within the deadline: the server knows the id of a job for 20 s after its end, and
-        a repeat that came later would be another job. Raises ClientError."""
+    @contextmanager
+    def _turn(self, delivery: Delivery) -> Generator[None]:
+        """The time of one send, which begins within the deadline: the server knows the id of a job for 20 s after its end, and a
+        repeat that came later would be another job. Raises ServerUnavailable."""
         left_s = delivery.deadline_ms / 1_000 - (time.monotonic_ns() - delivery.started_ns) / 1e9
         if left_s <= 0 or not self._free.acquire(timeout=left_s):
             raise errors.ServerUnavailable("no request has ended in time")
         try:
-            return next(self._turns).send(request).body
+            yield
         finally:
             self._free.release()
 
