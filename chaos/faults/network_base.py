@@ -132,8 +132,12 @@ class LostFault(NetworkFault):
 
     arrives = False
 
-    def probe(self, name: str, way: Way) -> tuple[bool, str]:
-        """Write over a way of a process; (was it lost as planned, in words)."""
+    def probe(self, name: str) -> tuple[bool, str]:
+        """Write over each way of a process; (were they lost as planned, in words)."""
+        found = [self._probe(name, way) for way in self.network.ways(name)]
+        return all(lost for lost, _ in found), "; ".join(words for _, words in found)
+
+    def _probe(self, name: str, way: Way) -> tuple[bool, str]:
         key = f"ironclaim:probe:{secrets.token_hex(8)}"
         patience_s = min(PROBE_PATIENCE_S, self.scene.lease_ms / 1_000 * HOLD_LEASES)
         try:
@@ -156,9 +160,8 @@ class LostFault(NetworkFault):
 
     def observe(self) -> Seen:
         # All at once: each takes all of its patience, and the window is to be no longer than it must.
-        ways = [(name, way) for name in self.targets for way in self.network.ways(name)]
-        with ThreadPoolExecutor(len(ways)) as pool:
-            probes = list(pool.map(self.probe, *zip(*ways, strict=True)))
+        with ThreadPoolExecutor(len(self.targets)) as pool:
+            probes = list(pool.map(self.probe, self.targets))
         self.hold()
         silent = self.silent()
         detail = f"probes: {'; '.join(words for _, words in probes)}; no call answered: {', '.join(silent) or 'nobody'}"
