@@ -49,14 +49,14 @@ TROUBLES = {errors.ServerUnavailable: Trouble.NOT_SENT, errors.OutcomeUnknown: T
 class HttpQueue:
     """A queue by its name, and the urls of the apps that serve it. Connects on first use; raises InvalidArgument for another url.
 
-    `recorder` writes the history of the sends; `connections_max`: requests at once, 0 = 256.
+    `recorder` writes the history of the sends; `connections_max`: requests at once for each app, 0 = 256.
     """
 
     def __init__(self, name: str, urls: Sequence[str], recorder: Recorder | None, connections_max: int) -> None:
         self._calls = Jobs(name)
         self._recorder = recorder
         # Requests wait here for their turn: the pool of httpx looks at all that wait whenever one of them moves.
-        self._free = threading.BoundedSemaphore(connections_max or CONNECTIONS_MAX)
+        self._free = threading.BoundedSemaphore((connections_max or CONNECTIONS_MAX) * len(urls))
         once = Retries(deadline_ms=0, attempt_ms=ATTEMPT_MS)
         self._clients = [httpx.Client(transport=Noticing(url, self._connected)) for url in urls]
         self._apps = [Transport(url, None, once, client) for url, client in zip(urls, self._clients, strict=True)]
