@@ -22,6 +22,7 @@ REPLAY ?=
 SHRINK ?=
 ARGS ?=
 MODEL ?=
+FACE ?=
 TOPOLOGY ?=
 DURABILITY ?=
 BUSY ?=
@@ -55,6 +56,7 @@ BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
+	@echo 'make bench FACE=http [SEED=1]       the producer sends over HTTP to two apps, one of which is killed, too (three minutes)'
 	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (3 minutes)'
 	@echo 'make chaos TOPOLOGY=sentinel [SEED=1] [MINUTES=1] [DURABILITY=replica] [MODEL=dsps]   faults of the servers too: embedded, aof,'
 	@echo '                                    replica, sentinel or cluster; then the verdict, with the declared loss (2 to 3 minutes)'
@@ -130,7 +132,7 @@ else
 endif
 
 bench: setup
-	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))) $(if $(SLO),--slo $(SLO))
+	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(FACE),--face $(FACE)) $(if $(MUTANT),--mutant $(MUTANT))) $(if $(SLO),--slo $(SLO))
 
 # Its two servers are part of what it measures, so SERVER says nothing here.
 bench-engine: TOOLS += redis

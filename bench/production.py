@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gevent
 
@@ -22,6 +22,9 @@ from bench.openloop import OpenLoop
 from bench.workload import PlannedJob, Workload
 from engine.history import HistoryFile, text
 from engine.recorder import Recorder
+
+if TYPE_CHECKING:
+    from bench.http_queue import HttpQueue
 
 #: How long a stop waits: slightly longer than the 10 s for which the driver re-sends before it reports an unknown outcome.
 FINISH_TIMEOUT_S = 12.0
@@ -52,8 +55,9 @@ class Dropped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The queue that gets the jobs, and the history file. `history` None: record nothing; `lua` None: the engine's own scripts;
-    `retention_ms`: how long results and errors are kept, 0 = the engine's default."""
+    """The queue that gets the jobs, and the history file. `url`: of a server, or of apps of the HTTP face, with commas between;
+    `history` None: record nothing; `lua` None: the engine's own scripts; `retention_ms`: how long results and errors are kept, 0:
+    the engine's default."""
 
     queue: str
     url: str
@@ -62,9 +66,14 @@ class Destination:
     retention_ms: int = 0
     model: str = LANES
 
-    def connect(self, recorder: Recorder | None = None, connections_max: int = 0) -> engine.Queue:
-        """A queue of this destination, without I/O so far. Raises ModelMissing, and engine.EngineError for an invalid
-        setting."""
+    def connect(self, recorder: Recorder | None = None, connections_max: int = 0) -> engine.Queue | HttpQueue:
+        """A queue of this destination, without I/O so far. Raises ModelMissing, and engine.EngineError or InvalidArgument for an
+        invalid setting."""
+        if self.url.startswith(("http://", "https://")):
+            # Its client is a package of its own, in clients/python, which only such a load needs on its path.
+            from bench.http_queue import HttpQueue
+
+            return HttpQueue(self.queue, self.url.split(","), recorder, connections_max)
         return queue(self.model, self.queue, url=self.url, lua=self.lua, observer=recorder, connections_max=connections_max)
 
 

@@ -12,8 +12,11 @@ from typing import Any
 
 from chaos.topologies import AOF, CLUSTER, DURABILITIES, EMBEDDED, FOLLOWED, REPLICA, SENTINEL, TOPOLOGIES
 
-#: The load that a fault can meet: jobs on a queue of any model, or messages on channels.
-JOBS, CHANNELS = "jobs", "channels"
+#: The load that a fault can meet: jobs on a queue of any model, jobs that producers send to apps over HTTP, or messages on
+#: channels.
+JOBS, HTTP, CHANNELS = "jobs", "http", "channels"
+
+ALL = (JOBS, HTTP, CHANNELS)
 
 #: What a fault hits: one process that works, the connections of processes, or the servers.
 PROCESS, NETWORK, SERVERS = "process", "network", "servers"
@@ -67,7 +70,7 @@ class FaultKind:
     topologies: tuple[str, ...] = TOPOLOGIES
     loads: tuple[str, ...] = (JOBS, CHANNELS)
     loss: Loss | None = None
-    usual: tuple[str, ...] = (JOBS, CHANNELS)
+    usual: tuple[str, ...] = ALL
     during: tuple[str, ...] = ()
     #: It acts inside of processes, which are started with the library of `chaos.preload`.
     preload: bool = False
@@ -80,17 +83,23 @@ KINDS: dict[str, FaultKind] = {
         # others from their work: limits whose places the dead worker holds would hold them up, too. Nor is anybody killed or
         # frozen while the producer is cut off, for a worker without jobs has nothing in hand.
         FaultKind(
-            "worker-kill", PROCESS, "a job outlives the process that runs it", 12, loads=(JOBS,), during=("worker-freeze",)
+            "worker-kill", PROCESS, "a job outlives the process that runs it", 12, loads=(JOBS, HTTP), during=("worker-freeze",)
         ),
         FaultKind(
-            "worker-freeze", PROCESS, "a lease that was lost ends nothing any more", 12, loads=(JOBS,), during=("net-latency",)
+            "worker-freeze",
+            PROCESS,
+            "a lease that was lost ends nothing any more",
+            12,
+            loads=(JOBS, HTTP),
+            during=("net-latency",),
         ),
-        FaultKind("net-latency", NETWORK, "leases are renewed in time", 5, PROXIED, during=("worker-freeze",)),
-        FaultKind("net-request-lost", NETWORK, "what was not answered is sent again", 5, PROXIED, during=("worker-freeze",)),
+        FaultKind("net-latency", NETWORK, "leases are renewed in time", 5, PROXIED, ALL, during=("worker-freeze",)),
+        FaultKind("net-request-lost", NETWORK, "what was not answered is sent again", 5, PROXIED, ALL, during=("worker-freeze",)),
         FaultKind(
-            "net-reply-lost", NETWORK, "a call that is sent again takes effect once", 8, PROXIED, during=("worker-freeze",)
+            "net-reply-lost", NETWORK, "a call that is sent again takes effect once", 8, PROXIED, ALL, during=("worker-freeze",)
         ),
-        FaultKind("net-down", NETWORK, "everybody connects again", 5, PROXIED, during=("worker-freeze",)),
+        FaultKind("net-down", NETWORK, "everybody connects again", 5, PROXIED, ALL, during=("worker-freeze",)),
+        FaultKind("app-kill", PROCESS, "a request outlives the app that has it in hand", 5, (EMBEDDED,), (HTTP,)),
         FaultKind(
             "subscriber-kill",
             PROCESS,

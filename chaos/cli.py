@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from chaos.capacity import options
 from chaos.errors import HarnessError, TooSlow
+from chaos.faces import DIRECT, FACES
 from chaos.interrupts import Interrupts
 from chaos.topologies import TOPOLOGIES
 
@@ -41,6 +42,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     bench.add_argument("--seed", type=int, help="draws load and faults (default 1)")
     bench.add_argument("--model", help="put the load on this model (default lanes; dsps: on channels)")
+    bench.add_argument("--face", choices=FACES, help="how the producer sends: to the server (default), or over HTTP to two apps")
     bench.add_argument("--mutant", help="plant this defect, to see the checks catch it")
     bench.add_argument(
         "--fault",
@@ -172,7 +174,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 #: Options of `bench` that decide what a replay takes from its run, and what they are by default.
-DECIDED = {"seed": 1, "model": "lanes", "mutant": "", "faults": None, "topology": None, "durability": None, "minutes": None}
+DECIDED = {
+    "seed": 1,
+    "model": "lanes",
+    "face": DIRECT,
+    "mutant": "",
+    "faults": None,
+    "topology": None,
+    "durability": None,
+    "minutes": None,
+}
 DECIDED.update(rate=None, lease_ms=None, slo=None)
 
 
@@ -186,6 +197,8 @@ def settle(parsed: argparse.Namespace, bench: argparse.ArgumentParser) -> None:
         elif parsed.replay:
             option = "fault" if name == "faults" else name.replace("_", "-")
             bench.error(f"--{option} cannot be given with --replay: the run that is repeated decides it")
+    if parsed.face != DIRECT and (parsed.target or parsed.model == "dsps"):
+        bench.error(f"--face {parsed.face} is of drills of jobs: it cannot be given with --target or --model dsps")
 
 
 def day(text: str) -> date:

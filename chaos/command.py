@@ -16,7 +16,9 @@ from chaos import catalogue, machine, mutants, runs, topologies, topology, toxip
 from chaos.calibration import RATES_PER_S, Calibration
 from chaos.drill import Drill
 from chaos.errors import HarnessError, TooSlow
+from chaos.faces import DIRECT, HTTP
 from chaos.frame import Frame
+from chaos.http_face import HttpDrill
 from chaos.interrupts import Interrupts
 from chaos.judge import MISSED, OBJECTIVES, UNKNOWN, VALID, EarlyJudge, judge, validate_objectives
 from chaos.mutants import Mutant
@@ -53,11 +55,14 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     mutant = mutants.find(arguments.mutant, MUTANTS)
     if mutant and arguments.model != LANES:
         raise HarnessError(f"mutants are of the model {LANES}, not of {arguments.model}")
-    label = "-".join(filter(None, [arguments.model if arguments.model != LANES else "", arguments.mutant]))
+    face = arguments.face if mutant is None else mutant.scenario.get("face", arguments.face)
+    named = [arguments.model if arguments.model != LANES else "", face if face != DIRECT else "", arguments.mutant]
+    label = "-".join(filter(None, named))
     spec = RunSpec(
         id=runs.run_id("bench", arguments.seed, label, time.time()),
         seed=arguments.seed,
         model=arguments.model,
+        face=face,
         mutant=arguments.mutant,
         rate_per_s=RATES_PER_S[0] if arguments.rate is None else arguments.rate,
         lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
@@ -88,7 +93,8 @@ def drill_and_judge(
     spec = featured(spec)
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
     minutes = getattr(arguments, "minutes", None)
-    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds, topology=spec.topology, minutes=minutes)
+    shape: dict[str, Any] = {"topology": spec.topology, "minutes": minutes, "load": spec.load}
+    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds, **shape)
     made = of_plan(spec, plan, interrupts, mutant)
     if objectives == DEFAULT_OBJECTIVES and may_lose(spec, plan):
         # They allow no job to be lost, whatever was declared.
@@ -107,10 +113,12 @@ def of_plan(spec: RunSpec, plan: Plan, interrupts: Interrupts, mutant: Mutant | 
 
     def about(spec: RunSpec) -> str:
         crew = f"{spec.workers} workers, {spec.consumers} in Locust"
+        crew += ", a producer over HTTP" if spec.face == HTTP else ""
         return f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, topology {spec.topology}, seed {spec.seed}"
 
     def make(spec: RunSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> Drill:
-        drill = Drill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
+        kind = HttpDrill if spec.face == HTTP else Drill
+        drill = kind(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
         if mutant:
             drill.lua = mutants.plant(mutant, scripts_folder(), folder.path / "lua")
             drill.signal = mutants.pretend if mutant.faults_do_nothing else send

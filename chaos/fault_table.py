@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from chaos.catalogue import JOBS, KINDS, FaultKind, Loss
+from chaos.catalogue import CHANNELS, KINDS, FaultKind, Loss
 from chaos.channels.faults import FAULTS as OF_CHANNELS
 from chaos.errors import HarnessError
 from chaos.faults import FAULTS as OF_JOBS
@@ -61,7 +61,7 @@ def table() -> str:
 
 def row(kind: FaultKind) -> tuple[str, ...]:
     """One kind of fault."""
-    inject, witness = stages(kind.name, (OF_JOBS if JOBS in kind.loads else OF_CHANNELS)[kind.name])
+    inject, witness = stages(kind.name, (OF_CHANNELS if kind.loads == (CHANNELS,) else OF_JOBS)[kind.name])
     return (
         f"`{kind.name}`",
         inject,

@@ -1,12 +1,14 @@
-"""The network between the processes of a run and their server: one Toxiproxy server, and a proxy for each process.
+"""The network between the processes of a run and their server: one Toxiproxy server, and a proxy for each process, or, for one
+that calls apps in place of the server, for each of those.
 
-Processes are told the url of their proxy and know nothing of it. The harness itself goes direct.
+Processes are told the urls of their proxies and know nothing of them. The harness itself goes direct.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +16,7 @@ from chaos.errors import HarnessError
 from chaos.probe import Address, address_of, through
 from chaos.toxiproxy import PORT_TAKEN, PORTS_MAX, ToxiproxyServer
 from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError
+from chaos.ways import HttpWay, Way
 from engine.testing.ports import LOOPBACK, quiet_port
 
 
@@ -30,7 +33,8 @@ class Network:
             self.lead_to(url)
         self._toxiproxy = ToxiproxyServer(program, log)
         self._pretend = pretend
-        self._proxies: dict[str, Address] = {}
+        #: The ways of each process.
+        self._ways: dict[str, list[Way]] = {}
         #: The host name that processes are told in place of the address of their proxy; "" = they are told the address.
         self.host = ""
         #: Where proxies of processes listen.
@@ -67,14 +71,23 @@ class Network:
 
     def connect(self, name: str) -> str:
         """Make the proxy of a process that is about to start; the url that it is to use."""
-        self._proxies[name] = self._proxy(name, self.server, self.listens_at)
-        return through(self._url, Address(self.host or self._proxies[name].host, self._proxies[name].port))
+        way = self._add(name, Way(name, self._proxy(name, self.server, self.listens_at), self.server))
+        return through(self._url, Address(self.host or way.entry.host, way.entry.port))
+
+    def connect_to_app(self, name: str, app: str, listens: Address) -> Address:
+        """Make the proxy of a process to an app that it calls; the address that it is to use."""
+        proxy = f"{name}-to-{app}"
+        return self._add(name, HttpWay(proxy, self._proxy(proxy, listens), listens)).entry
 
     def put_in_front(self, name: str, server: Address) -> Address:
         """Make the proxy of a server that is about to start; where it listens. A second call for a name makes another."""
         listen = self._proxy(f"{name}-{len(self._fronts)}", server)
         self._fronts[name] = listen
         return listen
+
+    def _add(self, name: str, way: Way) -> Way:
+        self._ways.setdefault(name, []).append(way)
+        return way
 
     def _proxy(self, name: str, upstream: Address, host: str = LOOPBACK) -> Address:
         for tries_left in reversed(range(PORTS_MAX)):
@@ -89,43 +102,48 @@ class Network:
 
     def __contains__(self, name: object) -> bool:
         """True for a process that has a proxy."""
-        return name in self._proxies
+        return name in self._ways
 
     def proxy(self, name: str) -> Address:
-        """Where the proxy of a process listens."""
-        return self._proxies[name]
+        """Where the proxy of a process listens, the first of several."""
+        return self._ways[name][0].entry
+
+    def ways(self, name: str) -> tuple[Way, ...]:
+        """All ways of a process."""
+        return tuple(self._ways[name])
 
     def poison(self, names: Iterable[str], toxics: Sequence[Toxic]) -> None:
         """Put the toxics on the proxies of the named processes."""
         if self._pretend:
             return
-        for name in names:
+        for way in self._of(names):
             for toxic in toxics:
-                self._client.add(name, toxic)
+                self._client.add(way.proxy, toxic)
 
     def cut(self, names: Iterable[str]) -> None:
         """Cut the connections of the named processes and refuse new ones."""
         if self._pretend:
             return
-        for name in names:
-            self._client.enable(name, False)
+        for way in self._of(names):
+            self._client.enable(way.proxy, False)
 
     def move(self, host: str) -> None:
         """Let the proxies of all processes listen at another address of this machine, on their ports: what they carry is cut, and
         the address before refuses connections. Proxies to come listen there too."""
         if self._pretend:
             return
-        for name, proxy in self._proxies.items():
-            self._proxies[name] = moved = Address(host, proxy.port)
-            self._client.move(name, moved)
+        for name, ways in self._ways.items():
+            self._ways[name] = [replace(way, entry=Address(host, way.entry.port)) for way in ways]
+            for way in self._ways[name]:
+                self._client.move(way.proxy, way.entry)
         self.listens_at = host
 
     def heal(self, names: Iterable[str]) -> None:
         """Undo whatever was done to the named processes; all of them, also when one cannot be healed."""
         failure: HarnessError | None = None
-        for name in names:
+        for way in self._of(names):
             try:
-                self._client.heal(name)
+                self._client.heal(way.proxy)
             except ToxiproxyError as error:
                 failure = failure or error
         if failure is not None:
@@ -135,4 +153,7 @@ class Network:
     def heal_all(self) -> None:
         """Undo everything, as far as that is possible: for the end, when the run is as good or bad as it will be."""
         with suppress(HarnessError):
-            self.heal(self._proxies)
+            self.heal(self._ways)
+
+    def _of(self, names: Iterable[str]) -> list[Way]:
+        return [way for name in names for way in self._ways[name]]

@@ -10,11 +10,13 @@ instants inside a plan follow from conditions that the drill waits for.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle, repeat
 
 from chaos import catalogue, topologies
 from chaos.errors import HarnessError
+from chaos.faces import APPS
 
 #: Faults of the network: each hits the producers, and one worker or all of them, at once.
 NETWORK_FAULT_NAMES = catalogue.fitting(topologies.EMBEDDED, hits=(catalogue.NETWORK,))
@@ -133,15 +135,18 @@ def draw(
     kinds: Sequence[str] | None = None,
     topology: str = "embedded",
     minutes: int | None = None,
+    load: str = catalogue.JOBS,
 ) -> Plan:
     """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, see `sequence`.
 
     A victim is drawn from the workers that are alive when its turn comes, replacements included, and that no fault has hit which
-    is in force. `consumers` share only the faults that hit everybody. Raises HarnessError for a kind that does not exist.
+    is in force. `consumers` share only the faults that hit everybody. `load`: jobs, sent directly or over HTTP. Raises
+    HarnessError for a kind that does not exist.
     """
     pace = pace or Pace()
     randomness = random.Random(f"ironclaim plan {seed}")
-    names, around = sequence(topology, catalogue.JOBS, kinds, minutes, randomness)
+    names, around = sequence(topology, load, kinds, minutes, randomness)
+    legs = producers_legs(load, randomness)
     alive = list(workers)
     started = len(alive)
     faults: list[PlannedFault] = []
@@ -159,7 +164,10 @@ def draw(
             spared = target if leaves_one_out(names, around, at) else ""
             hit = [*(worker for worker in free if worker != spared), *consumers]
         if name in NETWORK_FAULT_NAMES:
-            hit = [*hit, PRODUCER]
+            # What the engine of an app sends again the producer does not see, and it is to see a reply lost.
+            hit = [*hit, *((PRODUCER,) if name == "net-reply-lost" else next(legs))]
+        if name == "app-kill":
+            hit = [APPS[randomness.randrange(len(APPS))]]
         if catalogue.KINDS[name].hits == catalogue.SERVERS:
             hit = [SERVERS]
         delay_ms = randomness.randint(0, pace.delay_max_ms)
@@ -168,6 +176,16 @@ def draw(
         # What takes the place of a dead worker starts when the fault heals.
         hit = [*hit, replacement]
     return Plan(seed, pace, tuple(faults))
+
+
+def producers_legs(load: str, randomness: random.Random) -> Iterator[tuple[str, ...]]:
+    """Whose connections faults of the network hit on the producer's way to the server, one after the other. Over HTTP the way has
+    two legs, from the producer to the apps and from the apps to the server, and they take turns; which one begins is drawn."""
+    if load != catalogue.HTTP:
+        return repeat((PRODUCER,))
+    legs = [(PRODUCER,), APPS]
+    randomness.shuffle(legs)
+    return cycle(legs)
 
 
 def sequence(

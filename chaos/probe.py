@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -63,11 +64,16 @@ def ask(address: Address, command: str, patience_s: float = PATIENCE_S) -> str:
     return line.decode(errors="replace").strip()
 
 
-def round_trip_ms(address: Address, patience_s: float = PATIENCE_S) -> float:
-    """The time that one PING takes, on a new connection. Raises as `ask` does."""
+def pinged(address: Address) -> bool:
+    """Whether a PING is answered as it must be. Raises as `ask` does."""
+    return ask(address, "PING") == "+PONG"
+
+
+def round_trip_ms(address: Address, answered: Callable[[Address], bool] = pinged) -> float:
+    """The time that one question takes, on a new connection. Raises ConnectionError for a wrong answer, and as `ask` does."""
     started_ns = time.monotonic_ns()
-    if (answer := ask(address, "PING", patience_s)) != "+PONG":
-        raise ConnectionError(f"{address}: PING was answered {answer}")
+    if not answered(address):
+        raise ConnectionError(f"{address}: it did not answer as it must")
     return (time.monotonic_ns() - started_ns) / 1e6
 
 

@@ -25,6 +25,9 @@ from engine.testing import start_guarded
 #: The folder that holds the packages engine, bench, chaos and reports.
 ROOT = Path(__file__).resolve().parent.parent
 
+#: Where children find packages: those, and the client over HTTP.
+PACKAGES = (str(ROOT), str(ROOT / "clients" / "python"))
+
 #: A child that was asked to stop gets this long.
 STOP_GRACE_S = 15.0
 
@@ -42,6 +45,8 @@ class Child:
     process: subprocess.Popen[bytes]
     log: Path
     exit_expected: bool = False
+    #: The return codes of one that was asked to stop and has done so.
+    endings: tuple[int, ...] = (0,)
 
     @property
     def pid(self) -> int:
@@ -142,7 +147,7 @@ class Children(Generic[S]):
                 child.process.wait()
                 complaints.append(f"{child.name}: did not stop within {grace_s:g} s of SIGTERM and was killed")
             else:
-                if child.process.returncode != 0:
+                if child.process.returncode not in child.endings:
                     complaints.append(child.ending())
         return complaints
 
@@ -167,8 +172,12 @@ class Crew(Children[RunSpec]):
 
     def start_producer(self, name: str) -> Child:
         """Announce the producer in the manifest, then start it."""
+        return self._start_sending(name, self.connect(name))
+
+    def _start_sending(self, name: str, url: str) -> Child:
+        """Start what sends, to this url."""
         self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
-        command = producer_command(self.spec, self.connect(name), self.history / f"{name}.jsonl", self.lua)
+        command = producer_command(self.spec, url, self.history / f"{name}.jsonl", self.lua)
         return self._start(name, "producer", command, durable(self.spec))
 
     def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
@@ -230,7 +239,7 @@ def locust_command(spec: RunSpec, *, users: int) -> list[str]:
 
 def child_environment(more: Mapping[str, str]) -> dict[str, str]:
     """Our environment for children, who must find the same packages whatever the working directory."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    path = os.pathsep.join(filter(None, [*PACKAGES, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
 
 
@@ -238,7 +247,7 @@ def changed_engine(lua: Path | None) -> dict[str, str]:
     """What makes a process import the changed package of the engine, where a mutant has one. Without the safe path, the folder
     that a process starts in comes first, and with it the engine of this checkout."""
     beside = engine_beside(lua)
-    return {} if beside is None else {"PYTHONPATH": os.pathsep.join((str(beside), str(ROOT))), "PYTHONSAFEPATH": "1"}
+    return {} if beside is None else {"PYTHONPATH": os.pathsep.join((str(beside), *PACKAGES)), "PYTHONSAFEPATH": "1"}
 
 
 def send(pid: int, number: int) -> None:

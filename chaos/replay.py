@@ -19,6 +19,7 @@ from chaos.channels.faults import FAULTS as CHANNEL_FAULTS
 from chaos.channels.spec import Channel, ChannelSpec
 from chaos.command import Order
 from chaos.errors import HarnessError
+from chaos.faces import DIRECT
 from chaos.faults import FAULTS
 from chaos.interrupts import Interrupts
 from chaos.judge import OBJECTIVES
@@ -48,7 +49,8 @@ class Recorded:
         """The run once more, with these faults of its plan."""
         spec: Any = self.spec
         model = "" if spec.model == LANES else spec.model
-        label = "-".join(filter(None, [model, spec.mutant, "replay"]))
+        face = spec.face if isinstance(spec, RunSpec) and spec.face != DIRECT else ""
+        label = "-".join(filter(None, [model, face, spec.mutant, "replay"]))
         spec = replace(spec, id=runs.run_id("bench", spec.seed, label, time.time()))
         plan = replace(self.plan, faults=tuple(faults))
         kept = self.folder / OBJECTIVES

@@ -13,6 +13,7 @@ from bench.models import LANES, NAMES
 from bench.workload import LIMITS, SCHEDULES
 from chaos import catalogue, topologies
 from chaos.errors import HarnessError
+from chaos.faces import APPS, DIRECT, FACES, HTTP
 
 SPEC_SCHEMA = 1
 
@@ -81,6 +82,8 @@ class RunSpec(SpecFile):
     durability: str = ""
     queue: str = "bench"
     model: str = LANES
+    #: How the producer sends (see chaos/faces.py).
+    face: str = DIRECT
     lease_ms: int = 9_000
     sweep_ms: int = 1_000
     workers: int = 3
@@ -124,7 +127,17 @@ class RunSpec(SpecFile):
         if self.model not in NAMES:
             raise HarnessError(f"model {self.model!r} does not exist; choose from {', '.join(NAMES)}")
         topologies.check(self.topology, self.durability)
+        if self.face not in FACES:
+            raise HarnessError(f"face {self.face!r} does not exist; choose from {', '.join(FACES)}")
+        for name, only in (("model", LANES), ("topology", topologies.EMBEDDED)):
+            if self.face == HTTP and getattr(self, name) != only:
+                raise HarnessError(f"{name} is {getattr(self, name)!r}: with the face {HTTP} it must be {only}")
         check_bounds(self, BOUNDS)
+
+    @property
+    def load(self) -> str:
+        """The load, as the catalogue of faults has it."""
+        return catalogue.HTTP if self.face == HTTP else catalogue.JOBS
 
     @property
     def recovery_bound_ms(self) -> int:
@@ -136,4 +149,5 @@ class RunSpec(SpecFile):
 
     def derived(self) -> dict[str, Any]:
         bounds = {"recovery_bound_ms": self.recovery_bound_ms, "liveness_ms": self.liveness_ms}
-        return {**bounds, "loss": catalogue.declared_loss(self.topology, self.durability)}
+        apps = {"apps": APPS if self.face == HTTP else ()}
+        return {**bounds, **apps, "loss": catalogue.declared_loss(self.topology, self.durability)}

@@ -63,6 +63,8 @@ class ProcessView:
     finished: int = 0
     #: When the process last connected to the server.
     connected_ns: int = 0
+    #: The same, for each server.
+    connected_to_ns: dict[str, int] = field(default_factory=dict)
     #: The operation, of those that were answered, that was sent last.
     answered: Answer = NEVER
     #: The same of the renewals that renewed some lease: when its jobs have ended meanwhile, an answer renews nothing.
@@ -148,7 +150,7 @@ def apply(view: ProcessView, row: dict[str, Any]) -> None:
     elif kind == "close":
         view.closed = True
     elif kind == "connection":
-        view.connected_ns = row["t_ns"]
+        view.connected_ns = view.connected_to_ns[row.get("server_run_id", "")] = row["t_ns"]
     elif kind == "operation":
         operation: str = row.get("f", "")
         if row.get("type") == "invoke":

@@ -67,7 +67,7 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("rows", "int", "close", "rows in the file, this one included"),
     Field("recorder_ns", "int", "close", "time that the recorder itself took in this process"),
     # connection
-    Field("server_run_id", "str", "connection", "INFO run_id"),
+    Field("server_run_id", "str", "connection", "INFO run_id; of an app over HTTP: its url"),
     Field("replid", "str", "connection", "INFO master_replid: the era of the server"),
     Field("server_role", "str", "connection", "INFO role"),
     # configuration

@@ -86,7 +86,10 @@ def followed(found: Sequence[Window]) -> tuple[Window, ...]:
 def processes_hit(run: Run, window: Window) -> tuple[str, ...]:
     """The processes that a fault hit: its targets, or everybody who lived through it and calls a server."""
     if window.targets != (SERVERS,):
-        return window.targets
+        # An app has no history: hit with it is who calls it.
+        apps = set(run.spec.get("apps", ()))
+        callers = [one.name for one in run.processes if one.role == "producer"] if apps.intersection(window.targets) else []
+        return tuple(dict.fromkeys([*(name for name in window.targets if name not in apps), *callers]))
     dead = {kill.target for kill in run.kills if kill.inject_ns < window.heal_ns}
     return tuple(one.name for one in run.processes if one.role in CALLERS and one.name not in dead and lived(run, one, window))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from chaos.faults.app_kill import AppKill
 from chaos.faults.base import Fault, Scene
 from chaos.faults.clients_killed import ClientsKilled
 from chaos.faults.clock_wrap import ClockWrap
@@ -41,6 +42,7 @@ FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "worker-freeze": WorkerFreeze,
     # The same of an original client: its late ends may be taken, so the judge does not ask for a refusal (H2).
     "foreign-freeze": WorkerFreeze,
+    "app-kill": AppKill,
     "net-latency": NetLatency,
     "net-request-lost": NetRequestLost,
     "net-reply-lost": NetReplyLost,

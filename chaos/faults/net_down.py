@@ -12,24 +12,26 @@ from chaos.probe import refused
 class NetDown(NetworkFault):
     """inject: the proxies stop listening and cut what they carry. witness: they refuse connections, and no target was answered.
 
-    heal: they listen again. healed: every target has a new connection and was answered.
+    heal: they listen again. healed: everybody was answered, and all whose own connections were cut have new ones.
     """
 
     def act(self) -> Seen:
         return self.strike(lambda: self.network.cut(self.targets), "connections cut, new ones refused")
 
     def observe(self) -> Seen:
-        refusing = [name for name in self.targets if refused(self.network.proxy(name))]
+        refusing = [name for name in self.targets if all(refused(way.entry) for way in self.network.ways(name))]
         self.hold()
         silent = self.silent()
         detail = f"refused connections: {', '.join(refusing) or 'nobody'}; no call answered: {', '.join(silent) or 'nobody'}"
-        return Seen(time.monotonic_ns(), len(refusing) == len(silent) == len(self.targets), detail)
+        ok = len(refusing) == len(self.targets) and len(silent) == len(self.callers)
+        return Seen(time.monotonic_ns(), ok, detail)
 
     def observe_healed(self) -> Seen:
-        self.scene.wait(lambda: len(self._connected()) == len(self.targets), timeout_s=ANSWER_TIMEOUT_S)
+        cut = [name for name in self.callers if name in self.targets]
+        self.scene.wait(lambda: len(self._connected()) == len(cut), timeout_s=ANSWER_TIMEOUT_S)
         connected = self._connected()
         seen = self.seen_healed(f"; new connections: {', '.join(connected) or 'nobody'}")
-        return Seen(seen.t_ns, seen.ok and len(connected) == len(self.targets), seen.detail)
+        return Seen(seen.t_ns, seen.ok and len(connected) == len(cut), seen.detail)
 
     def _connected(self) -> list[str]:
         """Those of the targets that have connected since the heal."""

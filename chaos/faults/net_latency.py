@@ -58,11 +58,11 @@ class NetLatency(NetworkFault):
         # All the time that it holds, so that no single script of the server's decides.
         self._time(trips, lambda: False, timeout_s=held_s - time.monotonic())
         self.settled()
-        self.scene.wait(lambda: len(self._slowed()) == len(self.targets), timeout_s=ANSWERS_S)
+        self.scene.wait(lambda: len(self._slowed()) == len(self.callers), timeout_s=ANSWERS_S)
         slowed = self._slowed()
         self._time(trips, shown, timeout_s=LOOKS_S)
         detail = f"round trips longer by {self._slower(trips)}; slow calls of {', '.join(slowed) or 'nobody'}"
-        return Seen(time.monotonic_ns(), shown() and len(slowed) == len(self.targets), detail + self.words())
+        return Seen(time.monotonic_ns(), shown() and len(slowed) == len(self.callers), detail + self.words())
 
     def observe_healed(self) -> Seen:
         trips = RoundTrips(self.network, self.targets)
@@ -93,8 +93,8 @@ class NetLatency(NetworkFault):
         return f"; leases renewed by {', '.join(self._renewed()) or 'nobody'}"
 
     def _slowed(self) -> list[str]:
-        """Those of the targets whose last answered call was sent under the latency and took as long as it must."""
-        return [name for name in self.targets if self._was_slow(self.scene.watch.view(name).answered)]
+        """Those of the callers whose last answered call was sent under the latency and took as long as it must."""
+        return [name for name in self.callers if self._was_slow(self.scene.watch.view(name).answered)]
 
     def _renewed(self) -> list[str]:
         """Those of the workers whose last renewal of a lease was sent under the latency and took as long as it must."""

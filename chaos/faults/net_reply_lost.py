@@ -77,6 +77,6 @@ class NetReplyLost(LostFault):
 
     def _repeated(self, operations: tuple[str, ...]) -> bool:
         """True when the server has said to each of these operations that it did it before, since the fault began."""
-        views = [self.scene.watch.view(name) for name in self.targets]
+        views = [self.scene.watch.view(name) for name in self.callers]
         newest = [max(view.repeated_ns.get(operation, 0) for view in views) for operation in operations]
         return all(t_ns >= self._begun_ns for t_ns in newest)

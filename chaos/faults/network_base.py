@@ -12,11 +12,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from chaos.errors import HarnessError
+from chaos.faces import APPS
 from chaos.faults.base import ASK_TIMEOUT_S, LOST_MS, Scene, Seen
 from chaos.network import Network
 from chaos.plan import PRODUCER, PlannedFault
-from chaos.probe import Silence, ask
+from chaos.probe import Silence
 from chaos.toxiproxy_client import blackhole
+from chaos.ways import Way
 
 #: A fault that takes something away stays this long: past the 2 s after which the engine takes a reply for lost.
 HOLD_S = 2.5
@@ -36,9 +38,6 @@ ARRIVAL_TIMEOUT_S = 2.0
 #: Clients that lost their connection try again at least every half second.
 ANSWER_TIMEOUT_S = 10.0
 
-#: Keys of probes vanish by themselves, should the harness be killed.
-PROBE_KEY_MS = 60_000
-
 
 class NetworkFault:
     """The frame of a network fault. Its subclasses define how to `act`, how to `observe` it and how to `observe_healed`."""
@@ -49,7 +48,9 @@ class NetworkFault:
         self.scene = scene
         self.network: Network = scene.network
         self.targets = planned.targets
-        self.workers = tuple(name for name in planned.targets if name != PRODUCER)
+        #: Those whose histories show it: an app has none, and cut off with it is who calls it.
+        self.callers = tuple(dict.fromkeys(PRODUCER if name in APPS else name for name in planned.targets))
+        self.workers = tuple(name for name in self.callers if name != PRODUCER)
         #: When everything was in force.
         self.in_force_ns = 0
         self.healed_ns = 0
@@ -101,29 +102,29 @@ class NetworkFault:
         self.scene.wait(lambda: False, timeout_s=until_s - time.monotonic(), poll_s=0.01)
 
     def silent(self) -> list[str]:
-        """Those of the targets that have asked for something, waited for, and that no call was answered which they sent while the
+        """Those of the callers that have asked for something, waited for, and that no call was answered which they sent while the
         fault was in force."""
-        self.scene.wait(lambda: len(self._silent()) == len(self.targets), timeout_s=ASK_TIMEOUT_S)
+        self.scene.wait(lambda: len(self._silent()) == len(self.callers), timeout_s=ASK_TIMEOUT_S)
         return self._silent()
 
     def _silent(self) -> list[str]:
-        return self.scene.silent_since(self.in_force_ns, self.targets)
+        return self.scene.silent_since(self.in_force_ns, self.callers)
 
     def answered_again(self) -> list[str]:
-        """Those of the targets that a call was answered which they sent after the heal, waited for."""
+        """Those of the callers that a call was answered which they sent after the heal, waited for."""
 
         def answered() -> list[str]:
-            return [name for name in self.targets if self.scene.watch.view(name).answered.sent_ns > self.healed_ns]
+            return [name for name in self.callers if self.scene.watch.view(name).answered.sent_ns > self.healed_ns]
 
-        self.scene.wait(lambda: len(answered()) == len(self.targets), timeout_s=ANSWER_TIMEOUT_S)
+        self.scene.wait(lambda: len(answered()) == len(self.callers), timeout_s=ANSWER_TIMEOUT_S)
         return answered()
 
     def seen_healed(self, more: str = "") -> Seen:
-        """The last stage of every network fault: each target was answered again."""
+        """The last stage of every network fault: each caller was answered again."""
         back = self.answered_again()
         t_ns = time.monotonic_ns()
         took = f"answered again {(t_ns - self.healed_ns) / 1e6:.0f} ms after the heal: {', '.join(back) or 'nobody'}"
-        return Seen(t_ns, len(back) == len(self.targets), took + more)
+        return Seen(t_ns, len(back) == len(self.callers), took + more)
 
 
 class LostFault(NetworkFault):
@@ -132,25 +133,28 @@ class LostFault(NetworkFault):
     arrives = False
 
     def probe(self, name: str) -> tuple[bool, str]:
-        """Write through the proxy of a process; (was it lost as planned, in words)."""
+        """Write over each way of a process; (were they lost as planned, in words)."""
+        found = [self._probe(name, way) for way in self.network.ways(name)]
+        return all(lost for lost, _ in found), "; ".join(words for _, words in found)
+
+    def _probe(self, name: str, way: Way) -> tuple[bool, str]:
         key = f"ironclaim:probe:{secrets.token_hex(8)}"
         patience_s = min(PROBE_PATIENCE_S, self.scene.lease_ms / 1_000 * HOLD_LEASES)
         try:
-            reply = ask(self.network.proxy(name), f"SET {key} 1 PX {PROBE_KEY_MS}", patience_s)
-            lost = f"answered {reply}"
+            lost = f"answered {way.write(key, patience_s)}"
         except Silence:
             lost = "no reply"
         except OSError as error:
             lost = f"{type(error).__name__}"
-        there = self._exists(key)
-        ask(self.network.server, f"DEL {key}")
-        arrived = "at the server" if there == ":1" else "not at the server"
-        return (lost == "no reply" and there == f":{int(self.arrives)}"), f"{name}: {lost}, write {arrived}"
+        there = self._arrived(way, key)
+        way.forget(key)
+        arrived = "at the server" if there else "not at the server"
+        return (lost == "no reply" and there == self.arrives), f"{name}: {lost}, write {arrived}"
 
-    def _exists(self, key: str) -> str:
-        """Whether the server has the key, which may still be on its way where requests arrive."""
+    def _arrived(self, way: Way, key: str) -> bool:
+        """Whether the write is at the server; it may still be on its way where requests arrive."""
         until_s = time.monotonic() + (ARRIVAL_TIMEOUT_S if self.arrives else 0)
-        while (there := ask(self.network.server, f"EXISTS {key}")) != ":1" and time.monotonic() < until_s:
+        while not (there := way.arrived(key)) and time.monotonic() < until_s:
             time.sleep(0.02)
         return there
 
@@ -161,7 +165,7 @@ class LostFault(NetworkFault):
         self.hold()
         silent = self.silent()
         detail = f"probes: {'; '.join(words for _, words in probes)}; no call answered: {', '.join(silent) or 'nobody'}"
-        ok = all(lost for lost, _ in probes) and len(silent) == len(self.targets)
+        ok = all(lost for lost, _ in probes) and len(silent) == len(self.callers)
         return Seen(time.monotonic_ns(), ok, detail)
 
     def lose_replies(self, names: tuple[str, ...], operations: tuple[str, ...]) -> None:

@@ -11,35 +11,40 @@ from concurrent.futures import ThreadPoolExecutor
 from math import inf, nan
 
 from chaos.network import Network
-from chaos.probe import Address, round_trip_ms
+from chaos.probe import Address
+from chaos.ways import Way
 
 
 class RoundTrips:
     """The shortest round trips to the server and through the proxies of the named processes, of all looks so far."""
 
     def __init__(self, network: Network, names: Sequence[str]) -> None:
-        self._addresses = {name: network.proxy(name) for name in names}
-        self._server = network.server
-        self._direct_ms = inf
-        self._through_ms = dict.fromkeys(names, inf)
+        self._ways = {name: network.ways(name) for name in names}
+        #: One way to each server, over which its direct round trips are timed.
+        self._direct = {way.server: way for ways in self._ways.values() for way in ways}
+        self._shortest_ms: dict[Address, float] = {}
 
     def observe(self) -> None:
         """Time one more round trip each, all at once."""
-        with ThreadPoolExecutor(1 + len(self._addresses)) as pool:
-            direct = pool.submit(timed, self._server)
-            through = {name: pool.submit(timed, address) for name, address in self._addresses.items()}
-        self._direct_ms = min(self._direct_ms, direct.result())
-        for name, one in through.items():
-            self._through_ms[name] = min(self._through_ms[name], one.result())
+        asked = {**self._direct, **{way.entry: way for ways in self._ways.values() for way in ways}}
+        with ThreadPoolExecutor(len(asked)) as pool:
+            took_ms = dict(zip(asked, pool.map(timed, asked.values(), asked), strict=True))
+        for address, ms in took_ms.items():
+            self._shortest_ms[address] = min(self._shortest_ms.get(address, inf), ms)
 
     def added_ms(self) -> dict[str, float]:
-        """How much longer the way through each proxy is; nan, which no bound holds for, where no round trip succeeded."""
-        return {name: nan if inf in (ms, self._direct_ms) else ms - self._direct_ms for name, ms in self._through_ms.items()}
+        """How much longer the way of each is, the quickest of several; nan, which no bound holds for, where no round trip
+        succeeded."""
+        return {name: min(map(self._added_ms, ways)) for name, ways in self._ways.items()}
+
+    def _added_ms(self, way: Way) -> float:
+        through_ms, direct_ms = (self._shortest_ms.get(address, inf) for address in (way.entry, way.server))
+        return nan if inf in (through_ms, direct_ms) else through_ms - direct_ms
 
 
-def timed(address: Address) -> float:
-    """One round trip in ms; infinite when it failed."""
+def timed(way: Way, address: Address) -> float:
+    """One round trip in ms to an end of a way; infinite when it failed."""
     try:
-        return round_trip_ms(address)
+        return way.round_trip_ms(address)
     except OSError:
         return inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chaos import topologies
+from chaos.faces import HTTP
 from chaos.mutants import Mutant
 from chaos.planting import Edit
 
@@ -97,6 +98,17 @@ _MUTANTS = (
         # and no enqueue is ever said to be repeated; nor does one say that it has made the job whose second copy another job's
         # unique key has kept out.
         also=frozenset({"J3", "J4", "J5", "J8", "H2"}),
+    ),
+    Mutant(
+        name="http-key-dropped",
+        defect="an app makes a job of each request, whatever its idempotency key",
+        check="J4",
+        verdict="violated",
+        edits=(Edit("key-becomes-the-id", "own_key(request)"),),
+        provoked_by=("app-kill",),
+        scenario={"face": HTTP},
+        # Jobs run under ids that nobody has asked for.
+        also=frozenset({"J5"}),
     ),
     Mutant(
         name="no-reap",

@@ -139,8 +139,9 @@ def order(shape: Shape, seed: int, interrupts: Interrupts, mutant: Mutant | None
         routing=False,
     )
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
-    plan = draw(seed, workers=workers, consumers=consumers, pace=PACE, kinds=shape.faults, topology=shape.topology)
-    made = command.of_plan(replace(spec, **shape.scenario), plan, interrupts, mutant)
+    spec = replace(spec, **shape.scenario)
+    drawn: dict[str, Any] = {"pace": PACE, "kinds": shape.faults, "topology": shape.topology, "load": spec.load}
+    made = command.of_plan(spec, draw(seed, workers=workers, consumers=consumers, **drawn), interrupts, mutant)
     return replace(made, rated=command.rated)
 
 

@@ -38,7 +38,7 @@ OF_JOBS = {"created": "no enqueue", "leased": "no claim", "finished": "no finish
 OF_CHANNELS = {"published": "no publish", "fetched": "no fetch that brought a message", "acknowledged": "no acknowledgement"}
 
 #: Name prefixes of faults that do not make the server begin a new era.
-CLIENTS = ("worker-", "producer-", "subscriber-", "net-")
+CLIENTS = ("worker-", "producer-", "app-", "subscriber-", "net-")
 
 
 def doubts(run: Run) -> list[str]:

@@ -35,8 +35,8 @@ def doubts(run: Run) -> list[str]:
 
 
 def undeclared(run: Run) -> list[str]:
-    """Targets of faults that are not calling processes of the manifest."""
-    declared = {process.name for process in run.processes if process.role in CALLERS}
+    """Targets of faults that are neither calling processes of the manifest nor apps that those call."""
+    declared = {process.name for process in run.processes if process.role in CALLERS}.union(run.spec.get("apps", ()))
     return [
         f"fault {window.fault} hit {target}, which is no worker or producer of the manifest"
         for window in windows(run)

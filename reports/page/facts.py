@@ -209,7 +209,11 @@ def again(run: Path, spec: Mapping[str, Any]) -> str:
     elif spec.get("scenario") in ("bench", "compare", "channels") and isinstance(spec.get("seed"), int):
         # A run that was part of a comparison is repeated by running the whole comparison.
         model = "all" if spec["scenario"] == "compare" else spec.get("model")
-        chosen = {"MODEL": "" if model == "lanes" else model, "MUTANT": spec.get("mutant")}
+        chosen = {
+            "MODEL": "" if model == "lanes" else model,
+            "FACE": "" if spec.get("face") == "direct" else spec.get("face"),
+            "MUTANT": spec.get("mutant"),
+        }
         words = [f"{name}={shlex.quote(str(value))}" for name, value in chosen.items() if value]
         lines.append(" ".join([f"make bench SEED={spec['seed']}", *words]))
         parts.append("The second draws the same plan of faults and runs it; what the kernel makes of it is never quite the same.")

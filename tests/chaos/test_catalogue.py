@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from chaos import catalogue, topologies
-from chaos.catalogue import CHANNELS, JOBS, KINDS
+from chaos.catalogue import CHANNELS, HTTP, JOBS, KINDS
 from chaos.channels.faults import FAULTS as OF_CHANNELS
 from chaos.faults import FAULTS as OF_JOBS
 
-MADE = {JOBS: OF_JOBS, CHANNELS: OF_CHANNELS}
+MADE = {JOBS: OF_JOBS, HTTP: OF_JOBS, CHANNELS: OF_CHANNELS}
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))

@@ -21,7 +21,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "engine/testing": ("engine", "pytest", "redis"),
     # For who has the extra `http`; of the engine only `ironclaim serve` loads it.
     "engine/http": ("engine", "starlette", "jinja2", "uvicorn", "jwt", "cryptography", "httpx", "opentelemetry"),
-    "bench": ("engine", "bench", "locust", "gevent", "psutil"),
+    # A producer over HTTP sends by the client of clients/python.
+    "bench": ("engine", "bench", "locust", "gevent", "psutil", "ironclaim_client", "httpx"),
     # The micro-benchmarks compare the engine with bare clients, and draw what they found.
     # Each adapter runs in the environment of the library that it drives.
     "bench/peers/adapters": (

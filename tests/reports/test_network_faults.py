@@ -52,6 +52,20 @@ def test_a_loss_lets_no_call_through(name: str) -> None:
     assert doubts(run_with(name, (11.0, 11.02))) == [f"fault 1-{name} did not bite: worker-1 was answered while it was in force"]
 
 
+def test_an_app_that_was_cut_off_shows_in_the_calls_of_its_producer() -> None:
+    """Nobody declares it, and it has no history of its own."""
+    for apps in ((), ("app-1", "app-2")):
+        run = run_with("net-down", targets="worker-1,app-1,app-2")
+        told = [] if apps else [f"fault 1-net-down hit app-{at}, which is no worker or producer of the manifest" for at in (1, 2)]
+        assert [one for one in doubts(replace(run, spec={**run.spec, "apps": apps})) if "manifest" in one] == told
+    run = replace(run, spec={**run.spec, "apps": ("app-1", "app-2")})
+    assert doubts(run) == []
+    answered = replace(run.files["producer-1.jsonl"], calls=slots((*AROUND, (11.0, 11.02))))
+    assert doubts(replace(run, files={**run.files, "producer-1.jsonl": answered})) == [
+        "fault 1-net-down did not bite: producer-1 was answered while it was in force"
+    ]
+
+
 @pytest.mark.parametrize(
     "call", [(9.9, 10.5), (10.1, 10.15), (12.5, 12.65)], ids=["sent before", "not in force yet", "answered after the witness"]
 )

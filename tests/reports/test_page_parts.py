@@ -113,7 +113,8 @@ def test_the_start_of_the_judge_is_not_slowed() -> None:
     [
         ({"scenario": "bench", "model": "lanes"}, "make bench SEED=7</pre>"),
         ({"scenario": "bench", "model": "lanes", "mutant": "no-reap"}, "make bench SEED=7 MUTANT=no-reap</pre>"),
-        ({"scenario": "bench", "model": "bull"}, "make bench SEED=7 MODEL=bull</pre>"),
+        ({"scenario": "bench", "model": "bull", "face": "direct"}, "make bench SEED=7 MODEL=bull</pre>"),
+        ({"scenario": "bench", "model": "lanes", "face": "http"}, "make bench SEED=7 FACE=http</pre>"),
         ({"scenario": "bench", "model": "bull", "pace": {"calm_ms": 1}}, "make chaos REPLAY=runs/x</pre>"),
         ({"scenario": "compare", "model": "bull", "pace": {"calm_ms": 1}}, "make bench SEED=7 MODEL=all</pre>"),
         ({"scenario": "compare", "model": "bull"}, "make bench SEED=7 MODEL=all</pre>"),

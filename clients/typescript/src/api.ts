@@ -847,6 +847,7 @@ export interface operations {
                     readonly "application/json": {
                         readonly id: string;
                         readonly created: boolean;
+                        readonly srv_ms: number;
                     };
                 };
             };
@@ -859,6 +860,7 @@ export interface operations {
                     readonly "application/json": {
                         readonly id: string;
                         readonly created: boolean;
+                        readonly srv_ms: number;
                     };
                 };
             };
@@ -1469,6 +1471,7 @@ export interface operations {
                     readonly "application/json": {
                         readonly id: string;
                         readonly created: boolean;
+                        readonly srv_ms: number;
                     };
                 };
             };

@@ -34,7 +34,8 @@ async def enqueue(request: Request) -> Response:
     """201 with the new job, 200 with the one that is there already."""
     found = await json_object(request)
     name, payload, id, options = _fields(found, "")
-    enqueued = await queue_of(request).enqueue(name, payload, id=own_key(request) if id is None else id, **options)
+    id = own_key(request) if id is None else id  # anchor: key-becomes-the-id
+    enqueued = await queue_of(request).enqueue(name, payload, id=id, **options)
     where = {"Location": f"{request.url.path}/{enqueued.job}"}
     return JSONResponse(_view(enqueued), 201 if enqueued.created else 200, where)
 
@@ -99,7 +100,7 @@ def own_key(request: Request) -> str | None:
 
 
 def _view(enqueued: Enqueued) -> dict[str, Any]:
-    view: dict[str, Any] = {"id": enqueued.job, "created": enqueued.created}
+    view: dict[str, Any] = {"id": enqueued.job, "created": enqueued.created, "srv_ms": enqueued.srv_us // 1_000}
     return view if enqueued.created else {**view, "state": enqueued.state}
 
 

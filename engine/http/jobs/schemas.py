@@ -73,7 +73,7 @@ def list_of(name: str, item: Schema, **more: Schema) -> Schema:
 JOB_FIELDS = ("name", "payload", "id", *OPTIONS)
 NEW_JOB = an_object(("name",), name=_NAME, payload={}, id=_ID, **{name: _option(name) for name in OPTIONS})
 NEW_JOBS = an_object(("jobs",), jobs={"type": "array", "items": NEW_JOB, "minItems": 1, "maxItems": BATCH_MAX})
-ENQUEUED = shown(id=_TEXT, created={"type": "boolean"})
+ENQUEUED = shown(id=_TEXT, created={"type": "boolean"}, srv_ms=_MS)
 ENQUEUED_MANY = list_of("jobs", {"type": "object"})
 NEXT: Schema = {"type": ["string", "null"]}
 ALTERED = shown(id=_TEXT, state=_TEXT)

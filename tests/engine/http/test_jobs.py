@@ -56,10 +56,13 @@ def put(client: httpx.Client, **job: Any) -> httpx.Response:
 
 def test_a_job_is_enqueued_with_its_options(client: httpx.Client, queue: Queue) -> None:
     answer = put(client, name="send", payload={"to": "a"}, id="j1", priority=7, delay_ms=60_000, key="acme", headers={"a": "b"})
-    assert (answer.status_code, answer.json()) == (201, {"id": "j1", "created": True})
+    told = answer.json()
+    assert (answer.status_code, told) == (201, {"id": "j1", "created": True, "srv_ms": told["srv_ms"]})
     assert answer.headers["location"] == "/api/queues/q/jobs/j1"
     job = queue.jobs.get("j1")
     assert job is not None and (job.state, job.name, job.payload, job.priority) == ("delayed", "send", {"to": "a"}, 7)
+    # The time of the server, not of the app.
+    assert job.enqueued_ms == told["srv_ms"]
     assert (job.key, job.headers) == ("acme", {"a": "b"})
 
 
