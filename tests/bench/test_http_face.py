@@ -8,12 +8,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from bench.micro import http_face
-from bench.micro.http_face import Size
+from bench.micro import http_enqueue, http_face, http_wake
 
 pytestmark = pytest.mark.skipif(os.cpu_count() == 1, reason="the server and the client need a core each")
-
-TINY = Size(polls=5, listeners=3, seconds=1.0, ends_per_s=20.0, enqueues=20, repeat=2)
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +28,16 @@ def silent(_text: str) -> None:
 
 
 def test_each_end_wakes_its_poll_and_every_listener() -> None:
-    found = http_face.wake(TINY, silent)
+    found = http_wake.measure(http_wake.Size(polls=5, listeners=3, seconds=1.0, ends_per_s=20.0), silent)
     assert {who: row["count"] for who, row in found["wake_ms"].items()} == {"polls": 20, "listeners": 3 * 20}
     for row in found["wake_ms"].values():
         assert 0 < row["p50"] <= row["p99"] <= row["max"]
     assert found["cpu_us_per_wake"] > 0 and len(found["memory_mb"]) >= 2
-    assert "wake: " in http_face.details({"wake": found})[0]
+    assert http_face.details({"wake": found})[0].startswith("wake: ")
 
 
 def test_an_enqueue_over_http_stands_beside_a_bare_application_and_no_http() -> None:
-    found = http_face.enqueue(TINY, silent)
+    found = http_enqueue.measure(20, 2, silent)
     assert set(found) == {"1 at once", "16 at once"}
     for part in found.values():
         assert {name: len(rounds) for name, rounds in part["rows"].items()} == dict.fromkeys(
@@ -51,8 +48,8 @@ def test_an_enqueue_over_http_stands_beside_a_bare_application_and_no_http() -> 
 
 
 def test_memory_that_steps_once_may_have_stayed_and_one_that_climbs_has_not() -> None:
-    stepped = http_face.growth([(30.0 * at, 80.0 + (at > 5)) for at in range(11)])
-    climbing = http_face.growth([(30.0 * at, 80.0 + at) for at in range(11)])
+    stepped = http_wake.growth([(30.0 * at, 80.0 + (at > 5)) for at in range(11)])
+    climbing = http_wake.growth([(30.0 * at, 80.0 + at) for at in range(11)])
     assert stepped["low"] <= 0 < stepped["mb_per_minute"] == pytest.approx(0.2)
     assert climbing["low"] == pytest.approx(2.0) == climbing["high"]
 
@@ -60,4 +57,4 @@ def test_memory_that_steps_once_may_have_stayed_and_one_that_climbs_has_not() ->
 @pytest.mark.parametrize(("p99_ms", "low", "met"), [(50.0, 0.0, True), (50.1, 0.0, False), (1.0, 0.1, False)])
 def test_a_slow_wake_up_and_memory_that_grows_miss(p99_ms: float, low: float, met: bool) -> None:
     rows = {"polls": {"p99": p99_ms}, "listeners": {"p99": 1.0}}
-    assert http_face.met({"wake_ms": rows, "growth": {"low": low}}) is met
+    assert http_wake.met({"wake_ms": rows, "growth": {"low": low}}) is met
