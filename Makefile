@@ -52,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chaos bench bench-engine bench-guard bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-http bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -68,6 +68,7 @@ help:
 	@echo 'make bench MODEL=all [SEED=1]       45 seconds and the costs of each model, and one table of all (up to 30 minutes)'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make bench-guard [BASE=commit] [ONLY=claim]   enqueue, claim, finish and drain beside the commit before, as ratios (2 minutes)'
+	@echo 'make bench-http [QUICK=1] [ONLY=wake]   the HTTP face: wake-ups of 1,000 long polls and 500 listeners, memory, enqueues (7 minutes)'
 	@echo 'make bench-scale [QUICK=1] [ONLY=lanes] [DOCS=1]   each script while a queue grows to ten million jobs (8 minutes, quick: 2)'
 	@echo 'make bench-judge [ROWS="1e6 3e6 10e6"] [SHAPE=hot] [WORKERS=2] [RUN=..]   histories of millions of rows, violations planted: what judging costs and finds'
 	@echo 'make peers [ONLY="ironclaim bullmq"] [REPEAT=3] [DOCS=1]  other job queues beside this one, in one table (25 minutes)'
@@ -142,6 +143,10 @@ bench-engine: setup
 # Exit code 1 where a part is slower than before, by more than the noise of two runs of one commit.
 bench-guard: setup
 	@$(BIN)/python -m bench.micro.guard $(if $(BASE),--base $(BASE)) $(foreach part,$(ONLY),--only $(part))
+
+# Exit code 1 where a wake-up takes too long, or memory grows.
+bench-http: setup
+	@$(BIN)/python -m bench.micro.http_face $(if $(QUICK),--quick) $(foreach part,$(ONLY),--only $(part))
 
 # ONLY is the first word of what grows: waiting, delayed, active, lanes, parked, classes, workers, schedules, finished or dead.
 bench-scale: setup

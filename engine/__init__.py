@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from engine.queue.asynchronous.results import AsyncResults
     from engine.queue.durations import Durations, HandlerTimes
     from engine.queue.era import DataLoss
-    from engine.queue.job_info import JobError, JobInfo
+    from engine.queue.job_info import JobError, JobInfo, JobPage
     from engine.queue.locks import Lock
     from engine.queue.metrics import join_metrics
     from engine.queue.obstacles import LaneInfo, LimitInfo, Obstacles, PauseInfo
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from engine.queue.registry import QueueInfo
     from engine.queue.results import Progress, Result
     from engine.queue.scheduling import Schedule
+    from engine.queue.selecting import ListOptions
     from engine.queue.synchronous.queue import Queue, queues
     from engine.queue.synchronous.results import Results
     from engine.queue.why import Why
@@ -111,7 +112,7 @@ _HOMES = {
     "engine.queue.metrics": ("join_metrics",),
     "engine.queue.obstacles": ("LaneInfo", "LimitInfo", "Obstacles", "PauseInfo"),
     "engine.queue.why": ("Why",),
-    "engine.queue.job_info": ("JobError", "JobInfo"),
+    "engine.queue.job_info": ("JobError", "JobInfo", "JobPage"),
     "engine.wire.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
     "engine.queue.producing": ("NewJob",),
@@ -123,6 +124,7 @@ _HOMES = {
     "engine.routing": ("Target",),
     "engine.scheduler": ("Scheduler",),
     "engine.queue.scheduling": ("Schedule",),
+    "engine.queue.selecting": ("ListOptions",),
     "engine.queue.results": ("Progress", "Result"),
     "engine.queue.asynchronous.results": ("AsyncResults",),
     "engine.queue.synchronous.results": ("Results",),
@@ -159,9 +161,11 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobOptions",
+    "JobPage",
     "LaneInfo",
     "LeaseLost",
     "LimitInfo",
+    "ListOptions",
     "Lock",
     "Malformed",
     "MemoryStorage",

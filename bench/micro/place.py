@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import redis
 from redis.backoff import NoBackoff
@@ -72,19 +73,22 @@ def servers() -> dict[str, Path | None]:
     return {name: Path(program) if program else None for name, program in found.items()}
 
 
-def start_module(module: str, *arguments: str, tree: Path = ROOT) -> subprocess.Popen[bytes]:
+def start_module(module: str, *arguments: str, tree: Path = ROOT, stderr: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     """A child process that runs a module of this harness, or of the checkout in `tree`; see `start_program`."""
-    return start_program(["-m", module, *arguments], tree)
+    return start_program(["-m", module, *arguments], tree, stderr=stderr)
 
 
-def start_program(arguments: Sequence[str], tree: Path, *, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """Start a Python process on the client's core that imports from `tree` and ends with its parent; its stdout is a pipe."""
+def start_program(
+    arguments: Sequence[str], tree: Path, *, stdin: int = subprocess.DEVNULL, stderr: IO[bytes] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a Python process on the core of this one that imports from `tree` and ends with its parent; its stdout is a pipe."""
     return start_guarded(
         [sys.executable, *arguments],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree)},
         stdin=stdin,
         stdout=subprocess.PIPE,
+        stderr=stderr,
     )
 
 

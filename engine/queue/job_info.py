@@ -83,9 +83,12 @@ class JobInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """Some jobs of a state, and the `offset` of the next page; None: this was the last one."""
+    """Some jobs of a state: those among `looked` places that are meant. `next` is the `offset` of the next page; None: this was
+    the last one. `srv_us` is the server's time."""
 
+    srv_us: int
     jobs: tuple[JobInfo, ...]
+    looked: int
     next: int | None
 
 

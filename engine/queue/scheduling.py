@@ -51,9 +51,9 @@ _NO_NONCE = b""
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A schedule and its state. Times are server ms, 0 where there is none: `next_ms` is the next tick, `last_ms` the last one
-    that made a job, `last_job` its id. `count` jobs were made; `missed` ticks were passed by because nobody saw them in time,
-    `skipped` because the job before had not ended (or another one has its unique key). With an `error` it does not tick until
-    it is put again."""
+    that made a job, `last_job` its id; intervals count from `anchor_ms`. `count` jobs were made; `missed` ticks were passed by
+    because nobody saw them in time, `skipped` because the job before had not ended (or another one has its unique key). With an
+    `error` it does not tick until it is put again."""
 
     name: str
     job_name: str
@@ -69,6 +69,7 @@ class Schedule:
     missed: int
     skipped: int
     error: str
+    anchor_ms: int = 0
     serializers: Serializers = field(default=BUILT_IN, repr=False, compare=False)
 
     @property
@@ -145,7 +146,7 @@ def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) 
     except (ValueError, ScriptFault) as unreadable:
         error = error or str(unreadable)
     numbers = (stored.enabled, stored.next_ms, stored.last_ms, stored.last_job, stored.count, stored.missed, stored.skipped)
-    return Schedule(stored.schedule, job_name, payload, options, timing, policy, *numbers, error, serializers)
+    return Schedule(stored.schedule, job_name, payload, options, timing, policy, *numbers, error, stored.anchor_ms, serializers)
 
 
 def _found(sent: Sent) -> str:

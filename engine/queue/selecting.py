@@ -1,9 +1,10 @@
-"""Which jobs of a state are meant: those of a name, with a key, with an error, of an age. Without I/O."""
+"""Which jobs of a state are meant: those of a name, with a key, with an error, of an age; and which page of them. Without I/O."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypedDict
 
 from engine import validate
 from engine.errors import Malformed
@@ -12,6 +13,8 @@ from engine.queue.job_info import JobInfo
 #: Jobs that are looked at for one answer, and of one call.
 LOOKED_MAX = 10_000
 PIECE = 500
+#: Places of a state that one page is made of: their jobs are read in one call.
+PLACES_MAX = 250
 _ERROR_CHARACTERS_MAX = 200
 
 
@@ -43,6 +46,51 @@ class Selection:
                 return False
         age_ms = now_ms - (job.ended_ms or job.enqueued_ms)
         return age_ms >= self.older_than_ms and (self.newer_than_ms is None or age_ms < self.newer_than_ms)
+
+
+class ListOptions(TypedDict, total=False):
+    """Which jobs of a state a list has. `offset` (0) and `limit` (100) are its page, in the order of time (`newest_first`: from
+    its end); those that wait come lane by lane, each lane in its order. Only those of a `name`, with a `key`, whose last error
+    has `error` as whole words (`ValueError`), or that were enqueued, died or ended so long ago."""
+
+    offset: int
+    limit: int
+    newest_first: bool
+    name: str | None
+    key: str | None
+    error: str | None
+    older_than_ms: int
+    newer_than_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of the jobs that are meant."""
+
+    wanted: Selection
+    offset: int
+    limit: int
+    newest_first: bool
+
+
+def listing(
+    limit_max: int,
+    *,
+    offset: object = 0,
+    limit: object = 100,
+    newest_first: object = False,
+    name: object = None,
+    key: object = None,
+    error: object = None,
+    older_than_ms: object = 0,
+    newer_than_ms: object = None,
+) -> Listing:
+    """The page that ListOptions ask for, of at most `limit_max` jobs. Raises Malformed."""
+    wanted = selection(name, key, error, older_than_ms, newer_than_ms)
+    if not isinstance(newest_first, bool):
+        raise Malformed("newest_first", newest_first, "True or False")
+    first = validate.integer("offset", offset, 0, 2**48)
+    return Listing(wanted, first, validate.integer("limit", limit, 1, limit_max), newest_first)
 
 
 def selection(name: object, key: object, error: object, older_than_ms: object, newer_than_ms: object) -> Selection:

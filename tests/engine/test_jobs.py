@@ -129,6 +129,27 @@ def test_large_jobs_are_read_a_megabyte_at_a_time(desk: Desk) -> None:
     assert [len(job.payload) for job in desk.queue.jobs.list("waiting")] == [400_000] * 5
 
 
+def test_a_page_is_two_calls_says_where_it_has_looked_and_is_gone_on_with(desk: Desk) -> None:
+    desk.enqueue("j0", "j1", "j2", "j3", "j4", payload="x" * 400_000)
+    pages: list[list[str]] = []
+    offset: int | None = 0
+    while offset is not None:
+        desk.redis.config_resetstat()
+        page = desk.queue.jobs.page("waiting", offset=offset, limit=4)
+        stats: Any = desk.redis.info("commandstats")
+        assert stats["cmdstat_evalsha"]["calls"] <= 2
+        assert page.looked == len(page.jobs) and page.next in (None, offset + page.looked)
+        pages.append([job.id for job in page.jobs])
+        offset = page.next
+    # A megabyte is two of them.
+    assert pages == [["j0", "j1"], ["j2", "j3"], ["j4"]]
+    page = desk.queue.jobs.page("waiting", limit=2, key="nobody")
+    assert (page.jobs, page.looked, page.next) == ((), 2, 2)
+    page = desk.queue.jobs.page("waiting", offset=5)
+    assert (page.jobs, page.looked, page.next) == ((), 0, None)
+    assert page.srv_us // 1000 >= desk.now_ms
+
+
 @pytest.mark.feature("BN12")
 def test_a_corrupt_job_is_listed_with_what_could_be_read(desk: Desk) -> None:
     desk.enqueue("whole", "cut")
@@ -155,6 +176,7 @@ def test_a_corrupt_job_is_listed_with_what_could_be_read(desk: Desk) -> None:
         ("offset", lambda queue: queue.jobs.list("waiting", offset=-1)),
         ("limit", lambda queue: queue.jobs.list("waiting", limit=0)),
         ("limit", lambda queue: queue.dead.list(limit=1001)),
+        ("limit", lambda queue: queue.jobs.page("waiting", limit=251)),
         ("newest_first", lambda queue: queue.dead.list(newest_first=1)),
         ("limit", lambda queue: queue.dead.requeue_all(limit=0)),
         ("name", lambda queue: queue.dead.requeue_all("no spaces")),

@@ -44,7 +44,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("streaq", "bullmq", "ardiq", "uvloop"),
     ),
     "bench/peers": ("engine", "bench", "psutil", "redis", "matplotlib"),
-    "bench/micro": ("engine", "bench", "psutil", "redis", "hiredis", "matplotlib", "pytest"),
+    "bench/micro": ("engine", "bench", "psutil", "redis", "hiredis", "matplotlib", "pytest", "starlette", "uvicorn"),
     "chaos": ("engine", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
     # The client over HTTP is a package of its own, for places where there is no engine.
     "clients/python": ("ironclaim_client", "httpx"),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import get_args
 
 from engine.errors import Malformed
-from engine.http.page.looks import Looks
 from engine.http.page.views.jobs import OFFSET_MAX, Filter, matching
 from engine.queue import altering
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
+from engine.queue.selecting import PLACES_MAX
 from engine.wire.operations import AdminAction, Counts
 
 #: Actions on many jobs, by the state that the jobs are in.
@@ -45,12 +45,12 @@ def action_of(value: str, state: str) -> AdminAction:
     return known[value]
 
 
-async def count(looks: Looks, wanted: Filter, before: Count, *, payloads: bool) -> Count:
+async def count(queue: AsyncQueue, wanted: Filter, before: Count, *, payloads: bool) -> Count:
     """Look at some more jobs. Two calls."""
-    found = await looks.jobs(wanted.state, before.next or 0, newest_first=False)
-    matched = before.matched + len(matching(found.jobs, wanted, found.now_ms, payloads=payloads))
-    cut = found.next_offset is not None and found.next_offset > OFFSET_MAX
-    return Count(matched, before.seen + found.seen, None if cut else found.next_offset, cut)
+    found = await queue.jobs.page(wanted.state, offset=before.next or 0, limit=PLACES_MAX)
+    matched = before.matched + len(matching(found, wanted, payloads=payloads))
+    cut = found.next is not None and found.next > OFFSET_MAX
+    return Count(matched, before.seen + found.looked, None if cut else found.next, cut)
 
 
 async def change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool) -> int:
@@ -64,21 +64,20 @@ async def change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: i
 
 
 async def _change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool) -> int:
-    looks = Looks(queue)
     # What comes back into the state meanwhile, as a dead job that was requeued and died again, is not changed twice.
-    left = min(_LOOKED_MAX, _in_state(await looks.counts(), wanted.state))
+    left = min(_LOOKED_MAX, _in_state(await queue.counts(one_call=True), wanted.state))
     done = offset = 0
     while left > 0 and done < most:
-        found = await looks.jobs(wanted.state, offset, newest_first=False, limit=min(altering.PIECE, left))
-        if not found.seen:
+        found = await queue.jobs.page(wanted.state, offset=offset, limit=min(altering.PIECE, left))
+        if not found.looked:
             break
-        meant = matching(found.jobs, wanted, found.now_ms, payloads=payloads)
+        meant = matching(found, wanted, payloads=payloads)
         jobs = tuple(job.id for job in meant)[: most - done]
         items = (await queue.carry_out(altering.alter(action, jobs, wanted.state))) if jobs else ()
         changed = sum(item.done for item in items)
         done += changed
-        left -= found.seen
-        offset += found.seen - changed
+        left -= found.looked
+        offset += found.looked - changed
     return done
 
 

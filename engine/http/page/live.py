@@ -159,8 +159,7 @@ class Sampler:
 
     async def _sample(self) -> Sample:
         """Two calls: one counts, the other one in turn looks at lanes, run times and workers."""
-        counts = await self._looks.counts(self.waiting.cursor)
-        self.waiting.add(counts)
+        counts = await self._looks.count_on(self.waiting)
         now_ms = counts.srv_us // 1000
         if self._round % 4 == 1:
             self._times.add(now_ms, await self._looks.run_times())

@@ -19,7 +19,7 @@ from engine.http.jobs.events import EventStream
 from engine.http.opening import queue_of
 from engine.http.page import bulk, rendering
 from engine.http.page.live import Sampler, Samplers
-from engine.http.page.looks import JOBS_MAX, JOBS_SHOWN, looks_at
+from engine.http.page.looks import held, looks_at
 from engine.http.page.notices import notice_of
 from engine.http.page.serving import view
 from engine.http.page.views import channels, dead, job, jobs, limits, overview, runs, schedules, workers
@@ -27,11 +27,14 @@ from engine.http.problems import Problem
 from engine.http.security.access import access_of
 from engine.http.settings import HttpSettings
 from engine.http.waiting import Waits
+from engine.queue.selecting import PLACES_MAX
 from engine.wire.drivers.endpoint import Endpoint
 
 #: Queues of one view: their numbers are asked for when they come into sight, each by a request of its own.
 QUEUES_MAX = 500
 _OFFSET_MAX = 100_000
+#: Jobs of a list that shows all of them; a filtered one looks at more.
+_JOBS_SHOWN = 50
 #: Samples that a page which is opened gets at once.
 _SAMPLES_SHOWN = 300
 
@@ -76,9 +79,9 @@ async def queues(request: Request) -> Response:
 @view("read")
 async def queue_summary(request: Request) -> Response:
     """The numbers of one queue, as a row of the list."""
-    looks = looks_at(queue_of(request))
-    counts, held = await looks.counts(), await looks.held()
-    shown = overview.held(held, counts.srv_us // 1000, idle=not counts.waiting)
+    opened = queue_of(request)
+    counts, found = await opened.counts(one_call=True), await held(opened)
+    shown = overview.held(found, counts.srv_us // 1000, idle=not counts.waiting)
     tiles = overview.tiles(counts, counts.waiting, least=bool(counts.cursor))
     return rendering.page(request, "queue_summary.html", queue=request.path_params["queue"], tiles=tiles, held=shown)
 
@@ -87,15 +90,15 @@ async def queue_summary(request: Request) -> Response:
 async def queue(request: Request) -> Response:
     """One queue at a glance, with charts that go on by themselves."""
     opened = queue_of(request)
-    looks, sampler = looks_at(opened), samplers_of(request).of(opened)
-    counts, found = await looks.counts(), await looks.held()
+    sampler = samplers_of(request).of(opened)
+    counts, found = await opened.counts(one_call=True), await held(opened)
     now_ms = counts.srv_us // 1000
     # A sampler that is at work may have been through all lanes.
     known = sampler.watched and not sampler.waiting.least
     waiting, least = (sampler.waiting.waiting, False) if known else (counts.waiting, bool(counts.cursor))
     tiles = overview.tiles(counts, waiting, least=least)
-    held = overview.held(found, now_ms, idle=not waiting)
-    return queue_page(request, "queue.html", "overview", tiles=tiles, held=held, counts=counts)
+    shown = overview.held(found, now_ms, idle=not waiting)
+    return queue_page(request, "queue.html", "overview", tiles=tiles, held=shown, counts=counts)
 
 
 @view("read")
@@ -117,8 +120,8 @@ async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGen
         found = sampler.obstacles.whole
         if found is not None and found is not shown:
             shown = found
-            held = overview.held(found, sample.at_ms, idle=not sample.waiting)
-            yield _event("held", rendering.text(request, "held.html", queue=request.path_params["queue"], held=held))
+            reasons = overview.held(found, sample.at_ms, idle=not sample.waiting)
+            yield _event("held", rendering.text(request, "held.html", queue=request.path_params["queue"], held=reasons))
 
 
 def _event(name: str, data: object) -> bytes:
@@ -130,8 +133,8 @@ async def queue_jobs(request: Request) -> Response:
     """The jobs of a state, filtered, one look at a time."""
     wanted = jobs.filter_of(request.query_params)
     payloads = settings_of(request).show_payloads
-    most = JOBS_MAX if wanted.narrow else JOBS_SHOWN
-    found = await looks_at(queue_of(request)).jobs(wanted.state, wanted.cursor, newest_first=wanted.newest, limit=most)
+    most = PLACES_MAX if wanted.narrow else _JOBS_SHOWN
+    found = await queue_of(request).jobs.page(wanted.state, offset=wanted.cursor, newest_first=wanted.newest, limit=most)
     listed = jobs.job_list(found, wanted, payloads=payloads)
     actions = bulk.ACTIONS.get(wanted.state, ())
     return queue_page(request, "jobs.html", "jobs", wanted=wanted, listed=listed, actions=actions)
@@ -166,7 +169,7 @@ async def job_events(request: Request) -> Response:
 @view("read")
 async def queue_dead(request: Request) -> Response:
     """The dead jobs by error."""
-    found = await looks_at(queue_of(request)).jobs("dead", 0, newest_first=True)
+    found = await queue_of(request).jobs.page("dead", newest_first=True, limit=PLACES_MAX)
     return queue_page(request, "dead.html", "dead", found=dead.dead_jobs(found))
 
 
@@ -189,16 +192,17 @@ async def _counted(request: Request) -> tuple[jobs.Filter, bulk.Count, str]:
     wanted = jobs.filter_of(request.query_params)
     action = bulk.action_of(request.query_params.get("action", ""), wanted.state)
     before = bulk.Count(_number(request, "matched"), _number(request, "seen"), wanted.cursor, False)
-    looks = looks_at(queue_of(request))
-    return wanted, await bulk.count(looks, wanted, before, payloads=settings_of(request).show_payloads), action
+    counted = await bulk.count(queue_of(request), wanted, before, payloads=settings_of(request).show_payloads)
+    return wanted, counted, action
 
 
 @view("read")
 async def queue_schedules(request: Request) -> Response:
     """The schedules, by next tick."""
-    offset = _number(request, "offset")
-    found = await looks_at(queue_of(request)).schedules(offset)
-    return queue_page(request, "schedules.html", "schedules", listed=schedules.schedule_list(found, offset))
+    offset, opened = _number(request, "offset"), queue_of(request)
+    found = await opened.schedules.list(offset=offset, limit=schedules.ROWS_MAX + 1)
+    listed = schedules.schedule_list(found, offset, await opened.driver.server_now_ms())
+    return queue_page(request, "schedules.html", "schedules", listed=listed)
 
 
 @view("read")
@@ -212,7 +216,7 @@ async def queue_workers(request: Request) -> Response:
 @view("read")
 async def queue_limits(request: Request) -> Response:
     """Pauses and limits."""
-    found = await looks_at(queue_of(request)).held()
+    found = await held(queue_of(request))
     return queue_page(request, "limits.html", "limits", listed=limits.limit_list(found))
 
 

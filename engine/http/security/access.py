@@ -147,7 +147,7 @@ def _audit(request: Request, status: int) -> None:
         "role": access.role if access else None,
         "from": request.client.host if request.client else None,
         "method": request.method,
-        "path": request.url.path,
+        "path": request.scope["path"],
         "status": status,
     }
     audit_log.info("%s", json.dumps(line))

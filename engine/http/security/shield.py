@@ -36,7 +36,10 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
 }
+#: As ASGI has them: each answer gets those that it does not have.
+_RAW_HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in HEADERS.items())
 
 
 class Shield:
@@ -87,14 +90,13 @@ def _with_headers(scope: Scope, send: Send) -> Send:
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-            headers.setdefault("Cache-Control", "no-store")
+            given = {name for name, _ in message["headers"]}
+            message["headers"] = [*message["headers"], *(pair for pair in _RAW_HEADERS if pair[0] not in given)]
             token = scope.get("state", {}).get("new_csrf")
             if token is not None:
                 path, secure = scope.get("root_path", "") or "/", "; Secure" if scope["scheme"] == "https" else ""
-                headers.append("Set-Cookie", f"{forgery.COOKIE}={token}; HttpOnly; Path={path}; SameSite=Strict{secure}")
+                cookie = f"{forgery.COOKIE}={token}; HttpOnly; Path={path}; SameSite=Strict{secure}"
+                MutableHeaders(scope=message).append("Set-Cookie", cookie)
         await send(message)
 
     return sending

@@ -24,9 +24,9 @@ from engine.queue.asynchronous.results import AsyncResults
 from engine.queue.asynchronous.workers import AsyncWorkers
 from engine.queue.durations import HandlerTimes, added_times
 from engine.queue.job_info import JobInfo, JobPage, JobState
-from engine.queue.obstacles import Obstacles, added_obstacles
+from engine.queue.obstacles import Obstacles, added_obstacles, obstacles_of
 from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
-from engine.queue.selecting import Selection
+from engine.queue.selecting import Listing, Selection
 from engine.queue.sharding import ShardRecord
 from engine.queue.steps import Steps
 from engine.queue.why import Why
@@ -43,6 +43,7 @@ from engine.wire.operations import (
     Enqueued,
     Inspect,
     Inspected,
+    ListObstacles,
     Look,
     NameCounts,
     Operation,
@@ -301,8 +302,10 @@ class AsyncShardedQueue(AsyncQueue):
 
     async def obstacles(self, *, one_call: bool = False) -> Obstacles:
         """What holds jobs back in all shards; the limit of a name is that of all of them together. `one_call`: one of each."""
-        found = [await shard.obstacles(one_call=one_call) for shard in await self.in_use()]
-        return added_obstacles(found)
+        parts: list[Obstacles] = []
+        for shard, part in await self.each(ListObstacles()):
+            parts.append(await shard.obstacles() if part.cursor and not one_call else obstacles_of([part]))
+        return added_obstacles(parts)
 
     async def set_retention(
         self,
@@ -385,31 +388,27 @@ def _of(part: Any) -> AsyncShardedQueue:
 class _AsyncShardedList(AsyncJobsPart):
     """Pages of the jobs of all shards together."""
 
-    async def _select(
-        self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object
-    ) -> builtins.list[JobInfo]:
-        first = validate.integer("offset", offset, 0, 2**48)
-        most = first + validate.integer("limit", limit, 1, validate.PAGE_MAX)
+    async def _select(self, state: str, listing: Listing) -> builtins.list[JobInfo]:
+        first, most = listing.offset, listing.offset + listing.limit
         found: list[JobInfo] = []
         for shard in await _of(self).in_use():
             at = 0
             while at < most:
-                page = await shard.jobs._select(state, wanted, at, min(validate.PAGE_MAX, most - at), newest_first)
+                piece = replace(listing, offset=at, limit=min(validate.PAGE_MAX, most - at))
+                page = await shard.jobs._select(state, piece)
                 found += page
                 at += validate.PAGE_MAX if page else most
             if state == "waiting" and len(found) >= most:
                 break
         if state != "waiting":
-            found.sort(key=lambda info: info.ended_ms or info.lease_end_ms or info.due_ms, reverse=bool(newest_first))
+            found.sort(key=lambda info: info.ended_ms or info.lease_end_ms or info.due_ms, reverse=listing.newest_first)
         return found[first:most]
 
-    async def _page(self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object) -> JobPage:
-        first, most = validate.integer("offset", offset, 0, 2**48), validate.integer("limit", limit, 1, altering.PIECE)
-        found = await self._select(state, Selection(), first, most, newest_first)
-        now_ms = await _of(self).driver.server_now_ms()
-        return JobPage(
-            tuple(info for info in found if wanted.matches(info, now_ms)), first + most if len(found) == most else None
-        )
+    async def _page(self, state: str, listing: Listing) -> JobPage:
+        found = await self._select(state, replace(listing, wanted=Selection()))
+        now_ms, looked = await _of(self).driver.server_now_ms(), len(found)
+        meant = tuple(info for info in found if listing.wanted.matches(info, now_ms))
+        return JobPage(now_ms * 1000, meant, looked, listing.offset + looked if looked == listing.limit else None)
 
 
 class AsyncShardedJobs(_AsyncShardedList, AsyncJobs):

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
+from typing import Unpack
 
 from engine import validate
-from engine.errors import Malformed
 from engine.queue import altering, clearing, selecting
 from engine.queue.job_info import JobInfo, JobPage, JobState, job_info, state_of
-from engine.queue.selecting import Selection
+from engine.queue.selecting import Listing, ListOptions
 from engine.queue.synchronous.calls import Part
 from engine.queue.why import Why, why
 from engine.validate import Milliseconds
@@ -22,29 +23,16 @@ _NAMES_PAGE = 250
 class JobsPart(Part):
     """The base of the parts that list jobs."""
 
-    def _list(self, state: str, offset: object, limit: object, newest_first: object) -> builtins.list[JobInfo]:
-        """One page of the jobs in a state. Raises Malformed."""
-        if not isinstance(newest_first, bool):
-            raise Malformed("newest_first", newest_first, "True or False")
-        first = validate.integer("offset", offset, 0, 2**48)
-        most = validate.integer("limit", limit, 1, validate.PAGE_MAX)
-        page: Paged = self._run(Page(state, first, most, newest_first))
-        return self._look(page.jobs, state)
-
-    def _select(
-        self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object
-    ) -> builtins.list[JobInfo]:
-        """One page of the jobs in a state that are meant; of all of them without looking at others. Raises Malformed."""
+    def _select(self, state: str, listing: Listing) -> builtins.list[JobInfo]:
+        """One page of the jobs in a state that are meant; of all of them without looking at others."""
+        wanted, first, most = listing.wanted, listing.offset, listing.offset + listing.limit
         if wanted.everything:
-            return self._list(state, offset, limit, newest_first)
-        if not isinstance(newest_first, bool):
-            raise Malformed("newest_first", newest_first, "True or False")
-        first = validate.integer("offset", offset, 0, 2**48)
-        most = first + validate.integer("limit", limit, 1, validate.PAGE_MAX)
+            page: Paged = self._run(Page(state, first, listing.limit, listing.newest_first))
+            return self._look(page.jobs, state)
         found: list[JobInfo] = []
         looked = 0
         while looked < selecting.LOOKED_MAX and len(found) < most:
-            page: Paged = self._run(Page(state, looked, selecting.PIECE, newest_first))
+            page = self._run(Page(state, looked, selecting.PIECE, listing.newest_first))
             infos = self._look(page.jobs, state)
             found += [info for info in infos if wanted.matches(info, page.srv_us // 1000)]
             looked += page.seen
@@ -52,27 +40,33 @@ class JobsPart(Part):
                 break
         return found[first:most]
 
-    def _page(self, state: str, wanted: Selection, offset: object, limit: object, newest_first: object) -> JobPage:
-        """The jobs at these places that are meant, in two calls. Raises Malformed."""
-        if not isinstance(newest_first, bool):
-            raise Malformed("newest_first", newest_first, "True or False")
-        first, most = validate.integer("offset", offset, 0, 2**48), validate.integer("limit", limit, 1, altering.PIECE)
-        page: Paged = self._run(Page(state, first, most, newest_first))
-        infos, now_ms = self._look(page.jobs, state), page.srv_us // 1000
-        found = tuple(info for info in infos if wanted.matches(info, now_ms))
-        return JobPage(found, first + page.seen if page.seen == most else None)
+    def _page(self, state: str, listing: Listing) -> JobPage:
+        """The jobs at these places that are meant, in two calls."""
+        page: Paged = self._run(Page(state, listing.offset, listing.limit, listing.newest_first))
+        if not page.jobs:
+            return JobPage(page.srv_us, (), 0, None)
+        reply: Inspected = self._run(Inspect(page.jobs))
+        found = tuple(info for info in self._still(state, page.jobs, reply) if listing.wanted.matches(info, reply.srv_us // 1000))
+        # A reply ends after 1 MiB of payloads: the next page goes on behind what was read.
+        looked = len(reply.items)
+        more = looked < len(page.jobs) or page.seen == listing.limit
+        return JobPage(reply.srv_us, found, looked, listing.offset + looked if more else None)
 
     def _look(self, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
         """Read these jobs; those that have left the state meanwhile are left out."""
         found: list[JobInfo] = []
         while jobs:
             reply: Inspected = self._run(Inspect(jobs[: altering.PIECE]))
-            for job, looked in zip(jobs, reply.items, strict=False):
-                now = state_of(looked, reply.srv_us)
-                if now == state or (now, state) == ("stuck", "active"):
-                    found.append(job_info(self._queue.model, job, looked, reply.srv_us))
+            found += self._still(state, jobs, reply)
             jobs = jobs[len(reply.items) :]
         return found
+
+    def _still(self, state: str, jobs: tuple[str, ...], reply: Inspected) -> Iterator[JobInfo]:
+        """The jobs of a reply that are in the state; it may have fewer than were asked for."""
+        for job, looked in zip(jobs, reply.items, strict=False):
+            now = state_of(looked, reply.srv_us)
+            if now == state or (now, state) == ("stuck", "active"):
+                yield job_info(self._queue.model, job, looked, reply.srv_us)
 
 
 class Jobs(JobsPart):
@@ -100,45 +94,20 @@ class Jobs(JobsPart):
         found: Explained = self._run(Explain(job))
         return why(job, found)
 
-    def list(
-        self,
-        state: str,
-        *,
-        offset: int = 0,
-        limit: int = 100,
-        newest_first: bool = False,
-        name: str | None = None,
-        key: str | None = None,
-        error: str | None = None,
-        older_than_ms: int = 0,
-        newer_than_ms: int | None = None,
-    ) -> list[JobInfo]:
-        """One page of the jobs that are waiting, delayed, active, stuck, dead or finished, at most 1,000: in the order of time,
-        those that wait lane by lane, each lane in its order (`newest_first`: from its end). What
-        changes its state between the page and the look at it is left out.
+    def list(self, state: str, **options: Unpack[ListOptions]) -> list[JobInfo]:
+        """One page of the jobs that are waiting, delayed, active, stuck, dead or finished, at most 1,000. `options`: see
+        ListOptions. What changes its state between the page and the look at it is left out.
 
-        Only those of a `name`, with a `key`, whose last error has `error` as whole words (`ValueError`), or that were enqueued,
-        died or ended so long ago: then `offset` counts such jobs, and of the first 10,000 of the state those are found."""
-        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
-        return self._select(altering.check_state(state, altering.LISTED), wanted, offset, limit, newest_first)
+        With a name, a key, an error or an age `offset` counts jobs that are meant, and of the first 10,000 of the state those
+        are found."""
+        listing = selecting.listing(validate.PAGE_MAX, **options)
+        return self._select(altering.check_state(state, altering.LISTED), listing)
 
-    def page(
-        self,
-        state: str,
-        *,
-        offset: int = 0,
-        limit: int = 100,
-        newest_first: bool = False,
-        name: str | None = None,
-        key: str | None = None,
-        error: str | None = None,
-        older_than_ms: int = 0,
-        newer_than_ms: int | None = None,
-    ) -> JobPage:
-        """What `list` finds among `limit` places of a state (1 to 100) from `offset` on, in two calls however many jobs there
+    def page(self, state: str, **options: Unpack[ListOptions]) -> JobPage:
+        """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however many jobs there
         are; so a page may be short, or empty, and `next` is the `offset` of the one after it, None where there is none."""
-        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
-        return self._page(altering.check_state(state, altering.LISTED), wanted, offset, limit, newest_first)
+        listing = selecting.listing(selecting.PLACES_MAX, **options)
+        return self._page(altering.check_state(state, altering.LISTED), listing)
 
     def counts_by_name(self) -> dict[str, NameCounts]:
         """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can read. It reads 250
@@ -180,23 +149,11 @@ class Dead(JobsPart):
     """The dead jobs of one queue. They stay until they are requeued or discarded, or are too many or too old (`set_retention`;
     100,000 and 90 days unless told)."""
 
-    def list(
-        self,
-        *,
-        offset: int = 0,
-        limit: int = 100,
-        newest_first: bool = False,
-        name: str | None = None,
-        key: str | None = None,
-        error: str | None = None,
-        older_than_ms: int = 0,
-        newer_than_ms: int | None = None,
-    ) -> list[JobInfo]:
+    def list(self, **options: Unpack[ListOptions]) -> list[JobInfo]:
         """One page of the dead jobs, at most 1,000, the longest dead first: `last_error` is why, `errors` its runs with their
-        stack traces. A corrupt one is among them, with `unreadable` and its bytes. Which of them are meant is said as in
-        `queue.jobs.list`; ages are from their deaths. Raises as `enqueue` does."""
-        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
-        return self._select("dead", wanted, offset, limit, newest_first)
+        stack traces. A corrupt one is among them, with `unreadable` and its bytes. `options`: see ListOptions; ages are from
+        their deaths. Raises as `enqueue` does."""
+        return self._select("dead", selecting.listing(validate.PAGE_MAX, **options))
 
     def requeue(self, id: str) -> Altered:
         """Let a dead job run again, with all its attempts, at the place that it had. Its error history stays.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +13,7 @@ import httpx
 import pytest
 import redis
 
-from engine import Queue
+from engine import AsyncQueue, Queue
 from engine.http.jobs import events
 from engine.http.settings import HttpSettings
 from tests.engine.helpers.relay import Relay
@@ -72,6 +74,34 @@ def test_who_takes_nothing_is_told_that_it_is_behind(ironclaim_url: str, queue: 
         next(lines)
         queue.enqueue_many([{"name": "a", "payload": at} for at in range(100)])
         assert "event: behind" in list(lines), "the stream ends with it"
+
+
+def test_a_silent_stream_has_comments(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "SILENCE_S", 0.05)
+    queue.events.on()
+    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=120) as answer:
+        lines = (line for line in answer.iter_lines() if line)
+        assert [next(lines) for _ in range(3)] == ["retry: 2000", ": ", ": "]
+        queue.enqueue("a", 1, id="j1")
+        assert any('"job": "j1"' in line for line in lines), "an event comes in between"
+
+
+def test_many_listeners_are_woken_some_at_a_time(ironclaim_url: str) -> None:
+    async def woken() -> list[int]:
+        """How many have something to do after each turn of the loop."""
+        async with AsyncQueue("q", url=ironclaim_url) as queue, contextlib.AsyncExitStack() as stack:
+            reader = events.Reader(queue)
+            listeners = [await stack.enter_async_context(reader.listening()) for _ in range(3 * events.WOKEN_MAX)]
+            resting = [asyncio.create_task(listener.rest()) for listener in listeners]
+            await asyncio.sleep(0)
+            reader.tell((1, 0), b"an event")
+            found = [0]
+            while found[-1] < len(resting):
+                await asyncio.sleep(0)
+                found.append(sum(task.done() for task in resting))
+            return found
+
+    assert all(after - before <= events.WOKEN_MAX for before, after in itertools.pairwise(asyncio.run(woken())))
 
 
 def test_a_server_that_was_away_is_read_on(relay: Relay, queue: Queue) -> None:

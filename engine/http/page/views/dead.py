@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from engine.http.page.looks import SomeJobs
 from engine.http.page.words import last_line
-from engine.queue.job_info import JobInfo
+from engine.queue.job_info import JobInfo, JobPage
 
 #: The class of an exception at the start of an error's last line: `ValueError`, `module.Error`.
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
@@ -36,7 +35,7 @@ class DeadJobs:
     now_ms: int
 
 
-def dead_jobs(found: SomeJobs) -> DeadJobs:
+def dead_jobs(found: JobPage) -> DeadJobs:
     """Group the dead jobs of one look, the largest group first."""
     groups: dict[tuple[str, str], DeadGroup] = {}
     for job in found.jobs:
@@ -50,7 +49,7 @@ def dead_jobs(found: SomeJobs) -> DeadJobs:
         count = 1 + (known.count if known is not None else 0)
         groups[job.name, kind] = DeadGroup(job.name, kind, count, newest.last_ms, newest.example, newest.job)
     ordered = sorted(groups.values(), key=lambda group: (-group.count, -group.last_ms, group.name))
-    return DeadJobs(tuple(ordered), found.seen, found.next_offset is not None, found.now_ms)
+    return DeadJobs(tuple(ordered), found.looked, found.next is not None, found.srv_us // 1000)
 
 
 def error_class(job: JobInfo) -> str:

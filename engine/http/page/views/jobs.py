@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from engine import validate
 from engine.errors import Malformed
-from engine.http.page.looks import SomeJobs
 from engine.http.page.words import last_line
 from engine.queue import altering, selecting
-from engine.queue.job_info import JobInfo
+from engine.queue.job_info import JobInfo, JobPage
 from engine.queue.selecting import Selection
 
 #: As in `selecting.LOOKED_MAX`: what lies deeper is found by its id or by a filter of another state.
@@ -93,12 +92,12 @@ def filter_of(query: Mapping[str, str]) -> Filter:
     return made
 
 
-def matching(jobs: Iterable[JobInfo], wanted: Filter, now_ms: int, *, payloads: bool) -> tuple[JobInfo, ...]:
+def matching(found: JobPage, wanted: Filter, *, payloads: bool) -> tuple[JobInfo, ...]:
     """The jobs that are meant. Payloads are looked into only where they may be seen."""
-    selection = wanted.selection
+    selection, now_ms = wanted.selection, found.srv_us // 1000
     return tuple(
         job
-        for job in jobs
+        for job in found.jobs
         if selection.matches(job, now_ms) and (not wanted.text or has_text(job, wanted.text, payloads=payloads))
     )
 
@@ -111,11 +110,11 @@ def has_text(job: JobInfo, text: str, *, payloads: bool) -> bool:
     return any(text.casefold() in place.casefold() for place in places)
 
 
-def job_list(found: SomeJobs, wanted: Filter, *, payloads: bool) -> JobList:
+def job_list(found: JobPage, wanted: Filter, *, payloads: bool) -> JobList:
     """One look, filtered."""
-    meant = matching(found.jobs, wanted, found.now_ms, payloads=payloads)
-    following = found.next_offset if found.next_offset is not None and found.next_offset <= OFFSET_MAX else None
-    return JobList(tuple(row(job, payloads=payloads) for job in meant), found.offset, found.seen, following, found.now_ms)
+    rows = tuple(row(job, payloads=payloads) for job in matching(found, wanted, payloads=payloads))
+    following = found.next if found.next is not None and found.next <= OFFSET_MAX else None
+    return JobList(rows, wanted.cursor, found.looked, following, found.srv_us // 1000)
 
 
 def row(job: JobInfo, *, payloads: bool) -> JobRow:

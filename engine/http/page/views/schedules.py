@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.calendar import calendar
-from engine.http.page.looks import SomeSchedules
 from engine.http.page.words import UNKNOWN, length
 from engine.queue.scheduling import Schedule
 
-#: Ticks that a row shows.
+#: Schedules of a page, and ticks that a row shows.
+ROWS_MAX = 50
 _TICKS = 3
 
 
@@ -33,19 +34,19 @@ class ScheduleList:
     now_ms: int
 
 
-def schedule_list(found: SomeSchedules, offset: int) -> ScheduleList:
-    """One page of schedules."""
-    rows = tuple(row(schedule, anchor_ms) for schedule, anchor_ms in found.schedules)
-    return ScheduleList(rows, offset, offset + len(rows) if found.more else None, found.now_ms)
+def schedule_list(found: Sequence[Schedule], offset: int, now_ms: int) -> ScheduleList:
+    """One page of schedules; `found` has one more where another page follows."""
+    rows = tuple(map(row, found[:ROWS_MAX]))
+    return ScheduleList(rows, offset, offset + ROWS_MAX if len(found) > ROWS_MAX else None, now_ms)
 
 
-def row(schedule: Schedule, anchor_ms: int) -> ScheduleRow:
+def row(schedule: Schedule) -> ScheduleRow:
     """A schedule as its row."""
     idle = schedule.error or ("" if schedule.enabled else "disabled")
     ticks = [schedule.next_ms] if schedule.next_ms and not idle else []
     try:
         while ticks and len(ticks) < _TICKS:
-            ticks.append(calendar(schedule.timing).after(ticks[-1], anchor_ms))
+            ticks.append(calendar(schedule.timing).after(ticks[-1], schedule.anchor_ms))
     except ValueError as error:
         idle = str(error)
     return ScheduleRow(schedule, timing_words(schedule), tuple(ticks), idle)

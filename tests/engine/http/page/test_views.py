@@ -7,11 +7,11 @@ import pytest
 from engine.errors import Malformed
 from engine.http.page import words
 from engine.http.page.live import RunTimes, rate
-from engine.http.page.looks import OneJob, SomeJobs
+from engine.http.page.looks import OneJob
 from engine.http.page.rounds import LanesRound
 from engine.http.page.views import dead, job, jobs, overview
 from engine.queue.durations import Durations, HandlerTimes
-from engine.queue.job_info import JobError, JobInfo
+from engine.queue.job_info import JobError, JobInfo, JobPage
 from engine.queue.obstacles import LaneInfo, PauseInfo
 from engine.wire.operations import Counts, Options
 
@@ -54,7 +54,8 @@ def dead_job(id: str, error: str, ended_ms: int, name: str = "send") -> JobInfo:
 
 
 def test_dead_jobs_are_grouped_by_name_and_class_of_error() -> None:
-    found = SomeJobs(
+    found = JobPage(
+        100_000,
         (
             dead_job("1", "ValueError: a", 10),
             dead_job("2", "module.TimeoutError: b", 30),
@@ -62,7 +63,7 @@ def test_dead_jobs_are_grouped_by_name_and_class_of_error() -> None:
             dead_job("4", "ValueError: c", 5, name="other"),
             dead_job("5", "", 1),
         ),
-        *(0, 5, None, 100),
+        *(5, None),
     )
     groups = [(group.name, group.error, group.count, group.example, group.job) for group in dead.dead_jobs(found).groups]
     assert groups == [
