@@ -34,7 +34,8 @@ async def enqueue(request: Request) -> Response:
     """201 with the new job, 200 with the one that is there already."""
     found = await json_object(request)
     name, payload, id, options = _fields(found, "")
-    enqueued = await queue_of(request).enqueue(name, payload, id=own_key(request) if id is None else id, **options)
+    key = own_key(request)
+    enqueued = await queue_of(request).enqueue(name, payload, id=key if id is None else id, **options)
     where = {"Location": f"{request.url.path}/{enqueued.job}"}
     return JSONResponse(_view(enqueued), 201 if enqueued.created else 200, where)
 
