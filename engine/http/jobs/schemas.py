@@ -63,9 +63,9 @@ def an_object(required: tuple[str, ...] = (), **members: Schema) -> Schema:
     return {"type": "object", "properties": members, "required": list(required), "additionalProperties": False}
 
 
-def shown(**members: Schema) -> Schema:
-    """An object of an answer, which has these members."""
-    return {"type": "object", "properties": members, "required": list(members)}
+def shown(perhaps: dict[str, Schema] | None = None, /, **members: Schema) -> Schema:
+    """An object of an answer, which has these members, and perhaps others."""
+    return {"type": "object", "properties": {**members, **(perhaps or {})}, "required": list(members)}
 
 
 def list_of(name: str, item: Schema, **more: Schema) -> Schema:
@@ -83,6 +83,7 @@ def _different(item: Schema, most: int) -> Schema:
     return {"type": "array", "items": item, "maxItems": most, "uniqueItems": True}
 
 
+_VALUES: Schema = {"type": "array", "items": NAME, "maxItems": VALUES_MAX}
 #: Options whose checks are functions, and which are no texts. The callbacks, which are jobs, follow.
 _CHECKED: dict[str, Schema] = {
     "run_at_ms": or_null(_whole(1, validate.INSTANT_MS_MAX)),
@@ -105,14 +106,16 @@ _CHECKED: dict[str, Schema] = {
         an_object(
             server=or_null(NAME),
             mode={"enum": list(get_args(Mode))},
-            **{key: {"type": "array", "items": NAME, "maxItems": VALUES_MAX} for key in ("stack", "capabilities", "region")},
+            stack=_VALUES,
+            capabilities=_VALUES,
+            region=_VALUES,
         )
     ),
 }
 JOB_FIELDS = ("name", "payload", "id", *OPTIONS)
 _OF_CALLBACKS = {name: _option(name) for name in OPTIONS if name not in validate.NOT_OF_CALLBACKS}
 _CALLBACK = or_null(an_object(("name",), name=NAME, payload={}, id=ID, **_OF_CALLBACKS))
-_CHECKED |= dict.fromkeys(("on_success", "on_failure"), _CALLBACK)
+_CHECKED.update(on_success=_CALLBACK, on_failure=_CALLBACK)
 NEW_JOB = an_object(("name",), name=NAME, payload={}, id=ID, **{name: _option(name) for name in OPTIONS})
 NEW_JOBS = an_object(("jobs",), jobs={"type": "array", "items": NEW_JOB, "minItems": 1, "maxItems": BATCH_MAX})
 ENQUEUED = shown(id=_TEXT, created={"type": "boolean"})
@@ -120,16 +123,14 @@ ENQUEUED_MANY = list_of("jobs", {"type": "object"})
 NEXT: Schema = {"type": ["string", "null"]}
 ALTERED = shown(id=_TEXT, state=_TEXT)
 #: How a job has ended: with what its handler has returned, or `hidden` where the caller may not see that, or with an error.
-RESULT: Schema = shown(id=_TEXT, state={"enum": list(get_args(Outcome))}, ended_ms=_MS)
-RESULT["properties"] |= {
-    "result": {},
-    "took_ms": or_null(_MS),
-    "hidden": {"type": "boolean"},
-    "error": _TEXT,
-}
+RESULT = shown(
+    {"result": {}, "took_ms": or_null(_MS), "hidden": {"type": "boolean"}, "error": _TEXT},
+    id=_TEXT,
+    state={"enum": list(get_args(Outcome))},
+    ended_ms=_MS,
+)
 NOT_ENDED = shown(id=_TEXT, state=_STATE)
-PROGRESS: Schema = shown(percent={"type": "number"}, at_ms=_MS)
-PROGRESS["properties"] |= {"message": or_null(_TEXT), "data": {}}
+PROGRESS = shown({"message": or_null(_TEXT), "data": {}}, percent={"type": "number"}, at_ms=_MS)
 EVENT = shown(id=_TEXT, srv_ms=_MS, kind=_TEXT, job=_TEXT, name=_TEXT, detail=_TEXT)
 PAUSE = an_object(name=or_null(NAME), length_ms=_whole(0, DURATION_MS_MAX))
 RESUME = an_object(name=or_null(NAME))
@@ -159,6 +160,7 @@ SELECTION = an_object(
 #: How a job is shown: with those of its options that are not the default ones, and with its payload where payloads are shown, in
 #: base64 where it is no JSON. `unreadable` says why nobody can read a corrupt one.
 JOB: Schema = shown(
+    {"payload": {}, "payload_base64": _TEXT, "unreadable": _TEXT},
     id=_TEXT,
     state=_STATE,
     name=_TEXT,
@@ -170,7 +172,6 @@ JOB: Schema = shown(
     errors={"type": "array", "items": shown(at_ms=_MS, fence=_MS, kind=_TEXT, error=_TEXT, trace=_TEXT)},
     options={"type": "object"},
 )
-JOB["properties"] |= {"payload": {}, "payload_base64": _TEXT, "unreadable": _TEXT}
 
 
 def any_object() -> dict[str, Any]:
