@@ -112,7 +112,8 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     if "Allow" in headers:
         # Starlette names the methods of one route; a path has a route for each here.
         routes = (route for route in request.app.routes if isinstance(route, Route))
-        of_path = [route.methods or set[str]() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+        matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+        of_path = [route.methods or set[str]() for route in matching if route.path == matching[0].path]
         headers["Allow"] = ", ".join(sorted(set[str]().union(*of_path)))
     return Problem(error.status_code, error.detail, headers=headers).response()
 
