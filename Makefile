@@ -82,7 +82,8 @@ help:
 	@echo 'make compare A="run run" B="run run" [METRIC=name]   is B faster or slower than A, from repetitions of both that took turns'
 	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (six minutes), in JOBS=4 processes'
 	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'
-	@echo 'make test-nightly                   long random walks that differ each night, each mutant in a real drill, runs beside Node'
+	@echo 'make test-nightly [MINUTES=2]       long random walks that differ each night, each mutant in a real drill, runs beside Node, and'
+	@echo '                                    so long a fuzzer at each HTTP API'
 	@echo 'make test-times                     where the time of the last test run went: by file, by fixture, longest tests'
 	@echo 'make mutate [SEED=1] [COUNT=60] [FILES=lua/lanes]   plant one-line defects: does a test see each of them (30 minutes)'
 	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
@@ -201,6 +202,7 @@ test-all: setup
 
 test-nightly: export IRONCLAIM_WALKS := 20
 test-nightly: export IRONCLAIM_WALKS_ANEW := 1
+test-nightly: export IRONCLAIM_FUZZ_MINUTES := $(MINUTES)
 test-nightly: setup
 	@$(PYTEST) -m 'nightly or walk' $(ARGS)
 

@@ -64,9 +64,9 @@ def ask(address: Address, command: str, patience_s: float = PATIENCE_S) -> str:
     return line.decode(errors="replace").strip()
 
 
-def pinged(address: Address) -> bool:
+def pinged(address: Address, patience_s: float = PATIENCE_S) -> bool:
     """Whether a PING is answered as it must be. Raises as `ask` does."""
-    return ask(address, "PING") == "+PONG"
+    return ask(address, "PING", patience_s) == "+PONG"
 
 
 def round_trip_ms(address: Address, answered: Callable[[Address], bool] = pinged) -> float:

@@ -15,7 +15,7 @@ from chaos.calibration import TRIAL_S, Calibration, Samples, calibrate, offered_
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.plan import consumer_names, worker_names
-from chaos.probe import Address, address_of, round_trip_ms
+from chaos.probe import Address, address_of, pinged, round_trip_ms
 from chaos.processes import ROOT, Crew, child_environment, last_line
 from chaos.spec import RunSpec
 from chaos.watch import Watch
@@ -120,7 +120,7 @@ def attempt(folder: Path, spec: RunSpec, rate_per_s: int, url: str, queue: Queue
 
 def look(server: Address, queue: Queue, pings_ms: list[float], waiting: list[tuple[int, int]]) -> None:
     """Ask the server for one round trip, and how many jobs wait for a worker."""
-    pings_ms.append(round_trip_ms(server, LOOK_PATIENCE_S))
+    pings_ms.append(round_trip_ms(server, lambda address: pinged(address, LOOK_PATIENCE_S)))
     waiting.append((time.monotonic_ns(), queue.counts().waiting))
 
 

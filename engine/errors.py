@@ -91,9 +91,9 @@ class UnsupportedFeature(EngineError):
 
 
 class JobFailed(EngineError):
-    """The job has ended without a result: it is dead, was discarded, or has expired before anybody started it.
+    """The job has ended without a result: it is dead, was cancelled or discarded, or has expired before anybody started it.
 
-    Fields: `job` is its id, `outcome` is dead, discarded or expired, `error` is the last one, as text.
+    Fields: `job` is its id, `outcome` is dead, cancelled, discarded or expired, `error` is the last one, as text.
     """
 
     def __init__(self, job: str, outcome: str, error: str) -> None:

@@ -185,7 +185,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
         "tick: created | repeated | moved (another one fired it) | skipped | unknown; claim: leased | repeated; "
         "finish, retry, bury, release, drop, extend: ok | repeated | stale | void | unknown; mark: ok | repeated | stale; "
         "reap: reaped | buried (it had crashed too often); claim, promote, reap: corrupt (buried, nobody could read it); "
-        "result: finished | dead | discarded | expired; "
+        "result: finished | dead | cancelled | discarded | expired; "
         "publish: created | duplicate | refused | unknown; fetch: corrupt (nobody could read it)",
     ),
     Field(

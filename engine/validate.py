@@ -51,7 +51,7 @@ RATE_MAX = 100_000
 ROUTE_CHARS_MAX = 64
 
 #: Options that a callback cannot have: it needs the job that has ended, and comes once by itself.
-_NOT_OF_CALLBACKS = frozenset(
+NOT_OF_CALLBACKS = frozenset(
     {"delay_ms", "run_at_ms", "unique", "dedup", "dedup_ms", "needs", "on_parent_failure", "on_success", "on_failure"}
 )
 
@@ -65,10 +65,10 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _ID = _QUEUE
 _NAME = _QUEUE
 #: Also of a job that another one was rerouted to.
-_PARENT = re.compile(rf"{_ID.pattern}(?:>reroute)?")
+PARENT = re.compile(rf"{_ID.pattern}(?:>reroute)?")
 #: A class, with its module or without.
-_ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
-_ROUTE = re.compile(rf"[A-Za-z0-9_.:-]{{1,{ROUTE_CHARS_MAX}}}")
+ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
+ROUTE = re.compile(rf"[A-Za-z0-9_.:-]{{1,{ROUTE_CHARS_MAX}}}")
 #: A reroute adds to the id, and a schedule's name and tick make one.
 _KNOWN_ID = re.compile(r"[A-Za-z0-9_.:>-]{1,256}")
 #: What most of these are.
@@ -137,7 +137,7 @@ def text(field: str, value: object) -> str:
 
 def route(field: str, value: object) -> str:
     """A routing key."""
-    return _matching(field, value, _ROUTE)
+    return _matching(field, value, ROUTE)
 
 
 def limit(*, concurrency: object, rate: object, per_ms: object, window: object) -> Limit:
@@ -232,7 +232,7 @@ def parents(field: str, value: object) -> tuple[str, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         given = cast("Sequence[object]", value)
         value, names = [getattr(item, "id", item) for item in given], [getattr(item, "name", "") for item in given]
-    ids = _texts(field, value, _PARENT, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
+    ids = _texts(field, value, PARENT, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
     return tuple(Parent.named(id, name) if isinstance(name, str) and name else id for id, name in zip(ids, names, strict=True))
 
 
@@ -241,7 +241,7 @@ def callback(field: str, value: object) -> Any:
     if not all(hasattr(value, part) for part in ("name", "payload", "options")):
         raise Malformed(field, value, "a NewJob, such as task.new(...) makes")
     options = cast("Mapping[str, object]", cast("Any", value).options)
-    for name in options.keys() & _NOT_OF_CALLBACKS:
+    for name in options.keys() & NOT_OF_CALLBACKS:
         if options[name]:
             raise Malformed(f"{field}.{name}", options[name], "left out: a callback starts at once and calls nobody back")
     return value
@@ -249,7 +249,7 @@ def callback(field: str, value: object) -> Any:
 
 def error_names(field: str, value: object) -> tuple[str, ...]:
     """Names of exceptions."""
-    return _texts(field, value, _ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
+    return _texts(field, value, ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
 
 
 def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
@@ -258,7 +258,7 @@ def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, Mapping):
         raise Malformed(field, value, bound)
     given = cast("Mapping[object, object]", value)
-    _texts(field, list(given), _ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
+    _texts(field, list(given), ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
     for target in given.values():
         queue, colon, name = target.partition(":") if isinstance(target, str) else ("", "", "")
         if not _NAME.fullmatch(name if colon else queue) or (colon and not _QUEUE.fullmatch(queue)):

@@ -36,6 +36,7 @@ PROBLEM: Schema = {
         "status": {"type": "integer"},
     },
 }
+_PROBLEM_CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
 @public
@@ -71,7 +72,7 @@ def document(routes: Iterable[BaseRoute], settings: HttpSettings, root: str = ""
 def _operation(route: Route, found: Described, settings: HttpSettings) -> dict[str, Any]:
     endpoint: Any = route.endpoint
     needed: Needed = endpoint.needed
-    problem = {"description": "A problem", "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    problem = {"description": "A problem", "content": _PROBLEM_CONTENT}
     operation: dict[str, Any] = {
         "operationId": f"{found.tag}_{endpoint.__name__}",
         "tags": [found.tag],
@@ -128,4 +129,7 @@ def _answer(status: int, schema: Schema | None, media_type: str) -> dict[str, An
     answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     if schema is not None and status != HTTPStatus.NO_CONTENT:
         answer["content"] = {media_type: {"schema": schema if media_type == "application/json" else {"type": "string"}}}
+        if status >= HTTPStatus.BAD_REQUEST:
+            # What is not let in is refused before anybody knows whose words to use.
+            answer["content"] |= _PROBLEM_CONTENT
     return answer

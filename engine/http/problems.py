@@ -9,6 +9,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
 
 from engine.errors import (
     ChannelNotFound,
@@ -107,7 +108,14 @@ async def on_engine_error(request: Request, error: Exception) -> Response:
 async def on_http_exception(request: Request, error: Exception) -> Response:
     """Answer what Starlette itself refuses: a path or a method that there is not."""
     assert isinstance(error, HTTPException)
-    return Problem(error.status_code, error.detail, headers=dict(error.headers or {})).response()
+    headers = dict(error.headers or {})
+    if "Allow" in headers:
+        # Starlette names the methods of one route; a path has a route for each here.
+        routes = (route for route in request.app.routes if isinstance(route, Route))
+        matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+        of_path = [route.methods or set[str]() for route in matching if route.path == matching[0].path]
+        headers["Allow"] = ", ".join(sorted(set[str]().union(*of_path)))
+    return Problem(error.status_code, error.detail, headers=headers).response()
 
 
 async def on_fault(request: Request, error: Exception) -> Response:

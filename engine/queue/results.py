@@ -29,8 +29,10 @@ from engine.wire.operations import Seen
 
 #: A call blocks on the server for at most this long; who waits longer asks again.
 BLOCK_MS = 5_000
+#: How a job has ended, in the words of its state; skipped and rerouted ones are discarded.
+Outcome = Literal["finished", "dead", "cancelled", "discarded", "expired"]
 #: Ends without the work, and without an error.
-_UNDONE = ("discarded", "expired")
+_UNDONE = ("cancelled", "discarded", "expired")
 #: The id that the first entry of a stream comes after.
 FIRST_ENTRY = "0-1"
 #: The server could not be asked, perhaps only now.
@@ -43,14 +45,14 @@ T = TypeVar("T")
 class Result(Generic[T]):
     """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is not kept any more.
 
-    `outcome`: finished, dead (it failed or crashed too often, and may be requeued), discarded, or expired before anybody had
-    started it; `error` is the last error of a dead job as text. `ended_ms` is server time and 0 where nobody knows it any more;
-    `took_ms` is how long the handler ran, None where no value is kept. `kept` is False where the task says that it returns
-    something and that is not there.
+    `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by its handler, or
+    after its death), or expired before anybody had started it; `error` is the last error of a dead job as text. `ended_ms` is
+    server time and 0 where nobody knows it any more; `took_ms` is how long the handler ran, None where no value is kept. `kept`
+    is False where the task says that it returns something and that is not there.
     """
 
     job: str
-    outcome: Literal["finished", "dead", "discarded", "expired"]
+    outcome: Outcome
     value: T | None = None
     error: str = ""
     ended_ms: int = 0

@@ -17,7 +17,7 @@
 --   prefix   prefix of the queue's keys
 --   id       the job
 --   token    16 hex digits; '' = do not wait
--- REPLY srv_us, pending | finished | discarded | expired | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
+-- REPLY srv_us, pending | finished | cancelled | discarded | expired | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
 
 settled(prefix)
 check_types({ done, dead }, { sweep, stats }, {}, { run })
@@ -27,8 +27,8 @@ local known = envelope_open(redis.call('GETRANGE', job, 0, 700))
 local record = redis.call('GET', result) or ''
 local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber(redis.call('ZSCORE', dead, id) or 0)
 if known and known.kind == 'T' then
-  -- A job that ended without doing its work is reported as discarded.
-  local shown = { cancelled = 'discarded', skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected', moving = 'pending' }
+  -- A job whose handler has ended it without doing its work is reported as discarded.
+  local shown = { skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected', moving = 'pending' }
   -- anchor: finished-result-is-shown
   return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
 end

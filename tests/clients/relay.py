@@ -14,10 +14,46 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 from urllib.parse import urlsplit
 
-#: lose_request: the connection closes before the server hears of it. lose_reply: the server does it, and the connection closes.
-#: cut_reply: half of its body, then closed. gateway: the server does it, and a page of a gateway says 502. busy: a gateway
-#: says 503 by itself. elsewhere: a redirection to another address.
-Rule = Literal["pass", "lose_request", "lose_reply", "cut_reply", "gateway", "busy", "elsewhere"]
+#: lose_request: the connection closes before the server hears of it. busy, limited: a gateway says 503, or 429, by itself. away:
+#: the server says 503, because its Redis is away. elsewhere: a redirection to another address. With all others the server does
+#: it, and lose_reply: the connection closes; cut_reply: half of its body, then closed; silent: nothing ever comes; gateway,
+#: late, fault: a page says 502, 504, 500; page: a page comes as if it were the reply; strange: the reply is JSON of something
+#: else; garbled: the reply is said to be compressed.
+Rule = Literal[
+    "pass",
+    "lose_request",
+    "busy",
+    "limited",
+    "away",
+    "elsewhere",
+    "lose_reply",
+    "cut_reply",
+    "silent",
+    "gateway",
+    "late",
+    "fault",
+    "page",
+    "strange",
+    "garbled",
+]
+_HTML = {"Content-Type": "text/html"}
+#: What comes in place of the server's answer, before and after it has carried the request out: status, headers, body.
+_BEFORE: Mapping[Rule, tuple[int, Mapping[str, str], bytes]] = {
+    "busy": (503, _HTML, b"<h1>busy</h1>"),
+    "limited": (429, _HTML, b"<h1>too many</h1>"),
+    "away": (
+        503,
+        {"Content-Type": "application/problem+json"},
+        b'{"title": "Service Unavailable", "status": 503, "detail": "away"}',
+    ),
+}
+_AFTER: Mapping[Rule, tuple[int, Mapping[str, str], bytes]] = {
+    "gateway": (502, _HTML, b"<h1>bad gateway</h1>"),
+    "late": (504, _HTML, b"<h1>gateway time-out</h1>"),
+    "fault": (500, _HTML, b"<h1>it failed</h1>"),
+    "page": (200, _HTML, b"<h1>welcome</h1>"),
+    "strange": (200, {"Content-Type": "application/json"}, b'{"hello": "world"}'),
+}
 #: What a client gets over by itself, first what keeps the server from doing anything.
 HARM: tuple[Rule, ...] = ("lose_request", "busy", "lose_reply", "cut_reply", "gateway")
 
@@ -35,11 +71,13 @@ class Seen:
 
 @dataclass
 class HttpRelay:
-    """`url` leads through it. `pages`: path -> media type and bytes, served by the relay itself."""
+    """`url` leads through it. `pages`: path -> media type and bytes, served by the relay itself. `keeps`: connections are kept
+    for further requests. On one that was kept and closes a browser sends its request again by itself."""
 
     target: str
     pages: Mapping[str, tuple[str, bytes]] = field(default_factory=dict)
     url: str = ""
+    keeps: bool = True
     seen: list[Seen] = field(default_factory=list)
     _rules: list[tuple[str, Rule]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -104,14 +142,19 @@ class _Handler(BaseHTTPRequestHandler):
         if rule == "lose_request":
             self.close_connection = True
             return None
-        if rule == "busy":
-            return self._answer(503, {"Content-Type": "text/html"}, b"<h1>busy</h1>")
+        if rule in _BEFORE:
+            return self._answer(*_BEFORE[rule])
         if rule == "elsewhere":
             return self._answer(307, {"Location": f"{self.relay.url}/elsewhere"}, b"")
         status, headers, reply = self._forwarded(body)
-        if rule == "gateway":
-            return self._answer(502, {"Content-Type": "text/html"}, b"<h1>bad gateway</h1>")
-        if rule == "lose_reply":
+        if rule in _AFTER:
+            return self._answer(*_AFTER[rule])
+        if rule == "garbled":
+            headers["Content-Encoding"] = "gzip"
+        if rule == "silent":
+            # Nothing comes from the client any more, until it closes the connection.
+            self.connection.recv(1)
+        if rule in ("lose_reply", "silent"):
             self.close_connection = True
             return None
         return self._answer(status, headers, reply, len(reply) // 2 if rule == "cut_reply" else None)
@@ -138,6 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             if name.lower() != "connection":
                 self.send_header(name, value)
+        if not self.relay.keeps:
+            self.send_header("Connection", "close")
         if status != 204:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()

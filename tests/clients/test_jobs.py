@@ -141,7 +141,7 @@ def test_a_job_is_cancelled_though_the_replies_are_lost(connect: Connect, harmed
     harmed.next(*HARM, of="/cancel")
     emails.cancel("a1")
     assert queue.jobs.state("a1") == "cancelled" and len(harmed.requests("/cancel")) == 6
-    with pytest.raises(JobFailed, match="^job a1 is discarded$"):
+    with pytest.raises(JobFailed, match="^job a1 is cancelled$"):
         emails.wait("a1")
     with pytest.raises(NotFound):
         emails.cancel("nobody")

@@ -307,5 +307,5 @@ def test_who_waits_for_a_job_hears_that_it_was_cancelled(queue: Queue) -> None:
     queue.enqueue("work", {}, id="j")
     timer = threading.Timer(0.2, lambda: queue.jobs.cancel("j"))
     timer.start()
-    assert queue.results.wait("j", wait_ms=20_000).outcome == "discarded"
+    assert queue.results.wait("j", wait_ms=20_000).outcome == "cancelled"
     timer.join()

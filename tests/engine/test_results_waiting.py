@@ -198,7 +198,7 @@ def test_progress_is_seen_while_the_handler_runs(
 
 @pytest.mark.usefixtures("late_looks")
 @pytest.mark.parametrize(
-    ("name", "outcome"), [("nothing", "finished"), ("discard", "discarded"), ("bury", "dead"), ("cancelled", "discarded")]
+    ("name", "outcome"), [("nothing", "finished"), ("discard", "discarded"), ("bury", "dead"), ("cancelled", "cancelled")]
 )
 def test_whatever_ends_a_job_wakes_who_waits_for_it(
     name: str, outcome: str, queue: Queue, request: pytest.FixtureRequest

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from ironclaim_client import checks, errors
-from ironclaim_client.replies import Reply, member, object_of
+from ironclaim_client.replies import Reply, member, object_of, reading
 from ironclaim_client.retrying import Call, Retries
 from ironclaim_client.synchronous.transport import Transport
 
@@ -191,7 +191,9 @@ class Client:
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error)) from error
         with _translated():
-            return self._transport.send(Call(method="POST", path=_PATH, body=body, changes=True)).member("id", str)
+            reply = self._transport.send(Call(method="POST", path=_PATH, body=body, changes=True))
+            with reading(reply.call):
+                return reply.member("id", str)
 
     def _look(self, job_id: str) -> Reply | None:
         with _translated():

@@ -46,7 +46,8 @@ class NotFound(Refused):
 
 
 class UnexpectedReply(ClientError):
-    """What answered does not speak the protocol: a proxy's page, a redirection, a body that is no JSON."""
+    """What answered does not speak the protocol: to a call that only looks a proxy's page, or a body that is no JSON; to any call
+    a redirection, which is not followed, so that nothing was done."""
 
 
 class ServerUnavailable(ClientError):
@@ -54,11 +55,13 @@ class ServerUnavailable(ClientError):
 
 
 class OutcomeUnknown(ClientError):
-    """The request may have been carried out: its reply was lost, and so were those of its repetitions."""
+    """The request may have been carried out: its reply was lost, and so were those of its repetitions; or what came in its place
+    tells nothing, such as a gateway's page, a failure of the server, or a body that is no JSON."""
 
 
 class JobFailed(ClientError):
-    """The job that was waited for has ended without a result; `state` is dead, discarded or expired, `error` what it died of."""
+    """The job that was waited for has ended without a result; `state` is dead, cancelled, discarded or expired, `error` what it
+    died of."""
 
     def __init__(self, id: str, state: str, error: str) -> None:
         super().__init__(f"job {id} is {state}" + (f": {error}" if error else ""))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ironclaim_client import checks
 from ironclaim_client.errors import InvalidArgument, JobFailed, NotPermitted, Refused, UnexpectedReply, refused
-from ironclaim_client.replies import Reply, member, object_of
+from ironclaim_client.replies import Reply, member, object_of, reading
 from ironclaim_client.retrying import Call
 from ironclaim_client.values import Enqueued, NewJob, Result
 
@@ -69,17 +69,23 @@ def body_of(name: str, payload: object, id: str | None, options: Mapping[str, An
     return {"name": name, "payload": payload, **({} if id is None else {"id": id}), **given}
 
 
-def enqueued(body: object) -> Enqueued:
-    """What came of a job."""
-    return Enqueued(member(body, "id", str), member(body, "created", bool))
+def enqueued(reply: Reply) -> Enqueued:
+    """What came of a job. Raises OutcomeUnknown where the reply does not say."""
+    with reading(reply.call):
+        return _enqueued(reply.body)
 
 
 def enqueued_many(reply: Reply, count: int) -> list[Enqueued | Refused]:
-    """What came of each, in their order."""
-    items: list[Any] = reply.member("jobs", list)
-    if len(items) != count:
-        raise UnexpectedReply(f"the reply tells of {len(items)} jobs, {count} were sent")
-    return [_one_of_many(item) for item in items]
+    """What came of each, in their order. Raises OutcomeUnknown where the reply does not say."""
+    with reading(reply.call):
+        items: list[Any] = reply.member("jobs", list)
+        if len(items) != count:
+            raise UnexpectedReply(f"the reply tells of {len(items)} jobs, {count} were sent")
+        return [_one_of_many(item) for item in items]
+
+
+def _enqueued(body: object) -> Enqueued:
+    return Enqueued(member(body, "id", str), member(body, "created", bool))
 
 
 def _one_of_many(item: Any) -> Enqueued | Refused:
@@ -87,7 +93,7 @@ def _one_of_many(item: Any) -> Enqueued | Refused:
         problem: dict[str, Any] = member(item, "problem", dict)
         status = problem.get("status")
         return refused(status if isinstance(status, int) else 422, problem)
-    return enqueued(item)
+    return _enqueued(item)
 
 
 def result(id: str, reply: Reply) -> Result:

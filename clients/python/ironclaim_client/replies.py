@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 import httpx
 
-from ironclaim_client.errors import UnexpectedReply, refused
-from ironclaim_client.retrying import TEMPORARY, Failure
+from ironclaim_client.errors import OutcomeUnknown, UnexpectedReply, refused
+from ironclaim_client.retrying import Call, Failure, is_temporary
 
 #: What a server may ask for at most; a longer wait is for the caller to decide on.
 RETRY_AFTER_MS_MAX = 60_000
@@ -20,8 +21,9 @@ PROBLEM = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that counts: its status, and its body as JSON, None without one."""
+    """An answer that counts: the call, its status, and its body as JSON, None without one."""
 
+    call: Call
     status: int
     body: Any
 
@@ -43,12 +45,23 @@ def member(body: object, name: str, kind: type[Any]) -> Any:
     return found
 
 
-def judged(response: httpx.Response) -> Reply | Failure:
+@contextmanager
+def reading(call: Call) -> Generator[None]:
+    """Raise OutcomeUnknown where the reply to a call that changes something is not the one that was expected."""
+    try:
+        yield
+    except UnexpectedReply as error:
+        if not call.changes:
+            raise
+        raise OutcomeUnknown(f"{call.method} {call.path}: {error}") from error
+
+
+def judged(call: Call, response: httpx.Response) -> Reply | Failure:
     """What an answer is: a Reply, or a Failure after which the call may be sent again. Raises Refused and UnexpectedReply."""
     status, problem = response.status_code, _problem(response)
-    if status in TEMPORARY or (status >= 500 and "retry-after" in response.headers):
-        # A gateway says 503 too, but does not know what the server has done; the server's own answer is a problem.
-        undone = status == 429 or (status == 503 and problem is not None)
+    if is_temporary(status):
+        # A gateway says 503 too, but does not know what the server has done.
+        undone = status == 429 or (status == 503 and _media_type(response) == PROBLEM)
         why = str((problem or {}).get("detail") or response.reason_phrase)
         return Failure(f"{status} {why}", undone, _retry_after_ms(response))
     if status >= 400:
@@ -56,12 +69,16 @@ def judged(response: httpx.Response) -> Reply | Failure:
     if not 200 <= status < 300:
         raise UnexpectedReply(f"the server sends elsewhere ({status}); only the address that was given is asked")
     try:
-        return Reply(status, json.loads(response.content) if response.content else None)
-    except ValueError:
-        raise UnexpectedReply(f"the reply is no JSON but {response.headers.get('content-type', 'something')}") from None
+        return Reply(call, status, json.loads(response.content) if response.content else None)
+    except (ValueError, RecursionError):
+        why = f"the reply is no JSON but {response.headers.get('content-type', 'something')}"
+    if call.changes:
+        # The server's own reply is lost, whoever wrote this one.
+        return Failure(why, undone=False)
+    raise UnexpectedReply(why)
 
 
-def of_error(error: httpx.TransportError) -> Failure:
+def of_error(error: httpx.RequestError) -> Failure:
     """What it means that no answer came."""
     never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError)
     return Failure(str(error) or type(error).__name__, never_sent)
@@ -69,14 +86,17 @@ def of_error(error: httpx.TransportError) -> Failure:
 
 def _problem(response: httpx.Response) -> Mapping[str, Any] | None:
     """The members of a body that is a problem. DSPS's own answers are objects with `code` and `error`, as plain JSON."""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip()
-    if response.status_code < 400 or kind not in (PROBLEM, "application/json"):
+    if response.status_code < 400 or _media_type(response) not in (PROBLEM, "application/json"):
         return None
     try:
         body = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return object_of(body) or None
+
+
+def _media_type(response: httpx.Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip()
 
 
 def _retry_after_ms(response: httpx.Response) -> int:

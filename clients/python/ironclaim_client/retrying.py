@@ -19,8 +19,10 @@ from ironclaim_client.errors import OutcomeUnknown, ServerUnavailable
 #: begun after this time.
 REPEATED_MS_MAX = 15_000
 
-#: The server's answers after which a repetition may succeed.
-TEMPORARY = frozenset({408, 429, 502, 503, 504})
+
+def is_temporary(status: int) -> bool:
+    """Whether a repetition may succeed after this answer. 501 is a feature that the server does not have."""
+    return status in (408, 429) or (status >= 500 and status != 501)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

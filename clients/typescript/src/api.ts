@@ -179,7 +179,7 @@ export interface paths {
         };
         /**
          * How far the handler of a job has come
-         * @description What it has told last.
+         * @description What it has told last; 204 where it has told nothing, and after its end.
          */
         readonly get: operations["jobs_get_progress"];
         readonly put?: never;
@@ -748,7 +748,8 @@ export interface operations {
                     readonly "application/json": {
                         readonly jobs: readonly {
                             readonly id: string;
-                            readonly state: string;
+                            /** @enum {unknown} */
+                            readonly state: "active" | "blocked" | "cancelled" | "dead" | "delayed" | "discarded" | "expired" | "finished" | "gone" | "rerouted" | "skipped" | "stuck" | "waiting";
                             readonly name: string;
                             readonly key: string;
                             readonly priority: number;
@@ -762,7 +763,17 @@ export interface operations {
                             readonly fence: number;
                             readonly owner: string;
                             readonly last_error: string;
-                            readonly errors: readonly Record<string, unknown>[];
+                            readonly errors: readonly {
+                                readonly at_ms: number;
+                                readonly fence: number;
+                                readonly kind: string;
+                                readonly error: string;
+                                readonly trace: string;
+                            }[];
+                            readonly options: Record<string, unknown>;
+                            readonly payload?: unknown;
+                            readonly payload_base64?: string;
+                            readonly unreadable?: string;
                         }[];
                         readonly cursor: string | null;
                     };
@@ -822,14 +833,97 @@ export interface operations {
                     readonly needs?: readonly string[] | null;
                     /** @enum {unknown} */
                     readonly on_parent_failure?: "bury" | "ignore";
-                    readonly on_success?: Record<string, unknown> | null;
-                    readonly on_failure?: Record<string, unknown> | null;
+                    readonly on_success?: {
+                        readonly name: string;
+                        readonly payload?: unknown;
+                        readonly id?: string | null;
+                        readonly timestamp_ms?: number;
+                        readonly priority?: number;
+                        readonly lifo?: boolean;
+                        readonly attempts?: number;
+                        readonly backoff_ms?: number;
+                        /** @enum {unknown} */
+                        readonly backoff?: "fixed" | "exponential" | "linear" | "geometric" | "custom";
+                        readonly backoff_max_ms?: number;
+                        readonly backoff_delays_ms?: readonly number[] | null;
+                        readonly jitter?: number | null;
+                        readonly crashes_max?: number;
+                        readonly timeout_ms?: number;
+                        readonly headers?: {
+                            readonly [key: string]: string;
+                        } | null;
+                        readonly serializer?: string | null;
+                        readonly key?: string | null;
+                        readonly skip_on?: readonly string[] | null;
+                        readonly reroute_on?: {
+                            readonly [key: string]: string;
+                        } | null;
+                        readonly route?: string | null;
+                        readonly target?: {
+                            readonly server?: string | null;
+                            /** @enum {unknown} */
+                            readonly mode?: "any" | "all";
+                            readonly stack?: readonly string[];
+                            readonly capabilities?: readonly string[];
+                            readonly region?: readonly string[];
+                        } | null;
+                        readonly result_ttl_ms?: number;
+                        readonly error_ttl_ms?: number;
+                        readonly expires_ms?: number;
+                        readonly cost?: number;
+                    } | null;
+                    readonly on_failure?: {
+                        readonly name: string;
+                        readonly payload?: unknown;
+                        readonly id?: string | null;
+                        readonly timestamp_ms?: number;
+                        readonly priority?: number;
+                        readonly lifo?: boolean;
+                        readonly attempts?: number;
+                        readonly backoff_ms?: number;
+                        /** @enum {unknown} */
+                        readonly backoff?: "fixed" | "exponential" | "linear" | "geometric" | "custom";
+                        readonly backoff_max_ms?: number;
+                        readonly backoff_delays_ms?: readonly number[] | null;
+                        readonly jitter?: number | null;
+                        readonly crashes_max?: number;
+                        readonly timeout_ms?: number;
+                        readonly headers?: {
+                            readonly [key: string]: string;
+                        } | null;
+                        readonly serializer?: string | null;
+                        readonly key?: string | null;
+                        readonly skip_on?: readonly string[] | null;
+                        readonly reroute_on?: {
+                            readonly [key: string]: string;
+                        } | null;
+                        readonly route?: string | null;
+                        readonly target?: {
+                            readonly server?: string | null;
+                            /** @enum {unknown} */
+                            readonly mode?: "any" | "all";
+                            readonly stack?: readonly string[];
+                            readonly capabilities?: readonly string[];
+                            readonly region?: readonly string[];
+                        } | null;
+                        readonly result_ttl_ms?: number;
+                        readonly error_ttl_ms?: number;
+                        readonly expires_ms?: number;
+                        readonly cost?: number;
+                    } | null;
                     readonly skip_on?: readonly string[] | null;
                     readonly reroute_on?: {
                         readonly [key: string]: string;
                     } | null;
                     readonly route?: string | null;
-                    readonly target?: Record<string, unknown> | null;
+                    readonly target?: {
+                        readonly server?: string | null;
+                        /** @enum {unknown} */
+                        readonly mode?: "any" | "all";
+                        readonly stack?: readonly string[];
+                        readonly capabilities?: readonly string[];
+                        readonly region?: readonly string[];
+                    } | null;
                     readonly result_ttl_ms?: number;
                     readonly error_ttl_ms?: number;
                     readonly expires_ms?: number;
@@ -919,14 +1013,97 @@ export interface operations {
                         readonly needs?: readonly string[] | null;
                         /** @enum {unknown} */
                         readonly on_parent_failure?: "bury" | "ignore";
-                        readonly on_success?: Record<string, unknown> | null;
-                        readonly on_failure?: Record<string, unknown> | null;
+                        readonly on_success?: {
+                            readonly name: string;
+                            readonly payload?: unknown;
+                            readonly id?: string | null;
+                            readonly timestamp_ms?: number;
+                            readonly priority?: number;
+                            readonly lifo?: boolean;
+                            readonly attempts?: number;
+                            readonly backoff_ms?: number;
+                            /** @enum {unknown} */
+                            readonly backoff?: "fixed" | "exponential" | "linear" | "geometric" | "custom";
+                            readonly backoff_max_ms?: number;
+                            readonly backoff_delays_ms?: readonly number[] | null;
+                            readonly jitter?: number | null;
+                            readonly crashes_max?: number;
+                            readonly timeout_ms?: number;
+                            readonly headers?: {
+                                readonly [key: string]: string;
+                            } | null;
+                            readonly serializer?: string | null;
+                            readonly key?: string | null;
+                            readonly skip_on?: readonly string[] | null;
+                            readonly reroute_on?: {
+                                readonly [key: string]: string;
+                            } | null;
+                            readonly route?: string | null;
+                            readonly target?: {
+                                readonly server?: string | null;
+                                /** @enum {unknown} */
+                                readonly mode?: "any" | "all";
+                                readonly stack?: readonly string[];
+                                readonly capabilities?: readonly string[];
+                                readonly region?: readonly string[];
+                            } | null;
+                            readonly result_ttl_ms?: number;
+                            readonly error_ttl_ms?: number;
+                            readonly expires_ms?: number;
+                            readonly cost?: number;
+                        } | null;
+                        readonly on_failure?: {
+                            readonly name: string;
+                            readonly payload?: unknown;
+                            readonly id?: string | null;
+                            readonly timestamp_ms?: number;
+                            readonly priority?: number;
+                            readonly lifo?: boolean;
+                            readonly attempts?: number;
+                            readonly backoff_ms?: number;
+                            /** @enum {unknown} */
+                            readonly backoff?: "fixed" | "exponential" | "linear" | "geometric" | "custom";
+                            readonly backoff_max_ms?: number;
+                            readonly backoff_delays_ms?: readonly number[] | null;
+                            readonly jitter?: number | null;
+                            readonly crashes_max?: number;
+                            readonly timeout_ms?: number;
+                            readonly headers?: {
+                                readonly [key: string]: string;
+                            } | null;
+                            readonly serializer?: string | null;
+                            readonly key?: string | null;
+                            readonly skip_on?: readonly string[] | null;
+                            readonly reroute_on?: {
+                                readonly [key: string]: string;
+                            } | null;
+                            readonly route?: string | null;
+                            readonly target?: {
+                                readonly server?: string | null;
+                                /** @enum {unknown} */
+                                readonly mode?: "any" | "all";
+                                readonly stack?: readonly string[];
+                                readonly capabilities?: readonly string[];
+                                readonly region?: readonly string[];
+                            } | null;
+                            readonly result_ttl_ms?: number;
+                            readonly error_ttl_ms?: number;
+                            readonly expires_ms?: number;
+                            readonly cost?: number;
+                        } | null;
                         readonly skip_on?: readonly string[] | null;
                         readonly reroute_on?: {
                             readonly [key: string]: string;
                         } | null;
                         readonly route?: string | null;
-                        readonly target?: Record<string, unknown> | null;
+                        readonly target?: {
+                            readonly server?: string | null;
+                            /** @enum {unknown} */
+                            readonly mode?: "any" | "all";
+                            readonly stack?: readonly string[];
+                            readonly capabilities?: readonly string[];
+                            readonly region?: readonly string[];
+                        } | null;
                         readonly result_ttl_ms?: number;
                         readonly error_ttl_ms?: number;
                         readonly expires_ms?: number;
@@ -978,7 +1155,8 @@ export interface operations {
                 content: {
                     readonly "application/json": {
                         readonly id: string;
-                        readonly state: string;
+                        /** @enum {unknown} */
+                        readonly state: "active" | "blocked" | "cancelled" | "dead" | "delayed" | "discarded" | "expired" | "finished" | "gone" | "rerouted" | "skipped" | "stuck" | "waiting";
                         readonly name: string;
                         readonly key: string;
                         readonly priority: number;
@@ -992,7 +1170,17 @@ export interface operations {
                         readonly fence: number;
                         readonly owner: string;
                         readonly last_error: string;
-                        readonly errors: readonly Record<string, unknown>[];
+                        readonly errors: readonly {
+                            readonly at_ms: number;
+                            readonly fence: number;
+                            readonly kind: string;
+                            readonly error: string;
+                            readonly trace: string;
+                        }[];
+                        readonly options: Record<string, unknown>;
+                        readonly payload?: unknown;
+                        readonly payload_base64?: string;
+                        readonly unreadable?: string;
                     };
                 };
             };
@@ -1065,7 +1253,13 @@ export interface operations {
                 content: {
                     readonly "application/json": {
                         readonly id: string;
-                        readonly state: string;
+                        /** @enum {unknown} */
+                        readonly state: "finished" | "dead" | "cancelled" | "discarded" | "expired";
+                        readonly ended_ms: number;
+                        readonly result?: unknown;
+                        readonly took_ms?: number | null;
+                        readonly hidden?: boolean;
+                        readonly error?: string;
                     };
                 };
             };
@@ -1077,7 +1271,8 @@ export interface operations {
                 content: {
                     readonly "application/json": {
                         readonly id: string;
-                        readonly state: string;
+                        /** @enum {unknown} */
+                        readonly state: "active" | "blocked" | "cancelled" | "dead" | "delayed" | "discarded" | "expired" | "finished" | "gone" | "rerouted" | "skipped" | "stuck" | "waiting";
                     };
                 };
             };
@@ -1110,8 +1305,20 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": Record<string, unknown>;
+                    readonly "application/json": {
+                        readonly percent: number;
+                        readonly at_ms: number;
+                        readonly message?: string | null;
+                        readonly data?: unknown;
+                    };
                 };
+            };
+            /** @description No Content */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A problem */
             readonly default: {
@@ -1276,11 +1483,11 @@ export interface operations {
         readonly requestBody?: {
             readonly content: {
                 readonly "application/json": {
-                    readonly name?: string;
-                    readonly key?: string;
-                    readonly error?: string;
+                    readonly name?: string | null;
+                    readonly key?: string | null;
+                    readonly error?: string | null;
                     readonly older_than_ms?: number;
-                    readonly newer_than_ms?: number;
+                    readonly newer_than_ms?: number | null;
                     readonly limit?: number;
                 };
             };
@@ -1866,7 +2073,7 @@ export interface operations {
         readonly requestBody: {
             readonly content: {
                 readonly "application/json": {
-                    readonly id?: string;
+                    readonly id?: string | null;
                     readonly name: string;
                     readonly payload?: unknown;
                     readonly description?: string;

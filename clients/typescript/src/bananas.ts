@@ -9,8 +9,8 @@
 import * as checks from "./checks.js";
 import { ClientError, InvalidArgument, NotFound, OutcomeUnknown, Refused, ServerUnavailable } from "./errors.js";
 import { newKey } from "./keys.js";
-import { member, objectOf } from "./replies.js";
-import { pauseMs } from "./retrying.js";
+import { member, objectOf, reading } from "./replies.js";
+import { type Call, pauseMs } from "./retrying.js";
 import { type ClientOptions, Transport, rest } from "./transport.js";
 
 const PATH = "/api/v1/jobs";
@@ -148,7 +148,9 @@ export class Client {
     const job = { id: newKey(), name, payload, priority, ...more, ...(description && { description }) };
     return translated(async () => {
       const body = checks.json("payload", { ...job, ...(routingKey && { routing_key: routingKey }) });
-      return member((await this.#transport.send({ method: "POST", path: PATH, body, changes: true })).body, "id", "string");
+      const call: Call = { method: "POST", path: PATH, body, changes: true };
+      const reply = await this.#transport.send(call);
+      return reading(call, () => member(reply.body, "id", "string"));
     });
   }
 

@@ -54,14 +54,16 @@ export class NotPermitted extends Refused {}
 /** There is no such queue, job, channel or subscriber, or the token may not know of it (404). */
 export class NotFound extends Refused {}
 
-/** What answered does not speak the protocol: a proxy's page, a redirection, a body that is no JSON. */
+/** What answered does not speak the protocol: to a call that only looks a proxy's page, or a body that is no JSON; to any call a
+ * redirection, which is not followed, so that nothing was done. */
 export class UnexpectedReply extends ClientError {}
 
 /** The server could not be reached in time, or said that it cannot serve now. Nothing was done. */
 export class ServerUnavailable extends ClientError {}
 
-/** The request may have been carried out: no reply came. `fetch` does not tell whether a connection was made, so this is also what a
- * call that changes something ends with when there is no server. */
+/** The request may have been carried out: its reply was lost, and so were those of its repetitions; or what came in its place tells
+ * nothing, such as a gateway's page, a failure of the server, or a body that is no JSON. A browser does not tell whether a connection
+ * was made, so there it is also what a call that changes something ends with when there is no server. */
 export class OutcomeUnknown extends ClientError {}
 
 /** The job that was waited for has ended without a result. */

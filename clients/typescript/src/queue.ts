@@ -2,7 +2,7 @@
 
 import * as checks from "./checks.js";
 import { InvalidArgument, JobFailed, NotPermitted, Refused, ServerUnavailable, TimedOut, UnexpectedReply, refused } from "./errors.js";
-import { type Reply, member, objectOf } from "./replies.js";
+import { type Reply, member, objectOf, reading } from "./replies.js";
 import { type Call, pauseMs } from "./retrying.js";
 import { type CallOptions, type Transport, rest } from "./transport.js";
 import type { JobInfo, JobOptions } from "./types.js";
@@ -64,7 +64,9 @@ export class Queue {
     }
     const headers = given.id === undefined ? keyHeader(idempotencyKey) : {};
     const body = checks.json("payload", { ...given, name: checks.named("name", name), payload });
-    return enqueued((await this.transport.send({ method: "POST", path: this.#path, body, headers, changes: true }, signal)).body);
+    const call: Call = { method: "POST", path: this.#path, body, headers, changes: true };
+    const reply = await this.transport.send(call, signal);
+    return reading(call, () => enqueued(reply.body));
   }
 
   /** Put up to 1,000 jobs into the queue, each there once; what came of each, in their order. Throws Refused where one of them is
@@ -78,13 +80,16 @@ export class Queue {
     // Jobs without an id get theirs from the key, and so are found by a repetition after a lost reply.
     const sent = listed.map((job) => ({ payload: null, ...job, name: checks.named("name", job.name) }));
     const body = checks.json("jobs", { jobs: sent });
-    const path = `${this.#path}/batch`;
-    const reply = await this.transport.send({ method: "POST", path, body, headers: keyHeader(idempotencyKey), changes: true }, signal);
-    const items = member(reply.body, "jobs", "array");
-    if (items.length !== listed.length) {
-      throw new UnexpectedReply(`the reply tells of ${items.length} jobs, ${listed.length} were sent`);
-    }
-    return items.map(oneOfMany);
+    const headers = keyHeader(idempotencyKey);
+    const call: Call = { method: "POST", path: `${this.#path}/batch`, body, headers, changes: true };
+    const reply = await this.transport.send(call, signal);
+    return reading(call, () => {
+      const items = member(reply.body, "jobs", "array");
+      if (items.length !== listed.length) {
+        throw new UnexpectedReply(`the reply tells of ${items.length} jobs, ${listed.length} were sent`);
+      }
+      return items.map(oneOfMany);
+    });
   }
 
   /** A job as the server describes it. Throws NotFound. */

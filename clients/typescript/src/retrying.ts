@@ -13,8 +13,10 @@ import { OutcomeUnknown, ServerUnavailable } from "./errors.js";
  * after this time. */
 export const REPEATED_MS_MAX = 15_000;
 
-/** The server's answers after which a repetition may succeed. */
-export const TEMPORARY: ReadonlySet<number> = new Set([408, 429, 502, 503, 504]);
+/** Whether a repetition may succeed after this answer. 501 is a feature that the server does not have. */
+export function isTemporary(status: number): boolean {
+  return status === 408 || status === 429 || (status >= 500 && status !== 501);
+}
 
 /** How long a request is tried, and how long the client waits in between. */
 export interface Retries {

@@ -2,7 +2,7 @@
 
 import * as checks from "./checks.js";
 import { UnexpectedReply } from "./errors.js";
-import { Reply, judged } from "./replies.js";
+import { Reply, judged, objectOf } from "./replies.js";
 import { Attempts, type Call, Failure, type Retries, retriesOf } from "./retrying.js";
 
 /** How a server is asked. */
@@ -69,13 +69,21 @@ export class Transport {
       text = await response.text();
     } catch (error) {
       signal?.throwIfAborted();
-      return new Failure(timeout.aborted ? `no reply within ${timeoutMs} ms` : String(error), false);
+      return new Failure(timeout.aborted ? `no reply within ${timeoutMs} ms` : String(error), neverSent(error));
     }
     if (response.type === "opaqueredirect") {
       throw new UnexpectedReply("the server sends elsewhere; only the address that was given is asked");
     }
-    return judged(response, text);
+    return judged(call, response, text);
   }
+}
+
+/** Whether no connection was made. Node says so in the cause of the error, of each address that it has tried; a browser does not. */
+function neverSent(error: unknown): boolean {
+  const { cause } = objectOf(error);
+  const { code, errors } = objectOf(cause);
+  const causes = Array.isArray(errors) ? errors.map(objectOf) : [objectOf(cause)];
+  return code === "UND_ERR_CONNECT_TIMEOUT" || causes.every(({ syscall }) => syscall === "connect" || syscall === "getaddrinfo");
 }
 
 /** Wait, or throw the reason of the signal as soon as it is aborted. */

@@ -8,4 +8,4 @@ type Json<Carrier extends { readonly content: { readonly "application/json": unk
 export type JobOptions = Omit<Json<operations["jobs_enqueue"]["requestBody"]>, "name" | "payload" | "id">;
 
 /** A job as the server describes it; with its payload where the server shows payloads. */
-export type JobInfo = Json<operations["jobs_get_job"]["responses"][200]> & { readonly payload?: unknown };
+export type JobInfo = Json<operations["jobs_get_job"]["responses"][200]>;

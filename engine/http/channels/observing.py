@@ -95,12 +95,13 @@ def report_of(settings: ChannelSettings) -> Report:
     told = settings.report or _to_sentry
 
     def report(error: BaseException, about: Mapping[str, str]) -> None:
-        log.error("%s (%s)", error, ", ".join(f"{name} {value}" for name, value in about.items()), exc_info=error)
         try:
+            # Before the log: the SDK reads that too, and keeps the first of two reports of one error alone.
             told(error, about)
         except Exception:
             # What watches must not break what it watches.
             log.exception("an error could not be reported")
+        log.error("%s (%s)", error, ", ".join(f"{name} {value}" for name, value in about.items()), exc_info=error)
 
     return report
 

@@ -27,6 +27,7 @@ from engine.http.channels.policies import ChannelAccess
 from engine.http.channels.service import service_of
 from engine.http.describing import Schema, described
 from engine.http.problems import Problem
+from engine.http.security.bounds import QUERY_BYTES_MAX
 from engine.http.waiting import wait_for
 
 log = logging.getLogger("ironclaim.http")
@@ -34,11 +35,13 @@ log = logging.getLogger("ironclaim.http")
 _PATH = "/subscription/polling/{subscriber}"
 _MAX_DEFAULT = "64"
 _WHOLE = re.compile(r"[0-9]{1,18}")
+#: So many of the longest ids fit into a query.
+_ASKED_MAX = QUERY_BYTES_MAX // len("&messageID=" + "i" * ids.CHARACTERS_MAX)
 
 _TIMEOUT = argument("timeout", "How long to wait for a message: a length of time of Go, such as 30s", pattern=WRITTEN.pattern)
 _MAX = argument("max", f"Messages at most, {_MAX_DEFAULT} unless told", pattern=_WHOLE.pattern)
 _HANDLE = argument("ackHandle", "What a fetch gave", required=True)
-_MESSAGE = argument("messageID", "The messages to ask about", required=True, pattern=ids.PATTERN, most=MESSAGES_MAX)
+_MESSAGE = argument("messageID", "The messages to ask about", required=True, pattern=ids.PATTERN, most=_ASKED_MAX)
 _ID: Schema = {"type": "string"}
 _SUBSCRIBER: Schema = record(channelID=_ID, subscriberID=_ID)
 _LIST: Schema = {"type": "array", "items": record(messageID=_ID, content={})}
@@ -116,6 +119,8 @@ async def ask_old(request: Request, channel: ChannelAccess) -> Response:
     messages = request.query_params.getlist("messageID")
     if not messages:
         raise answers.missing("messageID")
+    if len(messages) > _ASKED_MAX:
+        raise answers.invalid("messageID")
     try:
         old = await _opened(request, channel).are_old(subscriber, messages)
     except Malformed:

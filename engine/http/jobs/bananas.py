@@ -6,7 +6,8 @@ normal and low; statuses pending, scheduled, processing, completed and failed; t
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
@@ -35,14 +36,19 @@ _STATUSES: dict[JobState, str] = {
 _STATES = {"pending": "waiting", "scheduled": "delayed", "processing": "active", "completed": "finished", "failed": "dead"}
 _MEMBERS = ("id", "name", "payload", "description", "priority", "scheduled_for", "routing_key", "max_retries")
 _TEXT = {"type": "string"}
+_EPOCH = datetime.fromtimestamp(0, UTC)
+#: A round one of those that the engine has numbers for.
+_YEAR_MAX = 5999
+#: What of a second is finer than datetimes are, and not 0.
+_FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 _NEW = schemas.an_object(
     ("name",),
-    id=_TEXT,
-    name=_TEXT,
+    id=schemas.ID,
+    name=schemas.NAME,
     payload={},
     description=_TEXT,
     priority={"enum": list(PRIORITIES)},
-    scheduled_for={"type": "string", "format": "date-time"},
+    scheduled_for={"type": "string", "format": "date-time", "pattern": "^[0-5]"},
     routing_key={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
     max_retries={"type": "integer", "minimum": 1, "maximum": 1000},
 )
@@ -66,8 +72,8 @@ async def submit(request: Request) -> Response:
         options["attempts"] = found["max_retries"]
     if found.get("scheduled_for") is not None:
         options["run_at_ms"] = _instant_ms(found["scheduled_for"])
-    queue, id = _queue(request), found.get("id")
-    enqueued = await queue.enqueue(found["name"], found.get("payload"), id=own_key(request) if id is None else id, **options)
+    queue, id, key = _queue(request), found.get("id"), own_key(request)
+    enqueued = await queue.enqueue(found["name"], found.get("payload"), id=key if id is None else id, **options)
     now_ms = await queue.driver.server_now_ms()
     status = "scheduled" if options.get("run_at_ms", 0) > now_ms else "pending"
     view = {"id": enqueued.job, "status": status, "created_at": _time(now_ms)}
@@ -165,13 +171,15 @@ def _priority(word: object) -> int:
 
 
 def _instant_ms(text: object) -> int:
-    bound = "a time of RFC 3339 with a zone, such as 2030-01-15T10:30:00Z"
+    """A time in whole milliseconds, rounded up: no job runs before its time. One before 1970 is as past as any other."""
     try:
-        when = datetime.fromisoformat(text) if isinstance(text, str) else None
-        if when is None or when.tzinfo is None:
-            raise bad_value("scheduled_for", text, bound)
-        return max(1, int(when.timestamp() * 1000))
+        when = datetime.fromisoformat(text.upper()) if isinstance(text, str) else None
+        if when is None or when.tzinfo is None or when.year > _YEAR_MAX:
+            raise ValueError
+        finer = timedelta(microseconds=bool(_FINER.search(str(text))))
+        return max(1, -((_EPOCH - when - finer) // timedelta(milliseconds=1)))
     except (ValueError, OverflowError):
+        bound = f"a time of RFC 3339 with a zone, such as 2030-01-15T10:30:00Z, up to the year {_YEAR_MAX}"
         raise bad_value("scheduled_for", text, bound) from None
 
 

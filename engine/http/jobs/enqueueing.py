@@ -34,7 +34,8 @@ async def enqueue(request: Request) -> Response:
     """201 with the new job, 200 with the one that is there already."""
     found = await json_object(request)
     name, payload, id, options = _fields(found, "")
-    id = own_key(request) if id is None else id  # anchor: key-becomes-the-id
+    key = own_key(request)
+    id = key if id is None else id  # anchor: key-becomes-the-id
     enqueued = await queue_of(request).enqueue(name, payload, id=id, **options)
     where = {"Location": f"{request.url.path}/{enqueued.job}"}
     return JSONResponse(_view(enqueued), 201 if enqueued.created else 200, where)

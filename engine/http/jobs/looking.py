@@ -75,7 +75,7 @@ async def get_why(request: Request) -> Response:
 @described(
     "How a job has ended, as soon as it has",
     query=(whole("wait_ms", "how long to wait for it", 0, "poll_max_ms", 0),),
-    answers={200: schemas.RESULT, 202: schemas.RESULT},
+    answers={200: schemas.RESULT, 202: schemas.NOT_ENDED},
 )
 @needs("read")
 async def get_result(request: Request) -> Response:
@@ -96,13 +96,16 @@ async def get_result(request: Request) -> Response:
     return JSONResponse({**view, "hidden": True})
 
 
-@described("How far the handler of a job has come", answers={200: schemas.any_object()})
+@described("How far the handler of a job has come", answers={200: schemas.PROGRESS, 204: {}})
 @needs("read")
 async def get_progress(request: Request) -> Response:
-    """What it has told last."""
-    found = await queue_of(request).results.progress(request.path_params["id"])
+    """What it has told last; 204 where it has told nothing, and after its end."""
+    queue, id = queue_of(request), request.path_params["id"]
+    found = await queue.results.progress(id)
     if found is None:
-        raise Problem(404, "Its handler has told no progress, or it has ended.")
+        if await queue.jobs.state(id) == "gone":
+            raise unknown(request)
+        return Response(status_code=204)
     view: dict[str, Any] = {"percent": found.percent, "at_ms": found.at_ms}
     if request.app.state.settings.show_payloads or access_of(request).may("operate"):
         view |= {"message": found.message, "data": found.data}

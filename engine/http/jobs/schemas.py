@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+from engine import validate
 from engine.http.describing import Schema
-from engine.options import OPTIONS, Choice, Duration, Flag, Whole
+from engine.options import OPTIONS, Checked, Choice, Duration, Flag, Whole
+from engine.queue.job_info import JobState
+from engine.queue.results import Outcome
+from engine.routing import VALUES_MAX, Mode, route_text
 from engine.validate import DEAD_MAX, DURATION_MS_MAX, RATE_MAX
 
 NAME_PATTERN = "[A-Za-z0-9_.:-]{1,128}"
@@ -20,21 +24,18 @@ BATCH_MAX = 1_000
 
 _TEXT: Schema = {"type": "string"}
 _MS: Schema = {"type": "integer", "minimum": 0}
-_NAME: Schema = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+_STATE: Schema = {"enum": sorted(word for part in get_args(JobState) for word in (get_args(part) or (part,)))}
+NAME: Schema = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _WINDOW: Schema = {"enum": ["sliding", "fixed"]}
-_ID: Schema = {"type": ["string", "null"], "pattern": f"^{ID_PATTERN}$"}
-#: Options whose checks are functions: their types in JSON.
-_CHECKED: dict[str, Schema] = {
-    "run_at_ms": {"type": ["integer", "null"], "minimum": 1},
-    "backoff_delays_ms": {"type": ["array", "null"], "items": _MS},
-    "jitter": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
-    "headers": {"type": ["object", "null"], "additionalProperties": _TEXT},
-    "needs": {"type": ["array", "null"], "items": _TEXT, "maxItems": 100},
-    "skip_on": {"type": ["array", "null"], "items": _TEXT, "maxItems": 50},
-    "reroute_on": {"type": ["object", "null"], "additionalProperties": _TEXT},
-    "target": {"type": ["object", "null"]},
-    "on_success": {"type": ["object", "null"]},
-    "on_failure": {"type": ["object", "null"]},
+ID: Schema = {"type": ["string", "null"], "pattern": f"^{ID_PATTERN}$"}
+_ERROR_NAME: Schema = {"type": "string", "pattern": f"^{validate.ERROR_NAME.pattern}$"}
+#: A name, or a name of another queue.
+_REROUTE: Schema = {"type": "string", "pattern": f"^[A-Za-z0-9_.-]{{1,128}}(:{NAME_PATTERN})?$"}
+#: What texts that are options look like, by what checks them.
+_PATTERNS: dict[Any, str] = {
+    validate.text: NAME_PATTERN,
+    validate.limit_key: KEY_PATTERN,
+    route_text: validate.ROUTE.pattern,
 }
 
 
@@ -51,8 +52,10 @@ def _option(name: str) -> Schema:
             return {"type": "boolean"}
         case Choice(words):
             return {"enum": list(words)}
+        case Checked(function) if function in _PATTERNS:
+            return {"type": ["string", "null"], "pattern": f"^{_PATTERNS[function]}$"}
         case _:
-            return _CHECKED.get(name, {"type": ["string", "null"]})
+            return _CHECKED[name]
 
 
 def an_object(required: tuple[str, ...] = (), **members: Schema) -> Schema:
@@ -60,9 +63,9 @@ def an_object(required: tuple[str, ...] = (), **members: Schema) -> Schema:
     return {"type": "object", "properties": members, "required": list(required), "additionalProperties": False}
 
 
-def shown(**members: Schema) -> Schema:
-    """An object of an answer, which has these members."""
-    return {"type": "object", "properties": members, "required": list(members)}
+def shown(perhaps: dict[str, Schema] | None = None, /, **members: Schema) -> Schema:
+    """An object of an answer, which has these members, and perhaps others."""
+    return {"type": "object", "properties": {**members, **(perhaps or {})}, "required": list(members)}
 
 
 def list_of(name: str, item: Schema, **more: Schema) -> Schema:
@@ -70,17 +73,67 @@ def list_of(name: str, item: Schema, **more: Schema) -> Schema:
     return shown(**{name: {"type": "array", "items": item}}, **more)
 
 
+def or_null(schema: Schema) -> Schema:
+    """The same, or null, which stands for the default."""
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def _different(item: Schema, most: int) -> Schema:
+    """A list without repetitions."""
+    return {"type": "array", "items": item, "maxItems": most, "uniqueItems": True}
+
+
+_VALUES: Schema = {"type": "array", "items": NAME, "maxItems": VALUES_MAX}
+#: Options whose checks are functions, and which are no texts. The callbacks, which are jobs, follow.
+_CHECKED: dict[str, Schema] = {
+    "run_at_ms": or_null(_whole(1, validate.INSTANT_MS_MAX)),
+    "backoff_delays_ms": or_null(
+        {"type": "array", "items": _whole(0, DURATION_MS_MAX), "minItems": 1, "maxItems": validate.DELAYS_MAX}
+    ),
+    "jitter": or_null({"type": "number", "minimum": 0, "maximum": 1}),
+    "headers": or_null({"type": "object", "additionalProperties": _TEXT}),
+    "needs": or_null(_different({"type": "string", "pattern": f"^{validate.PARENT.pattern}$"}, validate.PARENTS_MAX)),
+    "skip_on": or_null(_different(_ERROR_NAME, validate.ERROR_NAMES_MAX)),
+    "reroute_on": or_null(
+        {
+            "type": "object",
+            "propertyNames": _ERROR_NAME,
+            "additionalProperties": _REROUTE,
+            "maxProperties": validate.ERROR_NAMES_MAX,
+        }
+    ),
+    "target": or_null(
+        an_object(
+            server=or_null(NAME),
+            mode={"enum": list(get_args(Mode))},
+            stack=_VALUES,
+            capabilities=_VALUES,
+            region=_VALUES,
+        )
+    ),
+}
 JOB_FIELDS = ("name", "payload", "id", *OPTIONS)
-NEW_JOB = an_object(("name",), name=_NAME, payload={}, id=_ID, **{name: _option(name) for name in OPTIONS})
+_OF_CALLBACKS = {name: _option(name) for name in OPTIONS if name not in validate.NOT_OF_CALLBACKS}
+_CALLBACK = or_null(an_object(("name",), name=NAME, payload={}, id=ID, **_OF_CALLBACKS))
+_CHECKED.update(on_success=_CALLBACK, on_failure=_CALLBACK)
+NEW_JOB = an_object(("name",), name=NAME, payload={}, id=ID, **{name: _option(name) for name in OPTIONS})
 NEW_JOBS = an_object(("jobs",), jobs={"type": "array", "items": NEW_JOB, "minItems": 1, "maxItems": BATCH_MAX})
 ENQUEUED = shown(id=_TEXT, created={"type": "boolean"}, srv_ms=_MS)
 ENQUEUED_MANY = list_of("jobs", {"type": "object"})
 NEXT: Schema = {"type": ["string", "null"]}
 ALTERED = shown(id=_TEXT, state=_TEXT)
-RESULT: Schema = {"type": "object", "properties": {"id": _TEXT, "state": _TEXT}, "required": ["id", "state"]}
+#: How a job has ended: with what its handler has returned, or `hidden` where the caller may not see that, or with an error.
+RESULT = shown(
+    {"result": {}, "took_ms": or_null(_MS), "hidden": {"type": "boolean"}, "error": _TEXT},
+    id=_TEXT,
+    state={"enum": list(get_args(Outcome))},
+    ended_ms=_MS,
+)
+NOT_ENDED = shown(id=_TEXT, state=_STATE)
+PROGRESS = shown({"message": or_null(_TEXT), "data": {}}, percent={"type": "number"}, at_ms=_MS)
 EVENT = shown(id=_TEXT, srv_ms=_MS, kind=_TEXT, job=_TEXT, name=_TEXT, detail=_TEXT)
-PAUSE = an_object(name={**_NAME, "type": ["string", "null"]}, length_ms=_whole(0, DURATION_MS_MAX))
-RESUME = an_object(name={**_NAME, "type": ["string", "null"]})
+PAUSE = an_object(name=or_null(NAME), length_ms=_whole(0, DURATION_MS_MAX))
+RESUME = an_object(name=or_null(NAME))
 LIMIT_FIELDS = ("concurrency", "rate", "per_ms", "window")
 #: Either of concurrency alone, or of a rate in so long, and perhaps of both.
 LIMIT: Schema = {
@@ -97,24 +150,27 @@ LIMIT: Schema = {
 }
 KEEP = an_object(keep=_whole(1, 1_000_000))
 SELECTION = an_object(
-    name=_NAME,
-    key={"type": "string", "pattern": f"^{KEY_PATTERN}$"},
-    error={"type": "string", "pattern": r"\S", "maxLength": 200},
+    name=or_null(NAME),
+    key=or_null({"type": "string", "pattern": f"^{KEY_PATTERN}$"}),
+    error=or_null({"type": "string", "pattern": r"\S", "maxLength": 200}),
     older_than_ms=_whole(0, DURATION_MS_MAX),
-    newer_than_ms=_whole(1, DURATION_MS_MAX),
+    newer_than_ms=or_null(_whole(1, DURATION_MS_MAX)),
     limit=_whole(1, DEAD_MAX),
 )
-#: How a job is shown.
+#: How a job is shown: with those of its options that are not the default ones, and with its payload where payloads are shown, in
+#: base64 where it is no JSON. `unreadable` says why nobody can read a corrupt one.
 JOB: Schema = shown(
+    {"payload": {}, "payload_base64": _TEXT, "unreadable": _TEXT},
     id=_TEXT,
-    state=_TEXT,
+    state=_STATE,
     name=_TEXT,
     key=_TEXT,
     priority={"type": "integer"},
     **dict.fromkeys(("enqueued_ms", "due_ms", "lease_end_ms", "ended_ms", "claims", "failures", "crashes", "fence"), _MS),
     owner=_TEXT,
     last_error=_TEXT,
-    errors={"type": "array", "items": {"type": "object"}},
+    errors={"type": "array", "items": shown(at_ms=_MS, fence=_MS, kind=_TEXT, error=_TEXT, trace=_TEXT)},
+    options={"type": "object"},
 )
 
 

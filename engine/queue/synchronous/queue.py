@@ -229,8 +229,8 @@ class Queue(QueueCalls):
         function where `name` is a task.
 
         `options`: see JobOptions; where `unique`, `dedup` or the `id` say that the job is there already, that one is waited for.
-        Raises as `enqueue` does; JobFailed when the job is dead or was discarded; NoResult when a task returns something and that
-        is not kept; TimedOut after `wait_ms`: the job goes on, and `results.wait` with the error's `job` still finds it.
+        Raises as `enqueue` does; JobFailed when the job is dead, cancelled or discarded; NoResult when a task returns something
+        and that is not kept; TimedOut after `wait_ms`: the job goes on, and `results.wait` with the error's `job` still finds it.
         """
         waiting = Waiting("-", wait_ms)
         enqueued = self.enqueue(name, payload, id=id, **options)

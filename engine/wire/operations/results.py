@@ -59,15 +59,15 @@ class Look(Declaration, script="look", label="look at a result", slots={"id": "j
         )
 
 
-SeenState = Literal["pending", "finished", "discarded", "expired", "rejected", "dead", "kept", "gone"]
+SeenState = Literal["pending", "finished", "cancelled", "discarded", "expired", "rejected", "dead", "kept", "gone"]
 _SEEN_STATES = get_args(SeenState)
 
 
 @immutable
 class Seen:
-    """What became of a job: `state` is pending, finished, discarded, expired, rejected (turned away by another job), dead, kept
-    (nothing is left but its record) or gone; `ended_ms` is 0 where the server does not know it any more. `record` is its result
-    as it is stored, empty where there is none; `error` is the last one of a dead job."""
+    """What became of a job: `state` is pending, finished, cancelled, discarded, expired, rejected (turned away by another job),
+    dead, kept (nothing is left but its record) or gone; `ended_ms` is 0 where the server does not know it any more. `record` is
+    its result as it is stored, empty where there is none; `error` is the last one of a dead job."""
 
     srv_us: int
     state: SeenState

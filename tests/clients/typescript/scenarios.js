@@ -80,6 +80,22 @@ const scenarios = {
     return thrown(() => connect(settings).queue("emails").requeue("a1"));
   },
 
+  async changesWithoutKeys(settings) {
+    const requeue = (given, id) => connect({ ...settings, ...given }).queue("emails").requeue(id);
+    return names({ ...patiently(settings, requeue), nowhere: () => requeue({ url: settings.nowhere }, "away") });
+  },
+
+  async looks(settings) {
+    const look = ({ retries, url = settings.url }, id) =>
+      connect({ ...settings, url, retries: { ...retries, deadlineMs: 0 } }).queue("emails").job(id);
+    return names({ ...patiently(settings, look), nowhere: () => look({ url: settings.nowhere }, "away") });
+  },
+
+  async changesWithKeys({ queues, attemptMs, ...settings }) {
+    const client = connect({ ...settings, retries: { attemptMs } });
+    return names(Object.fromEntries(queues.map((queue) => [queue, () => client.queue(queue).enqueue("send")])));
+  },
+
   async wait(settings) {
     return connect({ ...settings, retries: { deadlineMs: 0, pollMs: 50 } }).queue("emails").wait("a1");
   },
@@ -211,6 +227,18 @@ async function aborted({ url, token }, call) {
 /** Take messages, of which there are none. */
 async function drain(client, options) {
   for await (const message of client.channel("news").messages(options)) throw new Error(message.id);
+}
+
+/** One call for each of some jobs, with as much patience as the job has. */
+function patiently({ patience }, call) {
+  const entries = Object.entries(patience);
+  return Object.fromEntries(entries.map(([id, attemptMs]) => [id, () => call({ retries: { attemptMs } }, id)]));
+}
+
+/** The name of what each of these throws, "" for nothing. */
+async function names(attempts) {
+  const found = Object.entries(await each(attempts));
+  return Object.fromEntries(found.map(([name, error]) => [name, error === null ? "" : error.name]));
 }
 
 /** What each of these throws, by their names. */

@@ -30,6 +30,14 @@ def test_a_path_that_there_is_not_is_a_problem_with_the_headers_of_all_answers(i
     assert answer.headers["cache-control"] == "no-store"
 
 
+def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(ironclaim_url: str) -> None:
+    with served(HttpSettings(url=ironclaim_url)) as base:
+        paths = ("limits/a", "events", "jobs/j1/cancel", "jobs/batch")
+        answers = [httpx.request("PATCH", f"{base}/api/queues/q/{path}") for path in paths]
+    assert [answer.status_code for answer in answers] == [405] * 4
+    assert [answer.headers["allow"] for answer in answers] == ["DELETE, PUT", "DELETE, GET, HEAD, PUT", "POST", "POST"]
+
+
 def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: str, queue: Queue) -> None:
     inner = application(HttpSettings(url=ironclaim_url, allow_changes=True))
 

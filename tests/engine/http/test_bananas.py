@@ -108,6 +108,7 @@ def test_a_repeat_with_its_id_is_answered_with_the_same_job(client: httpx.Client
         ({"name": "a", "priority": 7}, "priority"),
         ({"name": "a", "scheduled_for": "tomorrow"}, "scheduled_for"),
         ({"name": "a", "scheduled_for": "2030-01-01T00:00:00"}, "scheduled_for"),
+        ({"name": "a", "scheduled_for": "6000-01-01T00:00:00Z"}, "scheduled_for"),
         ({"name": "a", "routing_key": "a.b"}, "route"),
         ({"name": "a", "max_retries": 0}, "attempts"),
         ({"name": "a", "description": 1}, "description"),
@@ -118,6 +119,23 @@ def test_what_it_cannot_take_is_a_problem_that_names_the_field(client: httpx.Cli
     answer = client.post("/jobs", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert client.get("/jobs").json()["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "due_ms"),
+    [
+        ("2099-01-01T00:00:00.001Z", 4_070_908_800_001),
+        ("2099-01-01T00:00:00.0010001Z", 4_070_908_800_002),
+        ("2099-01-01T00:00:00.000999+00:00", 4_070_908_800_001),
+        # Finer than a datetime.
+        ("2099-01-01t02:00:00.0000001+02:00", 4_070_908_800_001),
+    ],
+)
+def test_a_time_between_two_milliseconds_is_rounded_up(client: httpx.Client, ironclaim_url: str, text: str, due_ms: int) -> None:
+    made = client.post("/jobs", json={"name": "a", "scheduled_for": text}).json()
+    with Queue("q", models.Bananas(), url=ironclaim_url) as queue:
+        (job,) = queue.jobs.list("delayed")
+    assert (job.id, job.due_ms) == (made["id"], due_ms)
 
 
 def test_its_health_is_that_of_the_server(client: httpx.Client) -> None:

@@ -29,11 +29,12 @@ def client(ironclaim_url: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def working(queue: Queue) -> Iterator[threading.Event]:
-    """A worker whose handler `double` waits until it may, and whose handler `fail` fails."""
+    """A worker whose handler `double` tells its progress and waits until it may, and whose handler `fail` fails."""
     may, handlers = threading.Event(), Handlers()
 
     @handlers("double")
     def double(job: Job) -> int:
+        job.progress(40, "soon")
         may.wait()
         return 2 * job.payload
 
@@ -71,6 +72,12 @@ def test_a_repeat_with_the_same_key_is_answered_with_the_same_job(client: httpx.
         answer = client.post("/api/queues/q/jobs", json={"name": "send", "payload": 1}, headers={"Idempotency-Key": "order-1"})
         assert (answer.status_code, answer.json()["id"], answer.json()["created"]) == (status, "order-1", created)
     assert queue.counts().waiting == 1
+
+
+def test_a_malformed_key_is_refused_also_where_the_job_has_an_id(client: httpx.Client, queue: Queue) -> None:
+    answer = client.post("/api/queues/q/jobs", json={"name": "a", "id": "j1"}, headers={"Idempotency-Key": "a b"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "Idempotency-Key")
+    assert queue.counts().waiting == 0
 
 
 def test_a_batch_is_enqueued_in_its_order_and_a_repeat_of_it_creates_nothing(client: httpx.Client, queue: Queue) -> None:
@@ -139,6 +146,19 @@ def test_who_waits_for_a_result_is_woken_by_it(
     }
 
 
+def test_the_progress_of_a_job_is_what_its_handler_has_told_last(
+    client: httpx.Client, queue: Queue, working: threading.Event
+) -> None:
+    put(client, name="nobody", id="j1")
+    put(client, name="double", payload=21, id="j2")
+    wait_until(lambda: client.get("/api/queues/q/jobs/j2/progress").status_code == 200, "it has told its progress")
+    found = client.get("/api/queues/q/jobs/j2/progress").json()
+    assert (found["percent"], found["message"], found["at_ms"] > 0) == (40, "soon", True)
+    untold = client.get("/api/queues/q/jobs/j1/progress")
+    assert (untold.status_code, untold.content) == (204, b"")
+    assert client.get("/api/queues/q/jobs/never/progress").status_code == 404
+
+
 def test_a_dead_job_shows_its_error_and_may_be_requeued_or_discarded(
     client: httpx.Client, queue: Queue, working: threading.Event
 ) -> None:
@@ -163,6 +183,8 @@ def test_a_job_is_cancelled_and_a_delay_is_ended(client: httpx.Client, queue: Qu
     assert client.post("/api/queues/q/jobs/j1/cancel").json() == {"id": "j1", "state": "waiting"}
     again = client.post("/api/queues/q/jobs/j1/cancel")
     assert (again.status_code, again.json()["state"]) == (409, "cancelled")
+    ended = client.get("/api/queues/q/jobs/j1/result").json()
+    assert (ended["id"], ended["state"], ended["error"]) == ("j1", "cancelled", "")
     assert client.post("/api/queues/q/jobs/j2/run-now").status_code == 200
     assert [queue.jobs.state(job) for job in ("j1", "j2")] == ["cancelled", "waiting"]
     for action in ("cancel", "run-now", "requeue", "discard"):

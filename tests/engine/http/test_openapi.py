@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,20 +11,27 @@ import pytest
 import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from engine import Queue
+from engine import Handlers, Queue
 from engine.http.application import application
 from engine.http.openapi import document
+from engine.http.security.roles import Token
 from engine.http.settings import HttpSettings
 from engine.options import OPTIONS
-from tests.engine.http.fuzzing import ask
+from engine.testing import run_all
+from tests.engine.http.fuzzing import CAMPAIGN_S, ask, campaign
 from tests.engine.http.serving import served
+
+
+def fill(queue: Queue) -> None:
+    """Some jobs, and a schedule."""
+    queue.enqueue_many([{"name": "a", "payload": at, "id": f"j{at}"} for at in range(5)])
+    queue.schedules.put("s", "a", every_ms=3_600_000)
 
 
 @pytest.fixture
 def base(ironclaim_url: str, queue: Queue) -> Iterator[str]:
     """Of an application that may change everything, beside a queue with some jobs."""
-    queue.enqueue_many([{"name": "a", "payload": at, "id": f"j{at}"} for at in range(5)])
-    queue.schedules.put("s", "a", every_ms=3_600_000)
+    fill(queue)
     settings = HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True, poll_max_ms=50)
     with served(settings) as made:
         yield made
@@ -39,6 +47,22 @@ def test_a_fuzzer_finds_nothing_in_many_more_requests(base: str) -> None:
     fuzz(base, examples=100)
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(CAMPAIGN_S)
+@pytest.mark.parametrize("changes", [True, False], ids=["an admin", "anybody, to look"])
+def test_a_campaign_finds_nothing(ironclaim_url: str, queue: Queue, tmp_path: Path, changes: bool) -> None:
+    fill(queue)
+    admin = Token(secret="admin-token-0123456789", role="admin")
+    tokens = (admin,) if changes else ()
+    settings = HttpSettings(url=ironclaim_url, allow_changes=changes, show_payloads=True, poll_max_ms=50, tokens=tokens)
+    # A schema does not say which options of a job need, or exclude, each other.
+    unfit = [("POST", "^/api/queues/[^/]+/jobs(/batch)?$", "positive_data_acceptance")]
+    with served(settings) as made:
+        requests = campaign(made, tmp_path, "^/api/", unfit, admin.secret if changes else "")
+    print(f"{requests} requests")
+    assert requests > 100
+
+
 def fuzz(base: str, examples: int) -> None:
     """Ask for everything that the document has, well and badly; schemathesis judges the answers. Streams do not end, so those are
     not asked for."""
@@ -46,7 +70,7 @@ def fuzz(base: str, examples: int) -> None:
     tried = 0
     for found in schema.exclude(path_regex="/events$").get_all_operations():
         operation: Any = found.ok()  # pyright: ignore[reportAttributeAccessIssue]
-        puts_jobs = operation.method == "post" and operation.path.endswith(("/jobs", "/batch"))
+        puts_jobs = operation.method == "post" and operation.path.endswith(("{queue}/jobs", "/batch"))
         # A schema does not say which options of a job need, or exclude, each other.
         ask(operation, examples, [positive_data_acceptance] if puts_jobs else [])
         tried += 1
@@ -63,6 +87,23 @@ def test_the_document_has_every_route_and_every_option_of_jobs() -> None:
     assert set(body["properties"]) == {"name", "payload", "id", *OPTIONS}
     polls = printed["paths"]["/api/queues/{queue}/jobs/{id}/result"]["get"]["parameters"]
     assert [each["schema"]["maximum"] for each in polls if each["name"] == "wait_ms"] == [settings.poll_max_ms]
+
+
+def test_the_document_has_every_member_of_a_job_and_of_its_result(base: str, queue: Queue) -> None:
+    queue.enqueue("raw", b"\xff", id="raw", serializer="raw", delay_ms=600_000)
+    queue.enqueue("fail", None, id="fail", attempts=1)
+    handlers = Handlers()
+    handlers("a")(lambda job: job.payload)
+    handlers("fail")(lambda job: 1 / 0)
+    run_all(queue, handlers)
+    paths = httpx.get(f"{base}/openapi.json").json()["paths"]
+    for path, ids in (
+        ("/api/queues/{queue}/jobs/{id}", ("fail", "raw")),
+        ("/api/queues/{queue}/jobs/{id}/result", ("j1", "fail")),
+    ):
+        declared = paths[path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["properties"]
+        found = [httpx.get(base + path.format(queue="q", id=id)).json() for id in ids]
+        assert set(declared) >= set().union(*found), path
 
 
 def test_anybody_may_read_the_document(ironclaim_url: str) -> None:

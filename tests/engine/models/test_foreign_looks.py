@@ -95,7 +95,7 @@ def test_what_has_become_of_a_job_is_told(desk: ModelDesk) -> None:
     assert found.state == "dead" and (found.error or b"dead is bad" in found.record)
     desk.put("cancelled")
     desk.alter("cancel", "waiting", "cancelled")
-    assert look(desk, "cancelled").state == "discarded"
+    assert look(desk, "cancelled").state == "cancelled"
     assert look(desk, "nobody").state == "gone"
 
 
@@ -148,7 +148,7 @@ def test_an_end_that_nobody_tells_is_found(spec: Spec, ironclaim_url: str, face:
         raw.delete(queue.model.keys.waits(job))
         assert queue.jobs.cancel(job).done
         thread.join(DEADLINE_S)
-    assert came and came[0].outcome == "discarded"
+    assert came and came[0].outcome == "cancelled"
 
 
 def test_progress_is_noted_once_and_only_under_the_token(desk: ModelDesk) -> None:

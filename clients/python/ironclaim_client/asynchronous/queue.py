@@ -35,7 +35,7 @@ class AsyncQueue:
         `idempotency_key` of your own the same call may be made again after OutcomeUnknown: the job is there once.
         """
         reply = await self._transport.send(self._calls.enqueue(name, payload, id, idempotency_key, options))
-        return jobs.enqueued(reply.body)
+        return jobs.enqueued(reply)
 
     async def enqueue_many(self, new_jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Enqueued | Refused]:
         """Put up to 1,000 jobs into the queue, each there once; what came of each, in their order. Raises Refused where one of

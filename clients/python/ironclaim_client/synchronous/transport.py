@@ -39,8 +39,8 @@ class Transport:
                     timeout=timeout,
                     follow_redirects=False,
                 )
-                answer = judged(response)
-            except httpx.TransportError as error:
+                answer = judged(call, response)
+            except httpx.RequestError as error:
                 answer = of_error(error)
             if isinstance(answer, Reply):
                 return answer

@@ -138,6 +138,8 @@ POLLING = f"{CHANNEL}/subscription/polling/s1"
         ("DELETE", f"{POLLING}/message?ackHandle=none", b"", 400, "dsps.storage.ack-handle-malformed"),
         ("GET", f"{POLLING}/message/old", b"", 400, {"error": 'Missing "messageID" parameter'}),
         ("GET", f"{POLLING}/message/old?messageID=NO", b"", 400, {"error": 'Invalid "messageID" parameter'}),
+        # More than fit into a query, were they as long as ids may be.
+        ("GET", f"{POLLING}/message/old?{'messageID=m1&' * 111}", b"", 400, {"error": 'Invalid "messageID" parameter'}),
     ],
 )
 def test_what_is_wrong_is_said_as_dsps_says_it(

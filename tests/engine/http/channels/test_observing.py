@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.machinery
+import json
 import sys
-import types
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
+import sentry_sdk
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from sentry_sdk.integrations.dedupe import DedupeIntegration
+from sentry_sdk.integrations.logging import LoggingIntegration
 
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
@@ -145,44 +147,54 @@ def test_without_opentelemetry_everything_works(ironclaim_url: str, receiver: Re
     assert "traceparent" not in receiver.received[0].headers
 
 
-class Sentry(types.ModuleType):
-    """What of the interface of Sentry's SDK is used here."""
-
-    def __init__(self) -> None:
-        super().__init__("sentry_sdk")
-        self.__spec__ = importlib.machinery.ModuleSpec("sentry_sdk", None)
-        self.captured: list[tuple[BaseException, dict[str, str]]] = []
-
-    @contextmanager
-    def new_scope(self) -> Iterator[Scope]:
-        yield Scope(self)
-
-
-class Scope:
-    """A scope of the SDK."""
-
-    def __init__(self, sdk: Sentry) -> None:
-        self._sdk = sdk
-        self._tags: dict[str, str] = {}
-
-    def set_tag(self, name: str, value: str) -> None:
-        self._tags[name] = value
-
-    def capture_exception(self, error: BaseException) -> None:
-        self._sdk.captured.append((error, self._tags))
+@pytest.fixture
+def sentry() -> Iterator[Receiver]:
+    """A server that Sentry's SDK sends to, which is set up as services do, without what patches the libraries of other tests."""
+    with Receiver() as made:
+        sentry_sdk.init(
+            f"http://key@127.0.0.1:{made.port}/1",
+            default_integrations=False,
+            auto_enabling_integrations=False,
+            integrations=[LoggingIntegration(), DedupeIntegration()],
+        )
+        yield made
+        sentry_sdk.get_client().close()
+        sentry_sdk.get_global_scope().set_client(None)
 
 
-def test_a_webhook_that_is_given_up_is_told_to_the_sdk_of_sentry(
-    ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sentry = Sentry()
-    monkeypatch.setitem(sys.modules, "sentry_sdk", sentry)
+def events(sentry: Receiver) -> list[Any]:
+    """The events in the envelopes that have come."""
+    found: list[Any] = []
+    for envelope in sentry.received:
+        headers = {"Content-Encoding": envelope.headers.get("content-encoding", "identity")}
+        lines = httpx.Response(200, headers=headers, content=envelope.body).text.splitlines()
+        items = zip(map(json.loads, lines[1::2]), lines[2::2], strict=True)
+        found += [json.loads(payload) for header, payload in items if header["type"] == "event"]
+    return found
+
+
+def test_a_webhook_that_is_given_up_is_told_to_sentry(ironclaim_url: str, receiver: Receiver, sentry: Receiver) -> None:
     receiver.answers.extend([Answer(503)] * 2)
     with desk(ironclaim_url, ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver, count=1),)),))) as client:
         client.publish("chx", "m1", "1")
-        # Once, after the last attempt.
-        ((error, tags),) = wait_until(lambda: sentry.captured, "it is told")
-    assert "503" in str(error) and tags == {"channel": "chx", "message": "m1", "url": receiver.url}
+        wait_until(lambda: events(sentry), "it is told")
+    sentry_sdk.flush(60)
+    # Once, after the last attempt, with what it is about; the line of the log about the same error is no second event.
+    (event,) = events(sentry)
+    assert event["tags"] == {"channel": "chx", "message": "m1", "url": receiver.url}
+    (error,) = event["exception"]["values"]
+    assert "503" in error["value"] and sentry.received[0].path == "/api/1/envelope/"
+
+
+def test_without_the_sdk_of_sentry_the_log_alone_hears_of_errors(
+    ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "sentry_sdk", None)
+    receiver.answers.append(Answer(410))
+    with desk(ironclaim_url, ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver),)),))) as client:
+        client.publish("chx", "m1", "1")
+        wait_until(lambda: [text for text in caplog.messages if "410" in text and "message m1" in text], "the log has it")
+    assert "could not be reported" not in caplog.text
 
 
 def test_a_report_that_fails_breaks_nothing(ironclaim_url: str, receiver: Receiver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from engine.http.channels.settings import ChannelSettings
 from tests.engine.http.channels.desk import ADMIN, desk
-from tests.engine.http.fuzzing import ask
+from tests.engine.http.fuzzing import CAMPAIGN_S, ask, campaign
 
 OPERATIONS = 10
+PATHS = "^/(channel|admin|probe)/"
 
 
 @pytest.mark.feature("DS33", model="dsps")
@@ -27,12 +29,37 @@ def test_a_fuzzer_finds_nothing_in_many_more_requests(ironclaim_url: str) -> Non
     fuzz(ironclaim_url, examples=50)
 
 
+def test_what_is_not_let_in_is_refused_as_the_document_says(ironclaim_url: str) -> None:
+    with desk(ironclaim_url) as client:
+        refused = client.publish("chx", "%C2%84", "1")
+        told = client.publish("chx", "NO", "1")
+        paths = client.get("/openapi.json").json()["paths"]
+    declared = paths["/channel/{channel}/message/{message}"]["put"]["responses"]["400"]["content"]
+    assert {refused.status_code, told.status_code} == {400}
+    assert set(declared) == {refused.headers["content-type"], told.headers["content-type"]}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(CAMPAIGN_S)
+@pytest.mark.parametrize("changes", [True, False], ids=["an admin", "anybody, to look"])
+@pytest.mark.usefixtures("levels")
+def test_a_campaign_finds_nothing(ironclaim_url: str, tmp_path: Path, changes: bool) -> None:
+    channels = ChannelSettings(admin_tokens=(ADMIN,))
+    # A schema does not say what a fetch has given.
+    unfit = [("DELETE", "/message$", "positive_data_acceptance")]
+    with desk(ironclaim_url, channels, poll_max_ms=50, allow_changes=changes) as client:
+        base = str(client.base_url).rstrip("/")
+        requests = campaign(base, tmp_path, PATHS, unfit, ADMIN if changes else "")
+    print(f"{requests} requests")
+    assert requests > 100
+
+
 def fuzz(url: str, examples: int) -> None:
     """Ask for everything of the channel API."""
     tried: set[tuple[str, str]] = set()
     with desk(url, ChannelSettings(admin_tokens=(ADMIN,)), poll_max_ms=50) as client:
         schema = schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
-        for found in schema.include(path_regex="^/(channel|admin|probe)/").get_all_operations():
+        for found in schema.include(path_regex=PATHS).get_all_operations():
             operation: Any = found.ok()  # pyright: ignore[reportAttributeAccessIssue]
             # A schema does not say what a fetch has given, nor how deep a content may be.
             unfit = operation.method == "delete" and operation.path.endswith("/message")
