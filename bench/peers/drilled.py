@@ -18,8 +18,8 @@ Each library with its defaults, drilled by `make chaos TARGET=name` ([how](verif
 killed in mid-job and replaced at once, one frozen, the network cut, requests and replies lost. *In hand* are the jobs that the
 killed workers were running: they *ran again* and came to their end, are *lost* (in no key of the server) or *stranded* (still
 there, and no worker took them while the drill waited). *Doubled* jobs ran to their end twice, by any of the faults; *late* ones
-after the bound. The verdict is on the library's own promise, so one that promises less may lose jobs and still be `valid`, and one
-that promises at most once is `violated` by a job that ran twice because its client sent it again after a lost reply, as Celery's.
+after the bound. The verdict is on the library's own promise, so one that promises less may lose jobs and still be `valid`. One
+that promises at most once is `violated` by a job that ran twice because its client sent it again after a lost reply (Celery's).
 
 """
 

@@ -86,7 +86,6 @@ class AsyncShardedQueue(AsyncQueue):
 
     def _set_up(self, driver: AsyncDriver | None = None) -> None:
         super()._set_up(driver)
-        self._text = ""
         self._known: ShardRecord | None = None
         self._made: dict[str, AsyncShard] = {}
         self.workers = AsyncShardedWorkers(self)
@@ -119,7 +118,7 @@ class AsyncShardedQueue(AsyncQueue):
     def _learn(self, text: str) -> ShardRecord:
         record = sharding.read_record(text)
         record.check(self.name, self.shards)
-        self._text, self._known = text, record
+        self._known = record
         return record
 
     def shard(self, name: str) -> AsyncShard:
@@ -137,10 +136,12 @@ class AsyncShardedQueue(AsyncQueue):
     async def each(self, operation: Operation) -> list[tuple[AsyncShard, Any]]:
         """Ask all shards at once, and the record. Raises the first failure."""
         for _ in range(_TRIES):
-            shards = [self.shard(name) for name in (await self.record()).names(self.name)]
+            # The replies belong to the record that the shards were taken from; another thread may learn a newer one meanwhile.
+            record = await self.record()
+            shards = [self.shard(name) for name in record.names(self.name)]
             calls = [shard.model.call(operation) for shard in shards]
             text, *replies = await self._pipeline([self.model.call(ReadShards()), *calls])
-            if text == self._text:
+            if text == record.text():
                 return list(zip(shards, replies, strict=True))
             await self.look_up()
         raise ServerUnavailable(f"the record of the shards of queue {self.name} changes all the time")

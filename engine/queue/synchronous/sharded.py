@@ -87,7 +87,6 @@ class ShardedQueue(Queue):
 
     def _set_up(self, driver: SyncDriver | None = None) -> None:
         super()._set_up(driver)
-        self._text = ""
         self._known: ShardRecord | None = None
         self._made: dict[str, Shard] = {}
         self.workers = ShardedWorkers(self)
@@ -117,7 +116,7 @@ class ShardedQueue(Queue):
     def _learn(self, text: str) -> ShardRecord:
         record = sharding.read_record(text)
         record.check(self.name, self.shards)
-        self._text, self._known = text, record
+        self._known = record
         return record
 
     def shard(self, name: str) -> Shard:
@@ -135,10 +134,12 @@ class ShardedQueue(Queue):
     def each(self, operation: Operation) -> list[tuple[Shard, Any]]:
         """Ask all shards at once, and the record. Raises the first failure."""
         for _ in range(_TRIES):
-            shards = [self.shard(name) for name in (self.record()).names(self.name)]
+            # The replies belong to the record that the shards were taken from; another thread may learn a newer one meanwhile.
+            record = self.record()
+            shards = [self.shard(name) for name in record.names(self.name)]
             calls = [shard.model.call(operation) for shard in shards]
             text, *replies = self._pipeline([self.model.call(ReadShards()), *calls])
-            if text == self._text:
+            if text == record.text():
                 return list(zip(shards, replies, strict=True))
             self.look_up()
         raise ServerUnavailable(f"the record of the shards of queue {self.name} changes all the time")
