@@ -218,10 +218,13 @@ def test_queues_of_one_server_wait_with_one_block(queues: tuple[Queue, ...], iro
     """An idle group costs the server one block in five seconds; each queue's jobs end it."""
     book = Book()
     group = WorkerGroup(queues, book.handlers("w", "work"), concurrency=2)
+    with raw_client(ironclaim_url) as client:
+        # Tests before this one may have left connections that the server has yet to close.
+        before = client.info("clients")["connected_clients"]
     with raw_client(ironclaim_url) as client, at_work(group):
         wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "all wait together")
         for number, queue in enumerate(queues):
             queue.enqueue("work", {}, id=f"{queue.name}-{number}")
             wait_until(lambda number=number: len(book.ran) == number + 1, "it ran")
             wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "all wait together again")
-        assert client.info("clients")["connected_clients"] <= 12
+        wait_until(lambda: client.info("clients")["connected_clients"] <= before + 12, "there are few connections")
