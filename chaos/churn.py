@@ -29,12 +29,10 @@ from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.progress import Progress
 from chaos.slopes import MB
+from chaos.soak import LEAKING, STEADY, WORDS
 from engine import EngineError, Queue
 from engine.testing import EmbeddedServer, ServerFailed
 from engine.wire.operations import Finish
-
-STEADY, LEAKING, UNKNOWN = 0, 1, 2
-WORDS = {STEADY: "steady", LEAKING: "leaking", UNKNOWN: "unknown"}
 
 JOBS = (10_000, 1_000_000_000)
 

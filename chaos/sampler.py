@@ -14,6 +14,7 @@ import psutil
 import redis
 
 from bench import models
+from bench.schedstat import schedstat_s
 from chaos import rows
 from chaos.probe import Address
 from chaos.spec import RunSpec
@@ -130,23 +131,13 @@ class WorldSampler:
             cpu, memory = process.cpu_times(), process.memory_info()
         except psutil.Error:
             return
+        counted_s = schedstat_s(pid)
         row = {"proc": name, "pid": pid, "cpu_user_s": cpu.user, "cpu_system_s": cpu.system, "rss_bytes": memory.rss}
-        self._write("processes", row | {"cpu_wait_s": cpu_wait_s(pid)})
+        self._write("processes", row | {"cpu_wait_s": counted_s and counted_s[1]})
 
     def _write(self, file: str, row: dict[str, Any]) -> None:
         stamped = {"t_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), **row}
         self._files[file].write(json.dumps(stamped, separators=(",", ":")) + "\n")
-
-
-def cpu_wait_s(pid: int) -> float | None:
-    """For how long the living threads of a process together had work and no core. None where the system does not count it."""
-    # The fields of the file: ns on a core, ns in the run queue, number of turns on a core.
-    waits_ns: list[int] = []
-    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        # A thread, or the process, may end meanwhile.
-        with suppress(OSError):
-            waits_ns.append(int(file.read_text().split()[1]))
-    return sum(waits_ns) / 1e9 if waits_ns else None
 
 
 class Sampler(WorldSampler):

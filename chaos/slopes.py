@@ -13,7 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+from bench.micro.rounds import quantile
 
 #: What figures of memory are told in.
 MB = 1_000_000
@@ -86,7 +89,7 @@ def slope(what: str, samples: Iterable[Sample], begin_s: float, end_s: float, *,
     if len(inside) < least:
         return Slope(what, math.nan, unit=unit, complaint=f"{len(inside)} samples, it needs {least}")
     per_s, (low, high) = slope_interval(inside)
-    _, middle = fit(inside)
+    middle = fmean(value for _, value in inside)
     middle_s = sum(at_s for at_s, _ in inside) / len(inside)
     first, last = (middle + per_s * (at_s - middle_s) for at_s in (inside[0][0], inside[-1][0]))
     return Slope(what, per_s * 60, (low * 60, high * 60), first, last, len(inside), unit)
@@ -124,10 +127,7 @@ def percentiles(samples: Sequence[Sample], share: float, begin_s: float) -> list
     windows: dict[int, list[float]] = {}
     for at_s, value in samples:
         windows.setdefault(math.floor((at_s - begin_s) / WINDOW_S), []).append(value)
-    return [
-        (begin_s + (number + 0.5) * WINDOW_S, sorted(values)[math.ceil(share * len(values)) - 1])
-        for number, values in sorted(windows.items())
-    ]
+    return [(begin_s + (number + 0.5) * WINDOW_S, quantile(values, share)) for number, values in sorted(windows.items())]
 
 
 def _operations(file: Path) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -19,6 +18,7 @@ import psutil
 from bench.micro.http_enqueue_process import Order
 from bench.micro.http_waiting_process import HOST
 from bench.micro.place import CLIENT_CPU, start_module
+from bench.schedstat import schedstat_s
 from engine.testing import EmbeddedServer, free_port
 
 #: How long a process may take to start, and to have nothing to do.
@@ -37,8 +37,10 @@ class Face:
 
     def cpu_s(self) -> float:
         """CPU seconds that its threads have used so far, as exactly as the kernel knows; other figures come in steps of 10 ms."""
-        threads = Path(f"/proc/{self._process.pid}/task").iterdir()
-        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+        counted_s = schedstat_s(self._process.pid)
+        if counted_s is None:
+            raise RuntimeError("bench-http: the kernel does not count the processor time of this process")
+        return counted_s[0]
 
     def memory_mb(self) -> float:
         """What it has resident."""
