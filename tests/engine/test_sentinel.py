@@ -15,20 +15,23 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
 from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
+from engine.testing import wire
 from engine.testing.sentinel import SERVICE, EmbeddedSentinel
 from tests.engine.helpers.at_work import Book, at_work
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
-HURRIED = ConnectOptions(deadline_ms=2_500, timeout_ms=1_000, connect_timeout_ms=1_000)
-#: Failovers take seconds.
-LONG_S = 30.0
+#: For calls that cannot succeed: they take all of it.
+HURRIED = ConnectOptions(deadline_ms=5_000, timeout_ms=2_000, connect_timeout_ms=2_000)
+#: What a server may be silent for on a busy machine without being missed: with the second of the default there were failovers
+#: that no test had asked for.
+DOWN_AFTER_MS = 4_000
 #: Commands that change keys or run scripts.
 WRITES = {"EVALSHA", "EVAL", "SET", "ZADD", "BLPOP", "SCRIPT"}
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[EmbeddedSentinel]:
-    with EmbeddedSentinel() as made:
+    with EmbeddedSentinel(down_after_ms=DOWN_AFTER_MS) as made:
         yield made
 
 
@@ -65,7 +68,7 @@ class Monitor:
 
 
 class Producers:
-    """Four threads that enqueue until they are stopped."""
+    """Four threads that enqueue, 80 jobs a second, until they are stopped: fewer than a worker on a busy machine runs."""
 
     def __init__(self, queue: Queue) -> None:
         self.acknowledged: list[str] = []
@@ -78,7 +81,7 @@ class Producers:
 
     def _run(self, number: int) -> None:
         count = 0
-        while not self._stop.wait(0.005):
+        while not self._stop.wait(0.05):
             job = f"p{number}-{count}"
             count += 1
             try:
@@ -90,7 +93,7 @@ class Producers:
     def stop(self) -> list[str]:
         self._stop.set()
         for thread in self._threads:
-            thread.join(LONG_S)
+            thread.join(DEADLINE_S)
         assert not self.errors
         return self.acknowledged
 
@@ -109,14 +112,14 @@ def test_a_killed_primary_is_followed_and_gets_no_write_when_it_is_back(servers:
             before = len(producers.acknowledged)
             servers.start_again(old)
             monitor = Monitor(servers.servers[old].port)
-            wait_until(lambda: len(producers.acknowledged) > before + 100, "producers go on", LONG_S)
-            wait_until(lambda: servers.role(old) == "slave", "it is made a replica", LONG_S)
+            wait_until(lambda: len(producers.acknowledged) > before + 100, "producers go on")
+            wait_until(lambda: servers.role(old) == "slave", "it is made a replica")
             acknowledged = producers.stop()
             client: Any = redis.Redis(port=servers.servers[new].port)
             there = {job for job in acknowledged if client.exists(queue.model.keys.job(job))}
-            wait_until(lambda: there <= {job for _, job in book.ran}, "each job that the new primary has runs", LONG_S)
-            lost = set(acknowledged[by_the_old_one:]) - there - {job for _, job in book.ran}
             client.close()
+            wait_until(lambda: there <= {job for _, job in book.ran}, "each job that the new primary has runs")
+            lost = set(acknowledged[by_the_old_one:]) - there - {job for _, job in book.ran}
     assert monitor.words and not WRITES.intersection(monitor.words)
     # What the new primary has acknowledged is there; each of the four may have had an answer of the old one still to read.
     assert len(lost) <= 4
@@ -133,9 +136,9 @@ def test_connections_to_a_demoted_primary_are_closed_also_those_that_wait(server
         assert "service" in {one["name"] for one in client.client_list()}
         servers.failover()
         new = servers.wait_for_failover(old)
-        wait_until(lambda: "service" not in {one["name"] for one in client.client_list()}, "none is kept", LONG_S)
+        wait_until(lambda: "service" not in {one["name"] for one in client.client_list()}, "none is kept")
         queue.enqueue("work", {}, id="after")
-        wait_until(lambda: len(book.ran) == 2, "the worker waits at the new one", LONG_S)
+        wait_until(lambda: len(book.ran) == 2, "the worker waits at the new one")
         client.close()
         waiting: Any = redis.Redis(port=servers.servers[new].port)
         assert "service" in {one["name"] for one in waiting.client_list()}
@@ -144,7 +147,10 @@ def test_connections_to_a_demoted_primary_are_closed_also_those_that_wait(server
 
 def test_a_server_that_came_back_empty_at_its_address_is_not_the_one_that_is_named() -> None:
     """It is up again before the sentinels have missed it: they name its address, with the run id of the one before."""
-    with EmbeddedSentinel() as servers, Queue("q3", url=servers.url, connect=HURRIED) as queue:
+    with EmbeddedSentinel(down_after_ms=60_000) as servers, Queue("q3", url=servers.url, connect=HURRIED) as queue:
+        # They ask for the run id every ten seconds, and would then name the new one.
+        for sentinel in servers.sentinels:
+            wire.ask(sentinel.port, "SENTINEL DEBUG INFO-PERIOD 600000")
         old = servers.primary()
         assert old is not None and queue.enqueue("work", {}).created
         servers.kill(old)
@@ -192,7 +198,7 @@ def test_a_minority_of_sentinels_names_nobody() -> None:
         # What is connected stays: nobody has named another one.
         assert queue.enqueue("work", {}).created
         # Other options, so it does not share what the first queue has found.
-        other = ConnectOptions(deadline_ms=2_400, timeout_ms=1_000, connect_timeout_ms=1_000)
+        other = ConnectOptions(deadline_ms=4_900, timeout_ms=2_000, connect_timeout_ms=2_000)
         with Queue("q5", url=servers.url, connect=other) as late, pytest.raises(ServerUnavailable, match="no majority of 3"):
             late.enqueue("work", {})
         queue.close()
