@@ -42,6 +42,7 @@ PAYLOAD ?=
 HANDLER_MS ?=
 HANDLERS ?=
 BACKLOG ?=
+RERUNS ?=
 WEB_PORT ?=
 
 BIN := .venv/bin
@@ -94,6 +95,7 @@ help:
 	@echo 'make capacity [RATE=5000] [P99_MS=100] [PAYLOAD=2kb] [HANDLER_MS=20] [MODEL=bull] [TOPOLOGY=aof] [BACKLOG=1h] [WORKERS=2]'
 	@echo '                                    which rate meets a p99 here, predicted and verified, and the plan for RATE (25 minutes);'
 	@echo '                                    VALIDATE=1: how near the queueing simulator comes to measured steps (6 minutes)'
+	@echo '  RERUNS=1                          test, test-all: one failed test of each process runs again, and its first failure is shown'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
 	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak, churn and capacity: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
@@ -191,7 +193,9 @@ compare: setup
 	@$(BIN)/python -m reports compare --a $(A) --b $(B) $(foreach name,$(METRIC),--metric $(name)) $(ARGS)
 
 # The report of the last run of each tier stays in runs/tests; make test-times reads it.
-PYTEST = $(BESIDE)$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder --junitxml=runs/tests/$@.xml
+# RERUNS: so many tests of each process are run once more when they fail; the summary shows what they failed with.
+PYTEST = $(BESIDE)$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder --junitxml=runs/tests/$@.xml \
+	$(if $(RERUNS),--reruns 1 --max-suite-reruns $(RERUNS) --rerun-show-tracebacks)
 
 test: setup
 	@$(PYTEST) -m 'not (slow or nightly)' $(ARGS)
