@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import httpx
 import pytest
 import redis
 
-from engine import Handlers, Job, Queue, Worker
+from engine import Handlers, Job, Queue, TimedOut, Worker
 from engine.http.settings import HttpSettings
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import served
@@ -286,3 +287,22 @@ def test_a_view_costs_two_calls_however_much_there_is(client: httpx.Client, iron
     assert queue.counts().waiting == 2_000 and not queue.counts().cursor
     assert client.get("/api/queues/q/schedules").json()["next"] == 100
     assert len(client.get("/api/queues/q/schedules?offset=100").json()["schedules"]) == 20
+
+
+def test_a_long_poll_leaves_nothing_that_only_the_collector_of_cycles_would_free(client: httpx.Client, queue: Queue) -> None:
+    put(client, name="send", id="j1")
+    path = "/api/queues/q/jobs/j1/result"
+    assert client.get(path, params={"wait_ms": 1}).status_code == 202
+
+    def raised() -> int:
+        return sum(type(one) is TimedOut for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        others = raised()
+        for _ in range(20):
+            assert client.get(path, params={"wait_ms": 1}).status_code == 202
+        wait_until(lambda: raised() <= others, "what the polls have raised is gone")
+    finally:
+        gc.enable()
