@@ -54,7 +54,7 @@ def test_memory_that_steps_once_may_have_stayed_and_one_that_climbs_has_not() ->
     assert climbing["low"] == pytest.approx(2.0) == climbing["high"]
 
 
-@pytest.mark.parametrize(("p99_ms", "low", "met"), [(50.0, 0.0, True), (50.1, 0.0, False), (1.0, 0.1, False)])
+@pytest.mark.parametrize(("p99_ms", "low", "met"), [(50.0, 0.1, True), (50.1, 0.0, False), (1.0, 0.11, False)])
 def test_a_slow_wake_up_and_memory_that_grows_miss(p99_ms: float, low: float, met: bool) -> None:
     rows = {"polls": {"p99": p99_ms}, "listeners": {"p99": 1.0}}
     assert http_wake.met({"wake_ms": rows, "growth": {"low": low}}) is met
