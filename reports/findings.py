@@ -18,6 +18,7 @@ from reports.checks.h0_history_whole import holes, lost_rows
 from reports.checks.h3_recorder_sound import starved, stood_still
 from reports.declared import with_findings
 from reports.errors import one_line
+from reports.facts import Run
 from reports.frames import AnyFrames, Frames
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def examine(
     found = [CheckResult(check, doubts_of(check, frames), check.not_judged(frames.run)) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
-    whole, slow = not holes(frames.run), stood_still(frames.run) or starved(frames.run)
+    whole, slow = not holes(frames.run), stood_still(frames.run) or starved(frames.run) or astray(frames.run)
     try:
         together = with_findings(violations(frames, checks), frames).persist()
         counted = tally(together)
@@ -63,6 +64,11 @@ def examine(
     enter(found, counted, whole=whole, slow=slow)
     save(leveled(together, whole=whole, slow=slow), tables / "violations.parquet")
     return found
+
+
+def astray(run: Run) -> bool:
+    """True when the clock of a host is not known: how long something took from one host to another says nothing then."""
+    return any(host.trouble for host in run.hosts)
 
 
 def broken(rows: Iterable[Row]) -> bool:
