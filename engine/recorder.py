@@ -79,7 +79,7 @@ class Recorder:
 
     def close(self) -> None:
         """Write the closing row."""
-        self._offsets.write()
+        self._offsets.end()
         self.file.close()
 
     def connected(self, server: ServerIdentity) -> None:

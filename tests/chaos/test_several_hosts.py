@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ def make(folder: Path) -> Drill:
     """Carry out a short drill in which a worker is killed."""
     folder.mkdir()
     drill, plan = make_drill(folder, seed=1, kinds=("worker-kill",))
-    drill.spec = replace(drill.spec, plan=tuple(vars(fault) for fault in plan.faults), liveness_slack_ms=3_000)
+    drill.spec = replace(drill.spec, plan=tuple(asdict(fault) for fault in plan.faults), liveness_slack_ms=3_000)
     run(drill)
     drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
     return drill
