@@ -43,6 +43,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     bench.add_argument("--seed", type=int, help="draws load and faults (default 1)")
     bench.add_argument("--model", help="put the load on this model (default lanes; dsps: on channels)")
     bench.add_argument("--face", choices=FACES, help="how the producer sends: to the server (default), or over HTTP to two apps")
+    bench.add_argument("--producers", type=int, help="processes that share the load, led by a Locust master (default 1: without)")
     bench.add_argument("--mutant", help="plant this defect, to see the checks catch it")
     bench.add_argument(
         "--fault",
@@ -178,6 +179,7 @@ DECIDED = {
     "seed": 1,
     "model": "lanes",
     "face": DIRECT,
+    "producers": 1,
     "mutant": "",
     "faults": None,
     "topology": None,
@@ -199,6 +201,8 @@ def settle(parsed: argparse.Namespace, bench: argparse.ArgumentParser) -> None:
             bench.error(f"--{option} cannot be given with --replay: the run that is repeated decides it")
     if parsed.face != DIRECT and (parsed.target or parsed.model == "dsps"):
         bench.error(f"--face {parsed.face} is of drills of jobs: it cannot be given with --target or --model dsps")
+    if parsed.producers != 1 and (parsed.target or parsed.model == "dsps"):
+        bench.error("--producers is of drills of jobs: it cannot be given with --target or --model dsps")
 
 
 def day(text: str) -> date:

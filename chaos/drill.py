@@ -126,7 +126,7 @@ class Drill(Frame[RunSpec]):
 
     def _end_load(self) -> None:
         """Let no new job come."""
-        self.errors += self._crew.stop([PRODUCER])
+        self.errors += self._crew.stop_senders()
         for schedule in self.spec.schedules:
             self._queue.schedules.disable(schedule["name"])
 

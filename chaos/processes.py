@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from bench.history_files import history_of
 from bench.models import DURABILITY, LANES
 from bench.workload import CAPABILITY, GROW_VARIABLE
 from chaos import rows
@@ -21,6 +22,7 @@ from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.history import HistoryFile
 from engine.testing import start_guarded
+from engine.testing.ports import LOOPBACK, quiet_port
 
 #: The folder that holds the packages engine, bench, chaos and reports.
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +34,9 @@ PACKAGES = (str(ROOT), str(ROOT / "clients" / "python"))
 STOP_GRACE_S = 15.0
 
 PRODUCER_USERS = 4
+
+#: Name of the process that leads several producers. It sends nothing, and has no history.
+MASTER = "locust-master"
 
 S = TypeVar("S")
 
@@ -153,9 +158,12 @@ class Children(Generic[S]):
 
     def stop_all(self, grace_s: float = STOP_GRACE_S) -> list[str]:
         """Stop whatever still lives: those that send first, then the others."""
-        senders = [child.name for child in self.children.values() if child.role in self.SENDERS]
         others = [child.name for child in self.children.values() if child.role not in self.SENDERS]
-        return self.stop(senders, grace_s) + self.stop(others, grace_s)
+        return self.stop_senders(grace_s) + self.stop(others, grace_s)
+
+    def stop_senders(self, grace_s: float = STOP_GRACE_S) -> list[str]:
+        """Stop those that send."""
+        return self.stop([child.name for child in self.children.values() if child.role in self.SENDERS], grace_s)
 
 
 @dataclass
@@ -175,10 +183,20 @@ class Crew(Children[RunSpec]):
         return self._start_sending(name, self.connect(name))
 
     def _start_sending(self, name: str, url: str) -> Child:
-        """Start what sends, to this url."""
-        self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
-        command = producer_command(self.spec, url, self.history / f"{name}.jsonl", self.lua)
-        return self._start(name, "producer", command, durable(self.spec))
+        """Start what sends, to this url. Several processes share the schedule: Locust's workers, with a master of their own."""
+        history, count = self.history / f"{name}.jsonl", self.spec.producers
+        files = [history_of(str(history), part) or history for part in range(count)]
+        self.manifest.append([rows.process("producer", file.stem, file.name) for file in files])
+        command = producer_command(self.spec, url, history, self.lua)
+        if count == 1:
+            return self._start(name, "producer", command, durable(self.spec))
+        port = str(quiet_port())
+        master = ["--master", "--master-bind-host", LOOPBACK, "--master-bind-port", port, "--expect-workers", str(count)]
+        leader = self._start(MASTER, "producer", command + master, durable(self.spec))
+        for file in files:
+            # The first that reports to the master writes the first file, which may be another one than this.
+            self._start(file.stem, "producer", [*command, "--worker", "--master-host", LOOPBACK, "--master-port", port], {})
+        return leader
 
     def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
         """Start what works on jobs: it has a history and a sink, and for the judge it is a worker."""
@@ -212,7 +230,7 @@ def consumer_command(spec: RunSpec, name: str, url: str, history: Path, lua: Pat
 
 def producer_command(spec: RunSpec, url: str, history: Path, lua: Path | None) -> list[str]:
     """The command line of the load: Locust without its web page. Failed requests are left to the judge, not to its exit code."""
-    command = locust_command(spec, users=PRODUCER_USERS)
+    command = locust_command(spec, users=max(PRODUCER_USERS, spec.producers))
     command += ["--host", url, "--queue", spec.queue, "--seed", str(spec.seed), "--rate", str(spec.rate_per_s)]
     command += ["--retention-ms", str(spec.retention_ms)] if spec.retention_ms else []
     command += model_options(spec)
