@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -208,6 +209,22 @@ class Crew(Children[RunSpec]):
 
     def start_replacement(self, name: str, of: str) -> Child:
         return self.start_worker(name)
+
+    def stop_senders(self, grace_s: float = STOP_GRACE_S) -> list[str]:
+        """Stop the load. Several producers are stopped by their master: it would hand the share of one that ends by itself to the
+        others."""
+        led = [child for child in self.children.values() if child.role in self.SENDERS and child.name != MASTER]
+        if MASTER not in self.children or not self.children[MASTER].alive():
+            return super().stop_senders(grace_s)
+        gone = [f"unplanned exit of {child.ending()}" for child in led if not child.alive()]
+        for child in led:
+            child.exit_expected = True
+        complaints = self.stop([MASTER], grace_s)
+        for child in led:
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(grace_s)
+        complaints += self.stop([child.name for child in led], grace_s)
+        return [*gone, *complaints, *(child.ending() for child in led if child.process.returncode not in child.endings)]
 
 
 def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:

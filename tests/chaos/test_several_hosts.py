@@ -1,11 +1,12 @@
-"""Real histories of which some files are moved to another host: a clock that stands elsewhere does no harm, one that does not run
-evenly, or that nobody measured, makes the verdict unknown."""
+"""A load of several processes is that of one. Real histories of which some files are moved to another host: a clock that stands
+elsewhere does no harm, one that does not run evenly, or that nobody measured, makes the verdict unknown."""
 
 from __future__ import annotations
 
 import json
 import random
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from reports.corrupt.command import KINDS
 from reports.corrupt.history import OTHER_HOST, History
 from reports.page.facts import clock_of
 from tests.chaos import judged
+from tests.chaos.drills import history as rows_of
 from tests.chaos.drills import make_drill, run
 from tests.chaos.judged import TIMEOUT, Verdict
 from tests.reports.conftest import verdict_of
@@ -27,11 +29,12 @@ S = 1_000_000_000
 AHEAD_S = 2
 
 
-def make(folder: Path) -> Drill:
-    """Carry out a short drill in which a worker is killed."""
+def make(folder: Path, *, kinds: tuple[str, ...] = ("worker-kill",), producers: int = 1) -> Drill:
+    """Carry out a short drill in which a worker is killed, unless other faults are named."""
     folder.mkdir()
-    drill, plan = make_drill(folder, seed=1, kinds=("worker-kill",))
-    drill.spec = replace(drill.spec, plan=tuple(asdict(fault) for fault in plan.faults), liveness_slack_ms=3_000)
+    drill, plan = make_drill(folder, seed=1, kinds=kinds)
+    planned = tuple(asdict(fault) for fault in plan.faults)
+    drill.spec = replace(drill.spec, plan=planned, liveness_slack_ms=3_000, producers=producers)
     run(drill)
     drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
     return drill
@@ -80,7 +83,7 @@ def test_a_clock_that_is_ahead_is_found_and_does_no_harm(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("clock-of-a-host-jumps", "2000."),
+        ("clock-of-a-host-jumps", "ahead of the harness's between"),
         ("clock-of-a-host-runs-fast", "ahead of the harness's between"),
         ("clock-of-a-host-never-measured", "nothing bounds the clock"),
     ],
@@ -95,3 +98,42 @@ def test_a_clock_that_is_not_known_makes_the_verdict_unknown(
     verdict = verdict_of(tmp_path / "run", spark)
     assert verdict["verdict"] == "unknown", json.dumps(verdict["reasons"], indent=1)
     assert any(OTHER_HOST in reason and words in reason for reason in verdict["reasons"])
+
+
+def number_of(job: str) -> int:
+    """The number of a job of the schedule."""
+    return int(job.rpartition("-")[2])
+
+
+def sent(drill: Drill) -> dict[str, tuple[str, int]]:
+    """The jobs that were created, with their names and what their payloads were. None was created twice."""
+    items = [
+        item
+        for stem, rows in rows_of(drill).items()
+        if stem.startswith(PRODUCER)
+        for row in rows
+        if row["f"] == "enqueue" and row["type"] == "ok"
+        for item in row["items"]
+    ]
+    found = {item["job"]: (item["name"], item["crc"]) for item in items}
+    assert len(found) == len(items)
+    return found
+
+
+def test_a_locust_master_with_two_workers_does_what_one_process_does(tmp_path: Path, spark: SparkSession) -> None:
+    def drilled(count: int) -> tuple[Drill, Verdict]:
+        (folder := tmp_path / str(count)).mkdir()
+        return judged.drilled(partial(make, kinds=(), producers=count), lambda drill: drill.folder.path, folder, spark)
+
+    (one, of_one), (two, of_two) = drilled(1), drilled(2)
+    assert two.errors == [] and of_two["verdict"] == of_one["verdict"] == "valid", of_two["reasons"]
+    assert judged.check_verdicts(of_two) == judged.check_verdicts(of_one)
+    jobs, of_both = sent(one), sent(two)
+    # Each sent its part of one schedule: together all of it, up to the end of the load.
+    assert sorted(of_both, key=number_of) == [f"b1-{number}" for number in range(len(of_both))]
+    assert {job: jobs[job] for job in jobs.keys() & of_both} == {job: of_both[job] for job in jobs.keys() & of_both}
+    files = rows_of(two)
+    assert all(len({row["op"] for row in files[name] if row["f"] == "enqueue"}) > 10 for name in (PRODUCER, f"{PRODUCER}-2"))
+    for drill, verdict, created in ((one, of_one, jobs), (two, of_two, of_both)):
+        counts = {name: verdict["measures"][name] for name in ("enqueued", "finished", "lost", "doubled")}
+        assert counts == {"enqueued": len(created), "finished": len(created), "lost": 0, "doubled": 0}, drill.folder.path
