@@ -159,7 +159,21 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "from half of the steps, verified at 0.9 and 1.1 of it. Exits 0 when it holds, 1 when not, 2 when there is none.",
     )
     options.add_arguments(measured)
-    for command in (bench, compare, soak, churned, interop, mischief, upgrade, planted, nightly, measured):
+    attended = commands.add_parser(
+        "attend",
+        help="record a load whose producers and workers are started by others, here or on other hosts",
+        description="The harness without its processes: announces producers and workers, whose histories belong in the folder of "
+        "the run, looks at server and clocks, and takes the snapshots when the load has ended. Exits 0 when the run is whole, 2 "
+        "when not.",
+    )
+    attended.add_argument("--url", required=True, help="the server, redis://...")
+    attended.add_argument("--queue", default="bench", help="the queue (default bench)")
+    attended.add_argument("--seed", type=int, default=1, help="that of the load (default 1)")
+    attended.add_argument("--rate", type=int, default=120, help="jobs per second of the load (default 120)")
+    attended.add_argument("--producers", type=int, default=1, help="processes of the load (default 1)")
+    attended.add_argument("--workers", type=int, default=3, help="workers, called worker-1, worker-2 and so on (default 3)")
+    attended.add_argument("--lease-ms", type=int, default=9_000, help="lease of the workers in ms (default 9000)")
+    for command in (attended, bench, compare, soak, churned, interop, mischief, upgrade, planted, nightly, measured):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -228,6 +242,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     parsed = parse(arguments)
     try:
         # Imported here, so that a package that is not installed is one clear line too.
+        from chaos.attended import attend
         from chaos.capacity.command import capacity
         from chaos.channels.command import bench_channels
         from chaos.churn import churn
@@ -246,6 +261,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
     commands = {
+        "attend": attend,
         "capacity": capacity,
         "bench": bench_channels if getattr(parsed, "model", "") == "dsps" else bench,
         "faults": show,

@@ -183,16 +183,27 @@ class Crew(Children[RunSpec]):
         """Announce the producer in the manifest, then start it."""
         return self._start_sending(name, self.connect(name))
 
+    def announce_producers(self, name: str) -> list[Path]:
+        """Announce what sends in the manifest: the history files."""
+        first = self.history / f"{name}.jsonl"
+        files = [history_of(str(first), part) or first for part in range(self.spec.producers)]
+        self.manifest.append([rows.process("producer", file.stem, file.name) for file in files])
+        return files
+
+    def announce_worker(self, name: str) -> Path:
+        """Announce what works on jobs in the manifest, for the judge a worker with a history and a sink. Returns the sink."""
+        sink = f"{name}.sink.jsonl"
+        self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)])
+        return self.history / sink
+
     def _start_sending(self, name: str, url: str) -> Child:
         """Start what sends, to this url. Several processes share the schedule: Locust's workers, with a master of their own."""
-        history, count = self.history / f"{name}.jsonl", self.spec.producers
-        files = [history_of(str(history), part) or history for part in range(count)]
-        self.manifest.append([rows.process("producer", file.stem, file.name) for file in files])
-        command = producer_command(self.spec, url, history, self.lua)
-        if count == 1:
+        files = self.announce_producers(name)
+        command = producer_command(self.spec, url, files[0], self.lua)
+        if len(files) == 1:
             return self._start(name, "producer", command, durable(self.spec))
         port = str(quiet_port())
-        master = ["--master", "--master-bind-host", LOOPBACK, "--master-bind-port", port, "--expect-workers", str(count)]
+        master = ["--master", "--master-bind-host", LOOPBACK, "--master-bind-port", port, "--expect-workers", str(len(files))]
         leader = self._start(MASTER, "producer", command + master, durable(self.spec))
         for file in files:
             # The first that reports to the master writes the first file, which may be another one than this.
@@ -200,11 +211,10 @@ class Crew(Children[RunSpec]):
         return leader
 
     def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
-        """Start what works on jobs: it has a history and a sink, and for the judge it is a worker."""
-        sink = f"{name}.sink.jsonl"
-        self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)])
+        """Start what works on jobs."""
+        sink = self.announce_worker(name)
         words = command(self.spec, name, self.connect(name), self.history / f"{name}.jsonl", self.lua)
-        told = {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name, GROW_VARIABLE: str(self.grow_file(name))}
+        told = {"IRONCLAIM_SINK": str(sink), "IRONCLAIM_PROC": name, GROW_VARIABLE: str(self.grow_file(name))}
         return self._start(name, role, words, {**told, **durable(self.spec)})
 
     def start_replacement(self, name: str, of: str) -> Child:
