@@ -89,7 +89,8 @@ class Attendance(Drill):
         """Wait for the load, for its end, until the queue is drained, and until the workers have been stopped."""
         self._begin_load()
         self._require(lambda: self._closed(self._producers), "the load did not end")
-        self._drain(time.monotonic_ns())
+        # As after the last fault of a drill: every worker got work in the time before the load ended.
+        self._drain(time.monotonic_ns() - self.plan.pace.settle_ms * 1_000_000)
         self.progress.say("the queue is drained: stop the workers")
         self._require(lambda: self._closed(worker_names(self.spec.workers)), "the workers did not close their histories")
 

@@ -126,7 +126,8 @@ def elsewhere(run: Run) -> list[str]:
 
 
 def not_judged(run: Run) -> list[str]:
-    """The CPU of processes that nobody sampled, because they ran on other hosts: their send lag alone shows whether they kept up."""
+    """The CPU of processes that nobody sampled, because they ran on other hosts: of these only the send lag shows that they kept
+    up."""
     names = [name for name in elsewhere(run) if name not in run.cpu]
     return [f"the CPU of {', '.join(names)}, on other hosts"] if names else []
 
