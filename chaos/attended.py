@@ -30,7 +30,7 @@ from chaos.spec import RunSpec
 from engine import validate
 
 #: Others start the processes of the load, by hand or as pods, and stop them.
-PATIENCE_S = 900.0
+PATIENCE_S = 3_600.0
 
 SCENARIO = "attended"
 
