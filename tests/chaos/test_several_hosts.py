@@ -80,6 +80,18 @@ def test_a_clock_that_is_ahead_is_found_and_does_no_harm(
         assert verdict["measures"][name] == plain["measures"][name], name
 
 
+def test_a_violation_is_seen_across_two_clocks(recorded: tuple[Drill, Verdict], tmp_path: Path, spark: SparkSession) -> None:
+    history = History(recorded[0].folder.path, random.Random(1))
+    kinds = [KINDS["claimed-by-two-workers"], KINDS["stale-finish-accepted"]]
+    subjects = {kind.check: kind.edit(history) for kind in kinds}
+    for proc in history.workers()[::2]:
+        history.on_another_host(proc, lambda at_ns: at_ns - AHEAD_S * S)
+    history.write(tmp_path / "run")
+    verdict = verdict_of(tmp_path / "run", spark)
+    found = {check["id"]: check for check in verdict["checks"] if check["verdict"] == "violated"}
+    assert all(subject in found[check]["subjects"] for check, subject in subjects.items())
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

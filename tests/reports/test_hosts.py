@@ -1,4 +1,4 @@
-"""The clocks of several hosts: what their measures bound, and what they contradict."""
+"""The clocks of several hosts: what their measures bound, what they contradict, and what the judge makes of it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from reports import hosts
-from reports.facts import MS
+from reports.checks.h3_recorder_sound import CHECK as H3
+from reports.facts import MS, Process, Run, Usage
+from reports.file_facts import FileFacts
+from reports.host_errors import widened
 from reports.hosts import Host, hosts_of
+from reports.lines import parsed
 
 S = 1_000 * MS
 
@@ -131,3 +136,55 @@ def test_of_one_host_only_the_first_lines_are_read(tmp_path: Path) -> None:
     written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0, "clock": lambda at_ns: at_ns}
     files = [written.file(name, "here", [1.0], **plain) for name in ("harness", "worker-1")]
     assert hosts_of(files) == (Host("here", "here", ("harness.jsonl", "worker-1.jsonl")),)
+
+
+# --- what is made of it ------------------------------------------------------------------------------------------------------
+
+HERE = Host("here", "here", ("harness.jsonl",))
+THERE = Host("there", "there", ("producer-1.jsonl",), at_ns=(2 * S, 62 * S), shifts_ns=(-2 * S, -2 * S), error_ns=3 * MS)
+
+
+def test_all_instants_of_a_row_and_of_its_items_are_moved() -> None:
+    times = {"t_ns": 12 * S, "first_send_ns": 11 * S, "last_send_ns": 11 * S, "done_ns": 12 * S, "intended_ns": 10 * S}
+    sent = {"v": 9, "seq": 0, "kind": "operation", "f": "enqueue", "proc": "producer-1", **times, "srv_us": 7}
+    sent["items"] = [{"job": "a", "intended_ns": 10 * S, "delay_ms": 5}, {"job": "b"}]
+    bare = {"v": 9, "seq": 1, "kind": "close", "proc": "producer-1", "t_ns": 13 * S}
+    block = parsed([json.dumps(row).encode() for row in (sent, bare)], "producer-1.jsonl", THERE)
+    moved, last = block.rows.to_pylist()
+    assert {name: moved[name] for name in times} == {name: at_ns - 2 * S for name, at_ns in times.items()}
+    assert (moved["srv_us"], last["t_ns"], last["done_ns"], last["items"]) == (7, 11 * S, None, None)
+    one, other = (event["item"] for event in block.events.to_pylist())
+    assert (one["job"], one["intended_ns"], one["delay_ms"]) == ("a", 8 * S, 5)
+    assert (other["job"], other["intended_ns"]) == ("b", None)
+
+
+def test_intervals_of_another_host_are_widened_by_its_error(spark: SparkSession) -> None:
+    names = ("source", "f", "intended_ns", "first_send_ns", "last_send_ns", "done_ns")
+    schema = "source string, f string, intended_ns bigint, first_send_ns bigint, last_send_ns bigint, done_ns bigint"
+    rows = [
+        ("harness.jsonl", "claim", None, 10 * S, 10 * S, 11 * S),
+        ("producer-1.jsonl", "enqueue", 9 * S, 10 * S, 10 * S, 11 * S),
+        ("producer-1.jsonl", "handle", None, 10 * S, None, 11 * S),
+        ("producer-1.jsonl", None, None, 10 * S, None, None),
+    ]
+    early, late = -3 * MS, 3 * MS
+    found = spark.createDataFrame(rows, schema).withColumns(widened(Run({}, {}, hosts=(HERE, THERE)))).select(*names).collect()
+    assert [tuple(row) for row in found] == [
+        rows[0],
+        ("producer-1.jsonl", "enqueue", 9 * S + early, 10 * S + early, 10 * S + early, 11 * S + late),
+        ("producer-1.jsonl", "handle", None, 10 * S + early, None, 11 * S + early),
+        ("producer-1.jsonl", None, None, 10 * S + early, None, None),
+    ]
+    assert widened(Run({}, {}, hosts=(HERE,))) == {}
+
+
+@pytest.mark.parametrize("hosts_of_run", [(HERE, THERE), (HERE,)], ids=["there", "here"])
+def test_the_processor_of_a_producer_on_another_host_is_not_judged(hosts_of_run: tuple[Host, ...]) -> None:
+    file = FileFacts("producer-1.jsonl", enqueue_first_ns=10 * S, enqueue_last_ns=20 * S)
+    run = Run({}, {file.name: file}, (Process("producer-1", "producer", file.name),), hosts=hosts_of_run)
+    unsampled, away = "the CPU of producer-1 was not sampled while there was load", len(hosts_of_run) > 1
+    assert (unsampled in H3.doubts(run)) is not away
+    assert H3.not_judged(run) == (["the CPU of producer-1, on other hosts"] if away else [])
+    # Where it was sampled after all, it is held to its bound.
+    sampled = Run(run.spec, run.files, run.processes, hosts=hosts_of_run, cpu={"producer-1": (Usage(11 * S, 12 * S, 0.95),)})
+    assert any("used 95% of a core" in doubt for doubt in H3.doubts(sampled)) and H3.not_judged(sampled) == []
