@@ -133,7 +133,7 @@ class Drill(Frame[RunSpec]):
 
     def _end_load(self) -> None:
         """Let no new job come."""
-        self.errors += self._crew.stop_senders()
+        self.errors += self._crew.stop_load(PRODUCER)
         for schedule in self.spec.schedules:
             self._queue.schedules.disable(schedule["name"])
 

@@ -159,17 +159,16 @@ class Children(Generic[S]):
 
     def stop_all(self, grace_s: float = STOP_GRACE_S) -> list[str]:
         """Stop whatever still lives: those that send first, then the others."""
+        senders = [child.name for child in self.children.values() if child.role in self.SENDERS]
         others = [child.name for child in self.children.values() if child.role not in self.SENDERS]
-        return self.stop_senders(grace_s) + self.stop(others, grace_s)
-
-    def stop_senders(self, grace_s: float = STOP_GRACE_S) -> list[str]:
-        """Stop those that send."""
-        return self.stop([child.name for child in self.children.values() if child.role in self.SENDERS], grace_s)
+        return self.stop(senders, grace_s) + self.stop(others, grace_s)
 
 
 @dataclass
 class Crew(Children[RunSpec]):
-    """The children of a run of jobs."""
+    """The children of a run of jobs. `led`: producers that have a Locust master."""
+
+    led: list[Child] = field(default_factory=list)
 
     def start_worker(self, name: str) -> Child:
         """Announce a worker in the manifest, then start it."""
@@ -207,7 +206,8 @@ class Crew(Children[RunSpec]):
         leader = self._start(MASTER, "producer", command + master, durable(self.spec))
         for file in files:
             # The first that reports to the master writes the first file, which may be another one than this.
-            self._start(file.stem, "producer", [*command, "--worker", "--master-host", LOOPBACK, "--master-port", port], {})
+            words = [*command, "--worker", "--master-host", LOOPBACK, "--master-port", port]
+            self.led.append(self._start(file.stem, "producer", words, durable(self.spec)))
         return leader
 
     def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
@@ -220,21 +220,20 @@ class Crew(Children[RunSpec]):
     def start_replacement(self, name: str, of: str) -> Child:
         return self.start_worker(name)
 
-    def stop_senders(self, grace_s: float = STOP_GRACE_S) -> list[str]:
-        """Stop the load. Several producers are stopped by their master: it would hand the share of one that ends by itself to the
-        others."""
-        led = [child for child in self.children.values() if child.role in self.SENDERS and child.name != MASTER]
-        if MASTER not in self.children or not self.children[MASTER].alive():
-            return super().stop_senders(grace_s)
-        gone = [f"unplanned exit of {child.ending()}" for child in led if not child.alive()]
-        for child in led:
+    def stop_load(self, name: str, grace_s: float = STOP_GRACE_S) -> list[str]:
+        """Stop the producer of this name. Several are stopped by their master: it would hand the share of one that ends by itself
+        to the others."""
+        if MASTER not in self.children:
+            return self.stop([name], grace_s)
+        gone = [f"unplanned exit of {child.ending()}" for child in self.led if not child.alive()]
+        for child in self.led:
             child.exit_expected = True
         complaints = self.stop([MASTER], grace_s)
-        for child in led:
+        for child in self.led:
             with suppress(subprocess.TimeoutExpired):
                 child.process.wait(grace_s)
-        complaints += self.stop([child.name for child in led], grace_s)
-        return [*gone, *complaints, *(child.ending() for child in led if child.process.returncode not in child.endings)]
+        complaints += self.stop([child.name for child in self.led], grace_s)
+        return [*gone, *complaints, *(child.ending() for child in self.led if child.process.returncode not in child.endings)]
 
 
 def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
