@@ -35,7 +35,8 @@ from bench.channels.opening import Place
 from bench.channels.publishing import Publishing
 from bench.channels.reading import Readers
 from bench.channels.workload import LOCUST_SHARE, SHARES, ChannelWorkload, of_share
-from bench.locust_process import REFUSED_EXIT_CODE, fire, history_of, id_prefix, options_of, refuse
+from bench.history_files import history_of
+from bench.locust_process import REFUSED_EXIT_CODE, fire, id_prefix, options_of, refuse
 from bench.workload import WorkloadError
 from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
 

@@ -1,11 +1,10 @@
-"""Functions shared by both locustfiles: options, refusal to start, reports to Locust, and one history file per process."""
+"""Functions shared by both locustfiles: options, refusal to start, and reports to Locust."""
 
 from __future__ import annotations
 
 import logging
 from argparse import Namespace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import gevent
@@ -42,12 +41,6 @@ def id_prefix(options: Namespace, stamp: str) -> str:
     be duplicates. `stamp`: a format of strftime."""
     prefix = options.id_prefix or f"b{options.seed}"
     return prefix if options.headless else f"{prefix}-{datetime.now(UTC).strftime(stamp)}"
-
-
-def history_of(given: str, number: int) -> Path | None:
-    """The history file of one of several processes: producer-1.jsonl, producer-1-2.jsonl, producer-1-3.jsonl."""
-    path = Path(given) if given else None
-    return path if path is None or number <= 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
 
 
 def fire(environment: Environment, kind: str, name: str, response_ms: float | None, failure: Exception | None) -> None:

@@ -31,7 +31,8 @@ from locust.runners import MasterRunner, WorkerRunner
 # Import after locust, which makes the sockets cooperative when it is imported.
 import engine
 from bench.consumption import Consumption, Source
-from bench.locust_process import REFUSED_EXIT_CODE, fire, history_of, id_prefix, options_of, refuse
+from bench.history_files import history_of
+from bench.locust_process import REFUSED_EXIT_CODE, fire, id_prefix, options_of, refuse
 from bench.models import LANES, NAMES, ModelMissing
 from bench.production import REQUEST_TYPE, Destination, Production
 from bench.workload import CAPABILITY, Workload, WorkloadError

@@ -43,6 +43,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     bench.add_argument("--seed", type=int, help="draws load and faults (default 1)")
     bench.add_argument("--model", help="put the load on this model (default lanes; dsps: on channels)")
     bench.add_argument("--face", choices=FACES, help="how the producer sends: to the server (default), or over HTTP to two apps")
+    bench.add_argument("--producers", type=int, help="processes that share the load, led by a Locust master (default 1: without)")
     bench.add_argument("--mutant", help="plant this defect, to see the checks catch it")
     bench.add_argument(
         "--fault",
@@ -158,7 +159,21 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "from half of the steps, verified at 0.9 and 1.1 of it. Exits 0 when it holds, 1 when not, 2 when there is none.",
     )
     options.add_arguments(measured)
-    for command in (bench, compare, soak, churned, interop, mischief, upgrade, planted, nightly, measured):
+    attended = commands.add_parser(
+        "attend",
+        help="record a load whose producers and workers are started by others, here or on other hosts",
+        description="The harness without its processes: announces producers and workers, whose histories belong in the folder of "
+        "the run, looks at server and clocks, and takes the snapshots when the load has ended. Exits 0 when the run is whole, 2 "
+        "when not.",
+    )
+    attended.add_argument("--url", required=True, help="the server, redis://...")
+    attended.add_argument("--queue", default="bench", help="the queue (default bench)")
+    attended.add_argument("--seed", type=int, default=1, help="that of the load (default 1)")
+    attended.add_argument("--rate", type=int, default=120, help="jobs per second of the load (default 120)")
+    attended.add_argument("--producers", type=int, default=1, help="processes of the load (default 1)")
+    attended.add_argument("--workers", type=int, default=3, help="workers, called worker-1, worker-2 and so on (default 3)")
+    attended.add_argument("--lease-ms", type=int, default=9_000, help="lease of the workers in ms (default 9000)")
+    for command in (attended, bench, compare, soak, churned, interop, mischief, upgrade, planted, nightly, measured):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -178,6 +193,7 @@ DECIDED = {
     "seed": 1,
     "model": "lanes",
     "face": DIRECT,
+    "producers": 1,
     "mutant": "",
     "faults": None,
     "topology": None,
@@ -199,6 +215,8 @@ def settle(parsed: argparse.Namespace, bench: argparse.ArgumentParser) -> None:
             bench.error(f"--{option} cannot be given with --replay: the run that is repeated decides it")
     if parsed.face != DIRECT and (parsed.target or parsed.model == "dsps"):
         bench.error(f"--face {parsed.face} is of drills of jobs: it cannot be given with --target or --model dsps")
+    if parsed.producers != 1 and (parsed.target or parsed.model == "dsps"):
+        bench.error("--producers is of drills of jobs: it cannot be given with --target or --model dsps")
 
 
 def day(text: str) -> date:
@@ -224,6 +242,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     parsed = parse(arguments)
     try:
         # Imported here, so that a package that is not installed is one clear line too.
+        from chaos.attended import attend
         from chaos.capacity.command import capacity
         from chaos.channels.command import bench_channels
         from chaos.churn import churn
@@ -242,6 +261,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
     commands = {
+        "attend": attend,
         "capacity": capacity,
         "bench": bench_channels if getattr(parsed, "model", "") == "dsps" else bench,
         "faults": show,

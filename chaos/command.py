@@ -64,6 +64,7 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         model=arguments.model,
         face=face,
         mutant=arguments.mutant,
+        producers=arguments.producers,
         rate_per_s=RATES_PER_S[0] if arguments.rate is None else arguments.rate,
         lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
         topology=arguments.topology or (mutant.topology if mutant else topologies.EMBEDDED),
@@ -114,6 +115,7 @@ def of_plan(spec: RunSpec, plan: Plan, interrupts: Interrupts, mutant: Mutant | 
     def about(spec: RunSpec) -> str:
         crew = f"{spec.workers} workers, {spec.consumers} in Locust"
         crew += ", a producer over HTTP" if spec.face == HTTP else ""
+        crew += f", {spec.producers} producers under a Locust master" if spec.producers > 1 else ""
         return f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, topology {spec.topology}, seed {spec.seed}"
 
     def make(spec: RunSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> Drill:

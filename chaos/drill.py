@@ -70,22 +70,29 @@ class Drill(Frame[RunSpec]):
         stack.callback(self._sampler.close)
         stack.callback(self._stop_crew)
         self._sampler.start()
-        names = worker_names(spec.workers)
+        working = self._start_workers()
+        self._require(lambda: all(self._watch.view(name).completed.get("claim") for name in working), "the workers did not claim")
+
+    def _start_workers(self) -> tuple[str, ...]:
+        """Start all that work on jobs: their names."""
+        names, consumers = worker_names(self.spec.workers), consumer_names(self.spec.consumers)
         for name in names:
             self._crew.start_worker(name)
-        consumers = consumer_names(spec.consumers)
         for name in consumers:
             self._crew.start_consumer(name)
-        working = (*names, *consumers)
-        self._require(lambda: all(self._watch.view(name).completed.get("claim") for name in working), "the workers did not claim")
+        return (*names, *consumers)
 
     def _begin_load(self) -> None:
         """Start the producer, and with it the lead-in."""
         load_ns = time.monotonic_ns()
-        self._crew.start_producer(PRODUCER)
+        self._start_producers()
         self._require(lambda: self._watch.created() > 0, "the producer created no job")
         self.loaded = True
         self._begin_phase("lead-in", load_ns)
+
+    def _start_producers(self) -> None:
+        """Start what sends."""
+        self._crew.start_producer(PRODUCER)
 
     def _scene(self) -> Scene:
         spec = self.spec
@@ -126,7 +133,7 @@ class Drill(Frame[RunSpec]):
 
     def _end_load(self) -> None:
         """Let no new job come."""
-        self.errors += self._crew.stop([PRODUCER])
+        self.errors += self._crew.stop_load(PRODUCER)
         for schedule in self.spec.schedules:
             self._queue.schedules.disable(schedule["name"])
 

@@ -32,9 +32,10 @@ def machine_card() -> dict[str, Any]:
     }
 
 
-def versions(server_binary: Path, toxiproxy: Path | None = None) -> dict[str, str]:
+def versions(server_binary: Path | None = None, toxiproxy: Path | None = None) -> dict[str, str]:
     """Versions of Python, the engine, the server programs and each package; what is absent has the empty string."""
-    found = {"python": platform.python_version(), "engine": engine.__version__, "server": server_version(server_binary)}
+    found = {"python": platform.python_version(), "engine": engine.__version__}
+    found["server"] = server_version(server_binary) if server_binary else ""
     found["toxiproxy"] = toxiproxy_version(toxiproxy) if toxiproxy else ""
     found.update({name: package_version(name) for name in PACKAGES})
     return found

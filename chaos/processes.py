@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from bench.history_files import history_of
 from bench.models import DURABILITY, LANES
 from bench.workload import CAPABILITY, GROW_VARIABLE
 from chaos import rows
@@ -21,6 +23,7 @@ from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.history import HistoryFile
 from engine.testing import start_guarded
+from engine.testing.ports import LOOPBACK, quiet_port
 
 #: The folder that holds the packages engine, bench, chaos and reports.
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +35,9 @@ PACKAGES = (str(ROOT), str(ROOT / "clients" / "python"))
 STOP_GRACE_S = 15.0
 
 PRODUCER_USERS = 4
+
+#: Name of the process that leads several producers. It sends nothing, and has no history.
+MASTER = "locust-master"
 
 S = TypeVar("S")
 
@@ -160,7 +166,9 @@ class Children(Generic[S]):
 
 @dataclass
 class Crew(Children[RunSpec]):
-    """The children of a run of jobs."""
+    """The children of a run of jobs. `led`: producers that have a Locust master."""
+
+    led: list[Child] = field(default_factory=list)
 
     def start_worker(self, name: str) -> Child:
         """Announce a worker in the manifest, then start it."""
@@ -174,22 +182,58 @@ class Crew(Children[RunSpec]):
         """Announce the producer in the manifest, then start it."""
         return self._start_sending(name, self.connect(name))
 
-    def _start_sending(self, name: str, url: str) -> Child:
-        """Start what sends, to this url."""
-        self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
-        command = producer_command(self.spec, url, self.history / f"{name}.jsonl", self.lua)
-        return self._start(name, "producer", command, durable(self.spec))
+    def announce_producers(self, name: str) -> list[Path]:
+        """Announce what sends in the manifest: the history files."""
+        first = self.history / f"{name}.jsonl"
+        files = [history_of(str(first), part) or first for part in range(self.spec.producers)]
+        self.manifest.append([rows.process("producer", file.stem, file.name) for file in files])
+        return files
 
-    def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
-        """Start what works on jobs: it has a history and a sink, and for the judge it is a worker."""
+    def announce_worker(self, name: str) -> Path:
+        """Announce what works on jobs in the manifest, for the judge a worker with a history and a sink. Returns the sink."""
         sink = f"{name}.sink.jsonl"
         self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)])
+        return self.history / sink
+
+    def _start_sending(self, name: str, url: str) -> Child:
+        """Start what sends, to this url. Several processes share the schedule: Locust's workers, with a master of their own."""
+        files = self.announce_producers(name)
+        command = producer_command(self.spec, url, files[0], self.lua)
+        if len(files) == 1:
+            return self._start(name, "producer", command, durable(self.spec))
+        port = str(quiet_port())
+        master = ["--master", "--master-bind-host", LOOPBACK, "--master-bind-port", port, "--expect-workers", str(len(files))]
+        leader = self._start(MASTER, "producer", command + master, durable(self.spec))
+        for file in files:
+            # The first that reports to the master writes the first file, which may be another one than this.
+            words = [*command, "--worker", "--master-host", LOOPBACK, "--master-port", port]
+            self.led.append(self._start(file.stem, "producer", words, durable(self.spec)))
+        return leader
+
+    def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
+        """Start what works on jobs."""
+        sink = self.announce_worker(name)
         words = command(self.spec, name, self.connect(name), self.history / f"{name}.jsonl", self.lua)
-        told = {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name, GROW_VARIABLE: str(self.grow_file(name))}
+        told = {"IRONCLAIM_SINK": str(sink), "IRONCLAIM_PROC": name, GROW_VARIABLE: str(self.grow_file(name))}
         return self._start(name, role, words, {**told, **durable(self.spec)})
 
     def start_replacement(self, name: str, of: str) -> Child:
         return self.start_worker(name)
+
+    def stop_load(self, name: str, grace_s: float = STOP_GRACE_S) -> list[str]:
+        """Stop the producer of this name. Several are stopped by their master: it would hand the share of one that ends by itself
+        to the others."""
+        if MASTER not in self.children:
+            return self.stop([name], grace_s)
+        gone = [f"unplanned exit of {child.ending()}" for child in self.led if not child.alive()]
+        for child in self.led:
+            child.exit_expected = True
+        complaints = self.stop([MASTER], grace_s)
+        for child in self.led:
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(grace_s)
+        complaints += self.stop([child.name for child in self.led], grace_s)
+        return [*gone, *complaints, *(child.ending() for child in self.led if child.process.returncode not in child.endings)]
 
 
 def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
@@ -212,7 +256,7 @@ def consumer_command(spec: RunSpec, name: str, url: str, history: Path, lua: Pat
 
 def producer_command(spec: RunSpec, url: str, history: Path, lua: Path | None) -> list[str]:
     """The command line of the load: Locust without its web page. Failed requests are left to the judge, not to its exit code."""
-    command = locust_command(spec, users=PRODUCER_USERS)
+    command = locust_command(spec, users=max(PRODUCER_USERS, spec.producers))
     command += ["--host", url, "--queue", spec.queue, "--seed", str(spec.seed), "--rate", str(spec.rate_per_s)]
     command += ["--retention-ms", str(spec.retention_ms)] if spec.retention_ms else []
     command += model_options(spec)

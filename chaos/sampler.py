@@ -19,6 +19,7 @@ from chaos import rows
 from chaos.probe import Address
 from chaos.spec import RunSpec
 from engine import Counts, EngineError
+from engine.clock_offsets import ClockOffsets
 from engine.history import HistoryFile
 
 PERIOD_S = 1.0
@@ -67,6 +68,8 @@ class WorldSampler:
         self._asked: Address | None = None
         self._redis: redis.Redis | None = None
         self._harness = harness
+        # Every look: the clocks of all other hosts are compared with this one by them.
+        self._offsets = ClockOffsets(harness, period_ns=0)
         self._pids = pids
         self._processes: dict[int, psutil.Process] = {}
         self._files: dict[str, TextIO] = {
@@ -101,7 +104,10 @@ class WorldSampler:
                 self._sample()
 
     def _sample(self) -> None:
+        sent_ns = time.monotonic_ns()
         srv_us = self._look()
+        if srv_us is not None:
+            self._offsets.learn(sent_ns, time.monotonic_ns(), srv_us)
         self._harness.append([rows.clock(wall_ns=time.time_ns(), srv_us=srv_us)])
         self._sample_server()
         for name, pid in self._pids().items():

@@ -28,6 +28,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "workers": (2, 32),
     "concurrency": (1, 256),
     "consumers": (0, 8),
+    "producers": (1, 8),
     "liveness_slack_ms": (2_000, 60_000),
     "load_bound_s": (60, 100_000),
     "retention_ms": (0, 86_400_000),
@@ -90,6 +91,8 @@ class RunSpec(SpecFile):
     concurrency: int = 8
     #: Workers that run inside Locust, beside those with a process of their own.
     consumers: int = 1
+    #: Processes that share the schedule of the load: with several, workers of a Locust master.
+    producers: int = 1
     rate_per_s: int = 120
     #: After the last heal, lease and this much is the time by which nothing may be stuck (rule 37).
     liveness_slack_ms: int = 6_000

@@ -45,6 +45,9 @@ class ProcessView:
 
     opened: bool = False
     closed: bool = False
+    #: Where the process runs, and its process id there.
+    host: str = ""
+    pid: int = 0
     #: Completed operations per name: {"claim": 17, ...}.
     completed: dict[str, int] = field(default_factory=dict)
     #: Leases that a reply gave to the process, and that no reply has ended yet.
@@ -147,6 +150,7 @@ def apply(view: ProcessView, row: dict[str, Any]) -> None:
     kind = row.get("kind")
     if kind == "open":
         view.opened = True
+        view.host, view.pid = row.get("host", ""), row.get("pid", 0)
     elif kind == "close":
         view.closed = True
     elif kind == "connection":

@@ -11,6 +11,7 @@ Files of a run (`runs/<id>/history/`):
 
 - `manifest.jsonl`: one `process` row for each process, written **before** it starts, naming its file(s).
 - `<proc>.jsonl`: the rows of one process. The first row is `open`; the last is `close`, unless the process was killed.
+  Since version 9 `offset` rows measure its monotonic clock against the server's, for runs on several hosts.
 - `<proc>.sink.jsonl`: the second witness, also opened and closed: `effect` rows, written inside the handlers; of channels
   `handed` rows (since version 8), written by the callers of `fetch`.
 """
@@ -27,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -52,7 +53,7 @@ ROW_FIELDS: tuple[Field, ...] = (
         "str",
         "*",
         "process | open | close | connection | configuration | operation | effect | handed | misuse | fault | phase | clock | "
-        "final | drop",
+        "offset | final | drop",
     ),
     Field("proc", "str", "*", "process name, unique in the run; the file is <proc>.jsonl (or <proc>.sink.jsonl)"),
     Field("t_ns", "int", "*", "monotonic time of the write; for fault and phase rows the instant that the row is about"),
@@ -60,7 +61,7 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("role", "str", "process open", "harness | producer | worker | sink | publisher | subscriber"),
     Field("file", "str", "process", "file name that the process will write, one row for each file"),
     Field("host", "str", "open", "host name"),
-    Field("boot_id", "str", "open", "kernel boot id: monotonic times compare only inside one boot"),
+    Field("boot_id", "str", "open", "kernel boot id: monotonic times of another boot or host compare by offset rows alone"),
     Field("pid", "int", "open", "process id"),
     Field("version", "str", "open", "version of the engine"),
     # close
@@ -88,10 +89,15 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("sends", "int", "operation", "times the call was sent"),
     Field("errors", "list[str]", "operation", "the error of each send that got no usable reply, in order"),
     Field("intended_ns", "int", "operation drop", "when the caller meant to send (open-loop load)"),
-    Field("first_send_ns", "int", "operation misuse handed", "just before the first send; a handler's start, or a caller's call"),
+    Field(
+        "first_send_ns",
+        "int",
+        "operation misuse handed offset",
+        "just before the first send; a handler's start, or a caller's call",
+    ),
     Field("last_send_ns", "int", "operation", "just before the last send"),
-    Field("done_ns", "int", "operation misuse handed", "reply parsed or given up; a handler's end, or a caller's call"),
-    Field("srv_us", "int", "operation clock final", "server time of the reply"),
+    Field("done_ns", "int", "operation misuse handed offset", "reply parsed or given up; a handler's end, or a caller's call"),
+    Field("srv_us", "int", "operation clock offset final", "server time of the reply"),
     Field(
         "srv_from_us",
         "int",

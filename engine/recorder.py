@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import engine
+from engine.clock_offsets import ClockOffsets
 from engine.history import HistoryFile, text
 from engine.job import Job
 from engine.observer import Intended, Outcome, ServerIdentity
@@ -72,11 +73,13 @@ class Recorder:
     def __init__(self, file: HistoryFile, *, queue: str) -> None:
         self.file = file
         self._queue = queue
+        self._offsets = ClockOffsets(file)
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
     def close(self) -> None:
         """Write the closing row."""
+        self._offsets.end()
         self.file.close()
 
     def connected(self, server: ServerIdentity) -> None:
@@ -133,6 +136,13 @@ class Recorder:
                 kind, result, items = _reply(part, outcome.reply, outcome.definite, ticket)
                 bodies.append(f'{row},"type":"{kind}","result":"{result}"{tail},"items":[{items}]')
         self.file.append(bodies)
+        self.measured(outcome)
+
+    def measured(self, outcome: Outcome) -> None:
+        """An answered call measures the clock. One that was sent again says less: any of its copies may have been answered."""
+        srv_us = getattr(outcome.reply, "srv_us", None)
+        if srv_us and outcome.sends == 1:
+            self._offsets.learn(outcome.first_send_ns, outcome.done_ns, srv_us)
 
     def handler_started(self, job: LeasedJob, start_ns: int) -> object:
         """Write the invoke row of a run."""

@@ -45,7 +45,7 @@ SUMS = (
     *("rows", "corrupt", "seq_sum", "seq_square_sum", "operations", "nameless", "bootless", "timeless", "tokenless"),
     *("unintended", "disordered", "claims_sent", "claims_answered"),
 )
-SETS = ("slots", "answered_slots", "calls", "lags", "kind", "f", "boot_id", "replid", "lease_ms")
+SETS = ("slots", "answered_slots", "calls", "lags", "kind", "f", "replid", "lease_ms")
 
 
 class Collector:
@@ -84,8 +84,7 @@ class Collector:
         self._answers(operations.filter(equal(operations["type"], "ok")), block.events)
         completed = pc.invert(equal(operations["type"], "invoke"))
         self._refused(operations.filter(pc.and_(completed, more_than_none(operations["errors"]))))
-        for name in ("boot_id", "replid"):
-            self._sets[name].update(pc.drop_null(rows[name]).unique().to_pylist())
+        self._sets["replid"].update(pc.drop_null(rows["replid"]).unique().to_pylist())
         self._rows_apart(rows)
 
     def collected(self) -> Collected:
@@ -108,7 +107,7 @@ class Collector:
             **{name: value for name, value in self._sums.items() if not name.startswith("claims_")},
         }
         facts |= self._seen | self._least | self._most | sets
-        merged = {"boot_ids": "boot_id", "replids": "replid", "leases_ms": "lease_ms"}
+        merged = {"replids": "replid", "leases_ms": "lease_ms"}
         lists = {name: sorted(self._sets[of]) for name, of in merged.items()}
         return Collected(self._made_of, FileFacts(**facts), self._rare, incarnations=self._incarnations, **lists)
 
@@ -143,7 +142,9 @@ class Collector:
         written = rows.filter(pc.invert(one_of(rows["kind"], ("fault", "phase"))))
         slots, blocks = numbers_of(written["t_ns"]) // SLOT_NS, numbers_of(written["seq"]) // ORDER_ROWS
         self._sets["slots"].update(np.unique(slots).tolist())
-        self._sets["answered_slots"].update(np.unique(slots[flags(pc.is_valid(written["srv_us"]))]).tolist())
+        # The measure of an offset row was answered at some time before it was written.
+        answered = pc.and_(pc.is_valid(written["srv_us"]), pc.invert(equal(written["kind"], "offset")))
+        self._sets["answered_slots"].update(np.unique(slots[flags(answered)]).tolist())
         for block in np.unique(blocks).tolist():
             of_block = [*slots[blocks == block].tolist(), *self._order.get(block, ())]
             self._order[block] = (min(of_block), max(of_block))

@@ -17,7 +17,6 @@ class Collected:
     made_of: str
     facts: FileFacts
     rare: list[dict[str, Any]] = field(default_factory=list)
-    boot_ids: list[str] = field(default_factory=list)
     replids: list[str] = field(default_factory=list)
     #: incarnation -> process that claimed under it.
     incarnations: dict[str, str] = field(default_factory=dict)

@@ -8,6 +8,8 @@ The JSON lines stay the record. In the folder `parquet` of the run there are for
 - `<file>.rows.parquet`: the rows that are not about jobs, with their items.
 - `<file>.facts.json`: see `reports.collect`.
 
+Times of another host than the harness's are moved to the harness's clock on the way (see `reports.hosts`).
+
 They are made again when the history file, or what this module makes of one, has changed.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import io
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +33,7 @@ from reports.arrow import compute as pc
 from reports.collect import Collector
 from reports.collected import Collected
 from reports.errors import JudgeError
+from reports.hosts import Host
 from reports.lines import Block, events_schema, parsed, rows_schema
 
 #: Folder of the tables in the folder of a run.
@@ -68,43 +72,45 @@ class Converted:
 
 
 def convert(
-    run: Path, files: Sequence[Path], begun: Callable[[int], None] = lambda size: None
+    run: Path, files: Sequence[Path], begun: Callable[[int], None] = lambda size: None, hosts: Sequence[Host] = ()
 ) -> list[tuple[Converted, Collected]]:
     """Convert these history files, except those that have not changed since: where their tables are, and their facts. `begun` is
     called first with the number of bytes to convert, if there are any. Raises JudgeError when something cannot be written."""
-    known = {file: current(run, file) for file in files}
+    away = {name: host for host in hosts if host.at_ns for name in host.files}
+    known = {file: current(run, file, away.get(file.name)) for file in files}
     wanted = [file for file, collected in known.items() if collected is None]
     if wanted:
         begun(sum(file.stat().st_size for file in wanted))
         try:
             (run / FOLDER).mkdir(exist_ok=True)
             with ThreadPoolExecutor(THREADS) as pool:
-                known |= {file: convert_file(file, Converted.of(run, file), pool) for file in wanted}
+                known |= {file: convert_file(file, Converted.of(run, file), pool, away.get(file.name)) for file in wanted}
         except OSError as error:
             raise JudgeError(f"the history of {run.name} cannot be converted: {error.strerror or error}") from error
     return [(Converted.of(run, file), collected) for file, collected in known.items() if collected is not None]
 
 
-def current(run: Path, file: Path) -> Collected | None:
+def current(run: Path, file: Path, host: Host | None = None) -> Collected | None:
     """The facts of a history file that was converted as it is now, else None. They are written last."""
     found = Converted.of(run, file)
     collected = found.collected()
-    whole = collected is not None and collected.made_of == stamp(file) and found.rows.exists() and found.events.exists()
+    whole = collected is not None and collected.made_of == stamp(file, host) and found.rows.exists() and found.events.exists()
     return collected if whole else None
 
 
-def stamp(file: Path) -> str:
-    """What the facts say of the file that they are about: another content has another stamp."""
+def stamp(file: Path, host: Host | None) -> str:
+    """What the facts say of the file that they are about: another content, or another clock of its host, has another stamp."""
     stat = file.stat()
-    return f"{FORM} {stat.st_size} {stat.st_mtime_ns}"
+    clock = f" {zlib.crc32(repr((host.at_ns, host.shifts_ns)).encode())}" if host else ""
+    return f"{FORM} {stat.st_size} {stat.st_mtime_ns}{clock}"
 
 
-def convert_file(file: Path, to: Converted, pool: ThreadPoolExecutor) -> Collected:
+def convert_file(file: Path, to: Converted, pool: ThreadPoolExecutor, host: Host | None) -> Collected:
     """Convert one history file, and return its facts."""
     to.facts.unlink(missing_ok=True)
-    collector, settling = Collector(file, stamp(file)), Settling()
+    collector, settling = Collector(file, stamp(file, host)), Settling()
     with Writer(to.rows, rows_schema()) as rows, Writer(to.events, events_schema()) as events, file.open("rb") as content:
-        for block in ahead(pool, lambda lines: parsed(lines, file.name), blocks(content)):
+        for block in ahead(pool, lambda lines: parsed(lines, file.name, host), blocks(content)):
             collector.add(block)
             rows.add(block.rows.filter(block.whole))
             events.add(settling.add(block))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reports.file_facts import FileFacts
+from reports.hosts import Host
 
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
@@ -151,7 +152,8 @@ class Run:
     drops: tuple[Drop, ...] = ()
     #: The harness's looks at the clocks, once a second.
     clocks: tuple[ClockLook, ...] = ()
-    boot_ids: frozenset[str] = frozenset()
+    #: The hosts that its processes ran on, the harness's first.
+    hosts: tuple[Host, ...] = ()
     replids: frozenset[str] = frozenset()
     #: incarnation -> process that claimed under it.
     incarnations: Mapping[str, str] = field(default_factory=dict)

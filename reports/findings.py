@@ -51,17 +51,18 @@ def examine(
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
     whole, slow = not holes(frames.run), stood_still(frames.run) or starved(frames.run)
+    astray = any(host.trouble for host in frames.run.hosts)
     try:
         together = with_findings(violations(frames, checks), frames).persist()
         counted = tally(together)
     except Exception as error:
         say(f"judge: the checks crashed together, so each is run alone: {one_line(error)}")
         counted = [row for one in found for row in one_by_one(one, frames)]
-        enter(found, counted, whole=whole and not broken(counted), slow=slow or late(counted))
+        enter(found, counted, whole=whole and not broken(counted), slow=slow or late(counted), astray=astray)
         return found
     whole, slow = whole and not broken(counted), slow or late(counted)
-    enter(found, counted, whole=whole, slow=slow)
-    save(leveled(together, whole=whole, slow=slow), tables / "violations.parquet")
+    enter(found, counted, whole=whole, slow=slow, astray=astray)
+    save(leveled(together, whole=whole, slow=slow, astray=astray), tables / "violations.parquet")
     return found
 
 
@@ -121,10 +122,12 @@ def flags_of(check: Check, frames: AnyFrames) -> list[tuple[DataFrame, Flag]]:
     return [*of_bases, *check.more(frames)]
 
 
-def level_of(row: Row, *, whole: bool, slow: bool) -> str:
+def level_of(row: Row, *, whole: bool, slow: bool, astray: bool) -> str:
     """The level of one violation, by the same rules as `leveled`."""
     if row["level"] != "violated":
         return str(row["level"])
+    if astray:
+        return "astray"
     if row["absence"] and not whole:
         return "unproven"
     if row["timed"] and slow:
@@ -132,12 +135,13 @@ def level_of(row: Row, *, whole: bool, slow: bool) -> str:
     return DECLARED if row["finding"] else "violated"
 
 
-def leveled(rows: DataFrame, *, whole: bool, slow: bool) -> DataFrame:
-    """Set the final level: a violation that rests on absent rows becomes unproven when the history has holes, one that something
-    took too long becomes slow when the machine was, and one that a declared finding covers becomes declared."""
+def leveled(rows: DataFrame, *, whole: bool, slow: bool, astray: bool) -> DataFrame:
+    """Set the final level: every violation becomes astray when the clock of a host is not known, one that rests on absent rows
+    becomes unproven when the history has holes, one that something took too long becomes slow when the machine was, and one that
+    a declared finding covers becomes declared."""
     violated = F.col("level") == "violated"
-    unproven = F.lit(not whole) & F.col("absence")
-    level = F.when(violated & unproven, "unproven").when(violated & F.lit(slow) & F.col("timed"), "slow")
+    unproven, late = F.lit(not whole) & F.col("absence"), F.lit(slow) & F.col("timed")
+    level = F.when(violated & F.lit(astray), "astray").when(violated & unproven, "unproven").when(violated & late, "slow")
     level = level.when(violated & (F.col("finding") != ""), DECLARED)
     return rows.withColumn("level", level.otherwise(F.col("level")))
 
@@ -151,12 +155,12 @@ def tally(rows: DataFrame) -> list[Row]:
     return sorted(found, key=itemgetter("check", "level", "kind", "absence", "timed", "finding", "place"))
 
 
-def enter(found: Sequence[CheckResult], rows: Sequence[Row], *, whole: bool, slow: bool) -> None:
+def enter(found: Sequence[CheckResult], rows: Sequence[Row], *, whole: bool, slow: bool, astray: bool) -> None:
     """Add the counted rows to the results of their checks."""
     by_id = {one.check.id: one for one in found}
     for row in rows:
         one, finding = by_id[row["check"]], row["finding"]
-        level = level_of(row, whole=whole, slow=slow)
+        level = level_of(row, whole=whole, slow=slow, astray=astray)
         shown = one.declared_examples.setdefault(finding, []) if level == DECLARED else one.examples.setdefault(level, [])
         if len(shown) < EXAMPLES_MAX:
             shown.append(f"{row['subject']} {row['detail']}")

@@ -23,6 +23,7 @@ from reports.channels import frames as channel_frames
 from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
 from reports.facts import Run
+from reports.host_errors import widened
 from reports.loss import era_of_cluster, of_cluster, without_loss
 from reports.plain_frames import JOB_COLUMNS, TOKEN_COLUMNS, plain_jobs, plain_tokens
 from reports.recovery import in_hand
@@ -153,15 +154,16 @@ def apart(events: DataFrame) -> DataFrame:
 def events(found: DataFrame, run: Run) -> DataFrame:
     """One row per job of an operation, effect or snapshot, as in `reports.convert`. The tick of a schedule is the enqueue of its
     job."""
-    # Jobs of several callers in one call each have an intended instant of their own.
     made = {
+        **widened(run),
         "f": F.when(F.col("f") == "tick", "enqueue").otherwise(F.col("f")),
-        "intended_ns": F.coalesce("item.intended_ns", "intended_ns"),
         # The era of the server is the replid of the last connection; where there was only one, it does not matter when it was.
         "era": era(run),
     }
     columns = [made[name].alias(name) if name in made else F.col(name) for name in (*ROW_COLUMNS, "position", "state", "era")]
     renamed = F.col("result").alias("answer"), F.col("name").alias("snapshot")
+    # Jobs of several callers in one call each have an intended instant of their own.
+    found = found.withColumn("intended_ns", F.coalesce("item.intended_ns", "intended_ns"))
     return found.select(*columns, *renamed, *(F.col(f"item.{name}") for name in ITEM_COLUMNS))
 
 

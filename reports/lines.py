@@ -13,9 +13,14 @@ from pyarrow import json as arrow_json
 
 from engine.history import ITEM_FIELDS, ROW_FIELDS, Field
 from reports.arrow import compute as pc
+from reports.hosts import Host
 
 #: Columns that every readable row has.
 NEEDED = ("v", "seq", "kind", "proc", "t_ns")
+
+#: Columns of rows and of items that are instants of the monotonic clock.
+INSTANTS = ("t_ns", "intended_ns", "first_send_ns", "last_send_ns", "done_ns")
+ITEM_INSTANTS = ("intended_ns",)
 
 #: Kinds of row whose items are events, except in rows about channels.
 OF_ITEMS = ("operation", "effect", "final")
@@ -69,14 +74,36 @@ def events_schema() -> pa.Schema:
     return pa.schema([*kept, pa.field("item", item_type()), pa.field("position", pa.int64())])
 
 
-def parsed(lines: list[bytes], source: str) -> Block:
-    """The rows and events of some lines of the file `source`."""
+def parsed(lines: list[bytes], source: str, host: Host | None = None) -> Block:
+    """The rows and events of some lines of the file `source`. `host`: whose clock its times are of, None for the harness's."""
     table = parse(lines)
+    if host is not None:
+        table = moved(table, host)
     readable = reduce(pc.and_, (pc.is_valid(table[name]) for name in NEEDED))
     rows = table.append_column("source", pa.repeat(source, len(table))).append_column("readable", readable)
     of_jobs = pc.and_(pc.is_in(table["kind"], pa.array(OF_ITEMS)), pc.is_null(table["channel"]))
     split = pc.and_(readable, of_jobs).combine_chunks()
     return Block(rows, exploded(rows, split), pc.invert(split))
+
+
+def moved(table: pa.Table, host: Host) -> pa.Table:
+    """The rows with their times on the harness's clock."""
+    for name in INSTANTS:
+        table = table.set_column(table.schema.get_field_index(name), name, on_clock(table[name].combine_chunks(), host))
+    items = table["items"].combine_chunks()
+    values = items.values
+    parts = [values.field(at) for at in range(values.type.num_fields)]
+    for at in (values.type.get_field_index(name) for name in ITEM_INSTANTS):
+        parts[at] = on_clock(parts[at], host)
+    whole = pa.StructArray.from_arrays(parts, fields=list(values.type), mask=values.is_null())
+    inside = pa.ListArray.from_arrays(items.offsets, whole, type=items.type, mask=items.is_null())
+    return table.set_column(table.schema.get_field_index("items"), "items", inside)
+
+
+def on_clock(times_ns: pa.Array, host: Host) -> pa.Array:
+    """Instants of a host on the harness's clock; nulls stay."""
+    known = pc.is_valid(times_ns)
+    return pa.array(host.moved(pc.fill_null(times_ns, 0)), pa.int64(), mask=~np.asarray(known))
 
 
 def exploded(rows: pa.Table, split: pa.BooleanArray) -> pa.Table:

@@ -15,6 +15,7 @@ from engine.history import SCHEMA_VERSION
 from reports import convert
 from reports.errors import JudgeError
 from reports.facts import ClockLook, Drop, Phase, Process, Run, Snapshot, Stage, Usage
+from reports.hosts import Host, hosts_of
 from reports.lines import events_schema, rows_schema
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class History:
     rows: DataFrame
     events: DataFrame
     files: tuple[Collected, ...]
+    hosts: tuple[Host, ...]
     bytes: int
 
 
@@ -49,12 +51,13 @@ def read_history(
 ) -> History:
     """The history of a run, converted if need be; `converting` is called first then, with the number of bytes. Raises JudgeError
     when that fails."""
-    converted = convert.convert(run, files, converting)
+    hosts = hosts_of(files)
+    converted = convert.convert(run, files, converting, hosts)
     size = sum(file.stat().st_size for file in files)
     fit(spark, size)
     rows = opened(spark, [tables.rows for tables, _ in converted], rows_schema())
     events = opened(spark, [tables.events for tables, _ in converted], events_schema())
-    return History(rows, events, tuple(collected for _, collected in converted), size)
+    return History(rows, events, tuple(collected for _, collected in converted), hosts, size)
 
 
 def fit(spark: SparkSession, size: int) -> None:
@@ -92,7 +95,7 @@ def collect_facts(history: History, spec: dict[str, Any], cpu: Mapping[str, tupl
         snapshots=snapshots(rare["final"]),
         drops=tuple(Drop(r.get("intended_ns", r["t_ns"]), r.get("count", 0)) for r in rare["drop"]),
         clocks=tuple(sorted(map(clock, rare["clock"]), key=lambda look: look.t_ns)),
-        boot_ids=frozenset(boot for file in history.files for boot in file.boot_ids),
+        hosts=history.hosts,
         replids=frozenset(replid for file in history.files for replid in file.replids),
         incarnations={name: proc for file in history.files for name, proc in file.incarnations.items()},
         leases_ms=frozenset(lease_ms for file in history.files for lease_ms in file.leases_ms),

@@ -47,6 +47,7 @@ def measures(frames: Frames) -> dict[str, Any]:
         "send_lag": dict(zip(("p50_ms", "p99_ms"), shown(total["lag_ms"] or [NEVER_MS] * 2), strict=True)),
         "delayed": delayed(frames),
         "recorder_share": recorder_share(run),
+        "hosts": hosts(run),
     }
 
 
@@ -126,6 +127,21 @@ def recovery(frames: Frames) -> list[dict[str, Any]]:
             }
         )
     return lines
+
+
+def hosts(run: Run) -> list[dict[str, Any]]:
+    """One line per host beside the harness's: by how much its clock was ahead of the harness's, and how well that is known; null
+    where nobody knows. Its calls are taken to have lasted longer by twice the error (see `reports.host_errors`)."""
+    return [
+        {
+            "host": host.name,
+            "boot_id": host.boot_id,
+            "files": list(host.files),
+            "ahead_ms": host.ahead_ms,
+            "error_ms": round(host.error_ns / MS, 3) if host.at_ns else None,
+        }
+        for host in run.hosts[1:]
+    ]
 
 
 def faults(run: Run) -> list[dict[str, Any]]:

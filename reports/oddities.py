@@ -23,6 +23,7 @@ KINDS = (
     "fault",
     "phase",
     "clock",
+    "offset",
     "final",
     "drop",
 )

@@ -28,7 +28,7 @@ COUNTED = (("J4", "lost"), ("J6", "doubled"), ("P1", "lost"))
 #: Measures of a run that could not be judged.
 NO_MEASURES: dict[str, Any] = {
     **dict.fromkeys(("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")),
-    **dict.fromkeys(("latency", "percentiles", "recovery", "faults", "by_fault"), ()),
+    **dict.fromkeys(("latency", "percentiles", "recovery", "faults", "by_fault", "hosts"), ()),
     "rates": {"offered_per_s": None, "finished_per_s": None},
     "send_lag": {"p50_ms": None, "p99_ms": None},
     "delayed": {"n": 0, "p50_ms": None, "p99_ms": None, "max_ms": None},

@@ -89,6 +89,7 @@ class ChannelRecorder(Recorder):
             kind, answer, items = _reply(operation, ticket.crcs, outcome.reply, outcome.definite)
             body = f'"type":"{kind}"{answer}{tail},"srv_us":{getattr(outcome.reply, "srv_us", 0)},"items":[{items}]'
         self.file.append([f"{ticket.row},{body}"])
+        self.measured(outcome)
 
     def misused(self, subscriber: str, name: str, *, clock: int | None, result: str, first_send_ns: int, done_ns: int) -> None:
         """A receipt that was handed in to be refused: which one, the clock that it names, and what came of it (see the history's

@@ -20,6 +20,7 @@ from reports.channels.circle import CLOCK_MAX, CLOCKS
 from reports.channels.messages import first_deliveries, messages
 from reports.channels.plan import planned, restores
 from reports.facts import Run
+from reports.host_errors import widened
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -81,6 +82,7 @@ class ChannelFrames:
 
 def build(rows: DataFrame, run: Run) -> ChannelFrames:
     """All frames of a run, cached for several passes."""
+    rows = rows.withColumns(widened(run))
     whole = kept(whole_calls(rows, run))
     published = kept(per_message(whole.where(F.col("f") == "publish"), run))
     answered = (F.col("f") == "fetch") & (F.col("type") == "ok")

@@ -57,6 +57,7 @@ def measures(frames: ChannelFrames) -> dict[str, Any]:
         },
         "send_lag": dict(zip(("p50_ms", "p99_ms"), shown(sent["lag_ms"] or [NEVER_MS] * 2), strict=True)),
         "recorder_share": measure.recorder_share(run, ROLES),
+        "hosts": measure.hosts(run),
     }
 
 

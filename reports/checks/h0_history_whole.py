@@ -2,8 +2,8 @@
 
 Exactly the files of the manifest exist; their rows are numbered from 0 without gaps; the first row opens the file and the last
 closes it with the right number of rows. A killed process need not close its file or complete its last line (rule 32), but its
-rows up to the kill must be there. All monotonic times are of one boot, and all rows are of the run that the spec describes.
-Finally the history must contain successful enqueues, claims and finishes, or there is nothing to judge.
+rows up to the kill must be there. The clock of each host is known (see `reports.hosts`), and all rows are of the run that the
+spec describes. Finally the history must contain successful enqueues, claims and finishes, or there is nothing to judge.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ def lost_rows(run: Run) -> list[str]:
     excused = {process.file for process in run.processes if process.name in run.killed}
     for file in run.files.values():
         found += file_holes(file, killed=file.name in excused)
-    if len(run.boot_ids) > 1:
-        found.append(f"the history spans {len(run.boot_ids)} boots: their monotonic times do not compare")
-    return found + cut_tails(run)
+    return found + [host.trouble for host in run.hosts if host.trouble] + cut_tails(run)
 
 
 def cut_tails(run: Run) -> list[str]:

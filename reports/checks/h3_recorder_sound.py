@@ -106,15 +106,30 @@ def busy(run: Run) -> list[str]:
     """Processes inside Locust that exceeded the CPU bound under load, or that were not sampled under load."""
     sent_ns = [at for file in run.files.values() for at in (file.enqueue_first_ns, file.enqueue_last_ns) if at is not None]
     found: list[str] = []
-    faults = spans(run)
+    faults, away = spans(run), elsewhere(run)
     for name in dict.fromkeys(process.name for process in run.processes if process.in_locust and sent_ns):
         usages = [one for one in run.cpu.get(name, ()) if min(sent_ns) <= one.start_ns and one.end_ns <= max(sent_ns)]
+        if not usages and name in away:
+            continue
         share = busiest([one for one in usages if quiet(one, faults)] or usages)
         if share is None:
             found.append(f"the CPU of {name} was not sampled while there was load")
         elif share > CPU_MAX:
             found.append(f"{name} used {share:.0%} of a core, more than {CPU_MAX:.0%}: latencies may be its own")
     return found
+
+
+def elsewhere(run: Run) -> list[str]:
+    """Processes inside Locust on other hosts than the harness's, which can sample only those beside it."""
+    files = {file for host in run.hosts[1:] for file in host.files}
+    return sorted({process.name for process in run.processes if process.in_locust and process.file in files})
+
+
+def not_judged(run: Run) -> list[str]:
+    """The CPU of processes that nobody sampled, because they ran on other hosts: of these only the send lag shows that they kept
+    up."""
+    names = [name for name in elsewhere(run) if name not in run.cpu]
+    return [f"the CPU of {', '.join(names)}, on other hosts"] if names else []
 
 
 def quiet(usage: Usage, faults: Sequence[Span]) -> bool:
@@ -219,4 +234,4 @@ def calm_jobs(frames: Frames) -> DataFrame:
     return frames.jobs.where(~within(F.col("intended_ns"), spans(frames.run)))
 
 
-CHECK = Check("H3", "recorder and load are sound", doubts, more=more, channels=channels)
+CHECK = Check("H3", "recorder and load are sound", doubts, more=more, channels=channels, not_judged=not_judged)

@@ -18,6 +18,7 @@ from typing import Any
 
 from reports.errors import JudgeError
 from reports.facts import MS
+from reports.lines import INSTANTS
 
 Row = dict[str, Any]
 
@@ -26,6 +27,8 @@ PLAIN = (
     *("enqueue invoke", "enqueue ok", "claim ok", "handle invoke", "handle ok"),
     *("effect ", "finish invoke", "finish ok"),
 )
+#: Name and boot id of a host that the run did not have.
+OTHER_HOST = "another-host"
 #: A fault may still show so long after it has healed.
 AFTER_FAULT_NS = 5_000 * MS
 
@@ -271,6 +274,15 @@ class History:
                 kept = [item for item in row["items"] if item.get("job") != job]
                 row["count"] -= len(row["items"]) - len(kept)
                 row["items"] = kept
+
+    def on_another_host(self, proc: str, clock: Callable[[int], int]) -> None:
+        """Let a process have run on a host of its own, whose clock showed `clock(t)` when the harness's showed `t`."""
+        for name in (f"{proc}.jsonl", f"{proc}.sink.jsonl"):
+            for row in self.files.get(name, ()):
+                for part in (row, *(row.get("items") or ())):
+                    part.update({column: clock(part[column]) for column in INSTANTS if part.get(column) is not None})
+                if row["kind"] == "open":
+                    row.update({"host": OTHER_HOST, "boot_id": OTHER_HOST})
 
     # --- writing -----------------------------------------------------------------------------------------------------------
 

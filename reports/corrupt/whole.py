@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reports.corrupt.history import History
 from reports.corrupt.kinds import kind
 from reports.facts import MS
@@ -30,6 +32,35 @@ def unknown_operation(history: History) -> None:
     """A row has an operation that the schema does not know."""
     row = next(row for row in history.files["worker-1.jsonl"] if row.get("f") == "mark" or row.get("f") == "extend")
     row["f"] = "touch"
+
+
+def host_of_its_own(history: History, clock: Callable[[int, int, int], int]) -> str:
+    """Let a worker have run on another host. `clock`: what its clock showed at an instant, and in the middle and at the begin of
+    its file."""
+    proc = history.workers()[0]
+    times_ns = [row["t_ns"] for row in history.files[f"{proc}.jsonl"]]
+    begin_ns, middle_ns = min(times_ns), (min(times_ns) + max(times_ns)) // 2
+    history.on_another_host(proc, lambda at_ns: clock(at_ns, middle_ns, begin_ns))
+    return proc
+
+
+@kind("H0", apart=True)
+def clock_of_a_host_jumps(history: History) -> None:
+    """The clock of a worker's host jumps 2 s ahead in mid-run, as that of a machine that was moved."""
+    host_of_its_own(history, lambda at_ns, middle_ns, _: at_ns + 2_000 * MS * (at_ns >= middle_ns))
+
+
+@kind("H0", apart=True)
+def clock_of_a_host_runs_fast(history: History) -> None:
+    """The clock of a worker's host gains 10 ms a second."""
+    host_of_its_own(history, lambda at_ns, _, begin_ns: at_ns + (at_ns - begin_ns) // 100)
+
+
+@kind("H0", apart=True)
+def clock_of_a_host_never_measured(history: History) -> None:
+    """A worker ran on another host, whose clock nothing compares with the harness's."""
+    proc = host_of_its_own(history, lambda at_ns, *_: at_ns)
+    history.files[f"{proc}.jsonl"] = [row for row in history.files[f"{proc}.jsonl"] if row["kind"] != "offset"]
 
 
 @kind("H1", apart=True)

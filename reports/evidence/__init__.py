@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from reports.errors import one_line
 from reports.evidence.rows import Subject, chosen, line_of, lines_of, names_in, printed, words_of
-from reports.evidence.scan import Found, last_rows, search
+from reports.evidence.scan import Found, Hit, last_rows, search
 from reports.folder import history_files
+from reports.lines import INSTANTS
 from reports.verdict import EVIDENCE, place
 
 if TYPE_CHECKING:
@@ -75,10 +76,11 @@ def gather(run: Path, decided: Mapping[str, Any], facts: Run, start_ns: int) -> 
     plan = [needed(one, processes, channels=facts.of_channels) for one in examples]
     names = list(dict.fromkeys(name for needs in plan for name in needs))[:NAMES_MAX]
     found = search(files, names, OF_CHANNELS if facts.of_channels else OF_JOBS)
+    on_one_clock([hit for one in found.values() for hit in one.hits], facts)
     entries = [entry(one, needs, found, start_ns) for one, needs in zip(examples, plan, strict=True)]
     for one in entries:
         if one["subject"] in processes:
-            one.update(last_words(run, one["subject"], start_ns))
+            one.update(last_words(run, one["subject"], start_ns, facts))
     return {"schema": SCHEMA, "violations": entries}
 
 
@@ -122,10 +124,19 @@ def absence(needs: Sequence[str], found: Mapping[str, Found]) -> str:
     return "no row is about it alone: it is about the run as a whole, or about rows that are missing"
 
 
-def last_words(run: Path, process: str, start_ns: int) -> dict[str, Any]:
+def on_one_clock(hits: Sequence[Hit], facts: Run) -> None:
+    """Move the times of rows of other hosts to the harness's clock."""
+    away = {name: host for host in facts.hosts if host.at_ns for name in host.files}
+    rows = {id(hit.row): (hit.row, away[hit.file]) for hit in hits if hit.file in away}
+    for row, host in rows.values():
+        row.update({name: int(host.moved(row[name])) for name in INSTANTS if row.get(name) is not None})
+
+
+def last_words(run: Path, process: str, start_ns: int, facts: Run) -> dict[str, Any]:
     """The rows and the note of a violation by a process: its last rows."""
     file = run / "history" / f"{process}.jsonl"
     hits = last_rows(file, LAST_ROWS) if file.exists() else []
+    on_one_clock(hits, facts)
     return {
         "rows": [line_of(hit, start_ns) for hit in hits],
         "note": "these are the last rows of the process" if hits else "the process has no rows",

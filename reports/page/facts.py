@@ -190,7 +190,17 @@ def recording(measures: Mapping[str, Any], unit: str) -> list[tuple[str, str]]:
         ("send lag p50", milliseconds(lag["p50_ms"])),
         ("send lag p99", milliseconds(lag["p99_ms"])),
         ("recorder's share", "not known" if share is None else f"{share:.2%} of the processes' time"),
+        *((f"clock of {line['host']}", clock_of(line)) for line in measures["hosts"]),
     ]
+
+
+def clock_of(line: Mapping[str, Any]) -> str:
+    """How the clock of another host stands to the harness's."""
+    ahead_ms = line["ahead_ms"]
+    if ahead_ms is None:
+        return "not known"
+    side = "ahead of" if ahead_ms >= 0 else "behind"
+    return f"{abs(ahead_ms):,.3f} ms {side} the harness's, to {line['error_ms']:,.3f} ms"
 
 
 def rate(per_s: float | None, unit: str) -> str:

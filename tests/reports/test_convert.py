@@ -14,6 +14,7 @@ from engine.history import SCHEMA_VERSION
 from reports import convert
 from reports.convert import Converted
 from reports.errors import JudgeError
+from reports.hosts import Host
 
 BASE = {"v": SCHEMA_VERSION, "proc": "w", "t_ns": 1}
 
@@ -131,6 +132,18 @@ def test_a_file_is_converted_again_only_when_it_has_changed(tmp_path: Path) -> N
     convert.convert(tmp_path, [file], begun.append)
     assert begun == [file.stat().st_size]
     assert seen(pq.read_table(made.events).to_pylist()) == [("ok", "a", "j2", 0)]
+
+
+def test_a_file_is_converted_again_when_the_clock_of_its_host_is_known_better(tmp_path: Path) -> None:
+    made, _ = converted(tmp_path, call(0, "a", "ok", "j1", done_ns=50))
+    begun: list[int] = []
+    file = tmp_path / "history" / "w.jsonl"
+    for shift_ns, times in ((7, 1), (7, 1), (8, 2)):
+        away = Host("there", "there", (file.name,), at_ns=(1, 9), shifts_ns=(shift_ns, shift_ns))
+        ((_, collected),) = convert.convert(tmp_path, [file], begun.append, [away])
+        (event,) = pq.read_table(made.events).to_pylist()
+        assert (event["done_ns"], event["t_ns"], collected.facts.last_ns) == (50 + shift_ns, 1 + shift_ns, 1 + shift_ns)
+        assert len(begun) == times
 
 
 def test_rows_about_channels_keep_their_items(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ HOLES: list[tuple[Callable[[Path], None], str]] = [
     (missing_file, "history file worker-1.jsonl is declared in the manifest and missing"),
     (missing_manifest, "history file manifest.jsonl is missing"),
     (undeclared_file, "history file worker-9.jsonl is not declared in the manifest"),
-    (two_boots, "the history spans 2 boots: their monotonic times do not compare"),
+    (two_boots, "(boot another): it has no clock measure that could be compared with the harness's, and two are needed"),
     (lines_over_their_neighbours, "history file worker-1.jsonl has"),
     (operation_without_a_type, "history file worker-1.jsonl has 1 operation rows without f, op or a known type"),
     (no_boot, "history file worker-1.jsonl has 1 open rows without a boot id"),

@@ -1,0 +1,190 @@
+"""The clocks of several hosts: what their measures bound, what they contradict, and what the judge makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reports import hosts
+from reports.checks.h3_recorder_sound import CHECK as H3
+from reports.facts import MS, Process, Run, Usage
+from reports.file_facts import FileFacts
+from reports.host_errors import widened
+from reports.hosts import Host, hosts_of
+from reports.lines import parsed
+
+S = 1_000 * MS
+
+#: The server's clock at the harness's instant 0.
+SERVER_US = 1_700_000_000_000_000
+
+#: When the harness looks at the server's clock.
+SECONDS = [float(second) for second in range(61)]
+
+Clock = Callable[[int], int]
+
+
+class Written:
+    """History files of a harness and of a process on another host, in true time: the harness's clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def file(
+        self, name: str, host: str, looks_s: list[float], *, clock: Clock, server: Clock, trip_ns: int, end_s: float
+    ) -> Path:
+        """A file with an offset row at each of these instants, which took so long and of which the server saw the middle."""
+        rows: list[dict[str, Any]] = [{"kind": "open", "role": name, "host": host, "boot_id": host, "t_ns": clock(0)}]
+        for look_s in looks_s:
+            at_ns = round(look_s * S)
+            sent_ns, done_ns = clock(at_ns - trip_ns // 2), clock(at_ns + trip_ns // 2)
+            rows.append(
+                {"kind": "offset", "t_ns": done_ns, "first_send_ns": sent_ns, "done_ns": done_ns, "srv_us": server(at_ns)}
+            )
+        rows.append({"kind": "close", "t_ns": clock(round(end_s * S))})
+        path = self.folder / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+        return path
+
+
+def steady(at_ns: int) -> int:
+    """A server's clock that does not jump."""
+    return SERVER_US + at_ns // 1_000
+
+
+def jumping(at_ns: int) -> int:
+    """One that goes ahead by an hour at 25 s and back at 35 s."""
+    return steady(at_ns) + 3_600_000_000 * (25 * S <= at_ns < 35 * S)
+
+
+def compared(
+    folder: Path, clock: Clock, *, server: Clock = steady, looks_s: list[float] | None = None, trip_ns: int = MS
+) -> Host:
+    """The other of two hosts, of a minute in which it measured its clock every 10 s, and the harness once a second."""
+    written = Written(folder)
+    looks_s = [1.0, 10.5, 20.5, 30.5, 40.5, 50.5, 59.0] if looks_s is None else looks_s
+    ends = {"server": server, "trip_ns": trip_ns, "end_s": 60.0}
+    own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **ends)
+    other = written.file("producer", "there", looks_s, clock=clock, **ends)
+    first, second = hosts_of([other, own])
+    assert (first.name, first.files, first.error_ns, first.trouble) == ("here", ("harness.jsonl",), 0, "")
+    return second
+
+
+def test_times_of_another_host_are_moved_to_the_clock_of_the_harness(tmp_path: Path) -> None:
+    found = compared(tmp_path, lambda at_ns: at_ns + 7_000 * S)
+    assert (found.name, found.files, found.trouble) == ("there", ("producer.jsonl",), "")
+    assert abs((found.ahead_ms or 0) - 7_000_000) <= found.error_ns / MS < 5
+    moved = found.moved([7_000 * S, 7_030 * S, 7_060 * S])
+    assert all(abs(int(at_ns) - true_ns) <= found.error_ns for at_ns, true_ns in zip(moved, (0, 30 * S, 60 * S), strict=True))
+
+
+def test_a_clock_may_drift_as_far_as_a_quartz_does(tmp_path: Path) -> None:
+    found = compared(tmp_path, lambda at_ns: at_ns + at_ns * 150 // 1_000_000)
+    assert found.trouble == ""
+    assert all(abs(int(found.moved(at_s * S + at_s * 150_000)) - at_s * S) <= found.error_ns < 5 * MS for at_s in range(61))
+
+
+@pytest.mark.parametrize(
+    ("clock", "words"),
+    [
+        (lambda at_ns: at_ns + at_ns // 100, "ms ahead of the harness's between"),
+        (lambda at_ns: at_ns - at_ns // 1_000, "ms behind of the harness's between"),
+        (lambda at_ns: at_ns + 20 * MS * (at_ns >= 33 * S), "went 20.0 ms ahead of the harness's between"),
+        (lambda at_ns: at_ns - 2 * S * (at_ns >= 33 * S), "went 2000.0 ms behind of the harness's between"),
+    ],
+    ids=["fast", "slow", "a small jump", "a jump back"],
+)
+def test_a_clock_that_jumps_or_runs_wrong_is_found_and_named_with_its_figures(tmp_path: Path, clock: Clock, words: str) -> None:
+    found = compared(tmp_path, clock)
+    assert "the clock of host there" in found.trouble and words in found.trouble
+    assert f"A drift of {hosts.DRIFT_PPM} ppm" in found.trouble
+    # What such a clock shows is off by as much as it moved between two measures, and no check is misled by it.
+    assert all(abs(int(found.moved(clock(at_s * S))) - at_s * S) <= found.error_ns for at_s in range(61))
+
+
+def test_a_slow_round_trip_is_bounded_by_its_neighbours(tmp_path: Path) -> None:
+    written, plain = Written(tmp_path), {"clock": lambda at_ns: at_ns, "server": steady, "end_s": 60.0}
+    own = written.file("harness", "here", SECONDS, trip_ns=MS, **plain)
+    one = written.file("worker-1", "there", [5.0, 15.0, 35.0, 55.0], trip_ns=MS, **plain)
+    other = written.file("worker-2", "there", [25.0, 45.0], trip_ns=400 * MS, **plain)
+    assert hosts_of([own, one, other])[1].error_ns < 6 * MS
+
+
+def test_a_clock_that_is_known_too_badly_is_not_known(tmp_path: Path) -> None:
+    found = compared(tmp_path, lambda at_ns: at_ns, trip_ns=300 * MS)
+    assert "is only known to" in found.trouble and "more than 50 ms" in found.trouble
+
+
+@pytest.mark.parametrize("looks_s", [[], [30.5]], ids=["none", "one"])
+def test_two_measures_are_needed(tmp_path: Path, looks_s: list[float]) -> None:
+    found = compared(tmp_path, lambda at_ns: at_ns, looks_s=looks_s)
+    assert found.trouble.startswith("nothing bounds the clock of host there (boot there)")
+
+
+def test_a_jump_of_the_servers_clock_is_none_of_the_host(tmp_path: Path) -> None:
+    found = compared(tmp_path, lambda at_ns: at_ns + 2 * S, server=jumping)
+    assert found.trouble == "" and abs((found.ahead_ms or 0) - 2_000) <= found.error_ns / MS
+
+
+def test_of_one_host_only_the_first_lines_are_read(tmp_path: Path) -> None:
+    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0, "clock": lambda at_ns: at_ns}
+    files = [written.file(name, "here", [1.0], **plain) for name in ("harness", "worker-1")]
+    assert hosts_of(files) == (Host("here", "here", ("harness.jsonl", "worker-1.jsonl")),)
+
+
+# --- what is made of it ------------------------------------------------------------------------------------------------------
+
+HERE = Host("here", "here", ("harness.jsonl",))
+THERE = Host("there", "there", ("producer-1.jsonl",), at_ns=(2 * S, 62 * S), shifts_ns=(-2 * S, -2 * S), error_ns=3 * MS)
+
+
+def test_all_instants_of_a_row_and_of_its_items_are_moved() -> None:
+    times = {"t_ns": 12 * S, "first_send_ns": 11 * S, "last_send_ns": 11 * S, "done_ns": 12 * S, "intended_ns": 10 * S}
+    sent = {"v": 9, "seq": 0, "kind": "operation", "f": "enqueue", "proc": "producer-1", **times, "srv_us": 7}
+    sent["items"] = [{"job": "a", "intended_ns": 10 * S, "delay_ms": 5}, {"job": "b"}]
+    bare = {"v": 9, "seq": 1, "kind": "close", "proc": "producer-1", "t_ns": 13 * S}
+    block = parsed([json.dumps(row).encode() for row in (sent, bare)], "producer-1.jsonl", THERE)
+    moved, last = block.rows.to_pylist()
+    assert {name: moved[name] for name in times} == {name: at_ns - 2 * S for name, at_ns in times.items()}
+    assert (moved["srv_us"], last["t_ns"], last["done_ns"], last["items"]) == (7, 11 * S, None, None)
+    one, other = (event["item"] for event in block.events.to_pylist())
+    assert (one["job"], one["intended_ns"], one["delay_ms"]) == ("a", 8 * S, 5)
+    assert (other["job"], other["intended_ns"]) == ("b", None)
+
+
+def test_intervals_of_another_host_are_widened_by_its_error(spark: SparkSession) -> None:
+    names = ("source", "f", "intended_ns", "first_send_ns", "last_send_ns", "done_ns")
+    schema = "source string, f string, intended_ns bigint, first_send_ns bigint, last_send_ns bigint, done_ns bigint"
+    rows = [
+        ("harness.jsonl", "claim", None, 10 * S, 10 * S, 11 * S),
+        ("producer-1.jsonl", "enqueue", 9 * S, 10 * S, 10 * S, 11 * S),
+        ("producer-1.jsonl", "handle", None, 10 * S, None, 11 * S),
+        ("producer-1.jsonl", None, None, 10 * S, None, None),
+    ]
+    early, late = -3 * MS, 3 * MS
+    found = spark.createDataFrame(rows, schema).withColumns(widened(Run({}, {}, hosts=(HERE, THERE)))).select(*names).collect()
+    assert [tuple(row) for row in found] == [
+        rows[0],
+        ("producer-1.jsonl", "enqueue", 9 * S + early, 10 * S + early, 10 * S + early, 11 * S + late),
+        ("producer-1.jsonl", "handle", None, 10 * S + early, None, 11 * S + early),
+        ("producer-1.jsonl", None, None, 10 * S + early, None, None),
+    ]
+    assert widened(Run({}, {}, hosts=(HERE,))) == {}
+
+
+@pytest.mark.parametrize("hosts_of_run", [(HERE, THERE), (HERE,)], ids=["there", "here"])
+def test_the_processor_of_a_producer_on_another_host_is_not_judged(hosts_of_run: tuple[Host, ...]) -> None:
+    file = FileFacts("producer-1.jsonl", enqueue_first_ns=10 * S, enqueue_last_ns=20 * S)
+    run = Run({}, {file.name: file}, (Process("producer-1", "producer", file.name),), hosts=hosts_of_run)
+    unsampled, away = "the CPU of producer-1 was not sampled while there was load", len(hosts_of_run) > 1
+    assert (unsampled in H3.doubts(run)) is not away
+    assert H3.not_judged(run) == (["the CPU of producer-1, on other hosts"] if away else [])
+    # Where it was sampled after all, it is held to its bound.
+    sampled = Run(run.spec, run.files, run.processes, hosts=hosts_of_run, cpu={"producer-1": (Usage(11 * S, 12 * S, 0.95),)})
+    assert any("used 95% of a core" in doubt for doubt in H3.doubts(sampled)) and H3.not_judged(sampled) == []
