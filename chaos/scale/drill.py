@@ -1,0 +1,183 @@
+"""The drill of the autoscaling signal: load that doubles twice and falls, and workers that come and go by the metrics."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import requests
+
+from bench.workload import Workload
+from chaos import rows
+from chaos.drill import Drill
+from chaos.faces import APPS
+from chaos.http_face import HttpCrew
+from chaos.plan import PRODUCER, worker_names
+from chaos.processes import Child, producer_command, send
+from chaos.scale.scaler import WANTED, Scaler, read
+
+SCHEMA = 1
+FILE = "scale.json"
+
+#: The process that serves the metrics.
+APP = APPS[0]
+
+#: Producers, and which part of the load each sends: half of it comes with the last, and a quarter with each of the others.
+PRODUCERS = {PRODUCER: 4, "producer-2": 4, "producer-3": 2}
+
+WORKERS_MAX = 8
+#: Workers are to be so busy, and a backlog gone in this time: then a run of two minutes sees it go.
+UTILISATION = 0.75
+DRAIN_MS = 5_000
+#: How often the metrics are read.
+LOOK_S = 1.0
+#: A busy machine answers late.
+ANSWER_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long each part of the load lasts, from when its producers send. The last is to see the workers go: arrivals are counted
+    over 20 s, and what was wanted of late counts for `stable_s`."""
+
+    lead_in_s: float = 20.0
+    doubled_s: float = 25.0
+    fall_s: float = 40.0
+    stable_s: float = 10.0
+
+
+@dataclass
+class ScaleCrew(HttpCrew):
+    """Workers that come and go, producers that share the load, and an app for its metrics."""
+
+    #: Names of the workers that were told to stop.
+    retired: list[str] = field(default_factory=list)
+
+    @property
+    def serve_options(self) -> tuple[str, ...]:
+        """What the metrics aim at, with the time of handlers that a plan would have: workers tell theirs 10 s later."""
+        service_ms = Workload(self.spec.seed, self.spec.rate_per_s).mean_work_ms()
+        numbers = {"workers-max": WORKERS_MAX, "target-utilisation": UTILISATION, "drain-ms": DRAIN_MS, "service-ms": service_ms}
+        return tuple(word for name, value in numbers.items() for word in (f"--{name}", f"{value:g}"))
+
+    def start_producer(self, name: str) -> Child:
+        """Announce a producer, then start it with its part of the load, and with ids that begin with a seed of its own."""
+        self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
+        number = list(PRODUCERS).index(name)
+        share = replace(self.spec, seed=self.spec.seed + number, rate_per_s=max(1, self.spec.rate_per_s // PRODUCERS[name]))
+        return self._start(
+            name, "producer", producer_command(share, self.connect(name), self.history / f"{name}.jsonl", None), {}
+        )
+
+    def working(self) -> list[str]:
+        """The workers that are not told to stop, the newest last."""
+        workers = [child.name for child in self.children.values() if child.role == "worker"]
+        return [name for name in workers if name not in self.retired]
+
+    def retire(self, name: str) -> None:
+        """Tell a worker to stop, once: it finishes what it runs while the drill goes on."""
+        child = self.children[name]
+        child.exit_expected = True
+        self.retired.append(name)
+        send(child.pid, signal.SIGTERM)
+
+    def scale_to(self, count: int) -> None:
+        """Start workers, or retire the newest, until so many are there."""
+        working = self.working()
+        for name in worker_names(len(working) + len(self.retired) + max(0, count - len(working)))[
+            len(working) + len(self.retired) :
+        ]:
+            self.start_worker(name)
+        for name in working[count:]:
+            self.retire(name)
+
+    def gone(self) -> bool:
+        """Whether all that were retired have ended."""
+        return not any(self.children[name].alive() for name in self.retired)
+
+    def ended_badly(self) -> list[str]:
+        """A complaint for each of them that did not stop as asked."""
+        retired = [self.children[name] for name in self.retired]
+        return [child.ending() for child in retired if child.process.returncode not in child.endings]
+
+
+@dataclass
+class ScaleDrill(Drill):
+    """A run of jobs whose workers follow the metrics."""
+
+    crew_of = ScaleCrew
+    _crew: ScaleCrew = field(init=False, repr=False)
+
+    times: Times = field(default_factory=Times)
+    #: What each look has seen, and how many workers there were after it.
+    looks: list[dict[str, Any]] = field(default_factory=list)
+
+    #: Phase -> the producers that send in it.
+    PHASES: ClassVar[dict[str, tuple[str, ...]]] = {
+        "lead-in": tuple(PRODUCERS)[:1],
+        "doubled": tuple(PRODUCERS)[:2],
+        "doubled-twice": tuple(PRODUCERS),
+        "settle": tuple(PRODUCERS)[:1],
+    }
+
+    def _carry_out(self) -> None:
+        """The four loads, each for its time, then an orderly end with the workers that are there."""
+        self._crew.start_app(APP)
+        self._require(lambda: self._crew.listening(APP), "the app did not listen")
+        self._begin_load()
+        scaler, began_s = Scaler(self.times.stable_s), time.monotonic()
+        lasts = dict(zip(self.PHASES, (self.times.lead_in_s, *(self.times.doubled_s,) * 2, self.times.fall_s), strict=True))
+        try:
+            for phase, producers in self.PHASES.items():
+                self._send_by(phase, producers)
+                end_s = time.monotonic() + lasts[phase]
+                while (left_s := end_s - time.monotonic()) > 0:
+                    self._look(scaler, began_s)
+                    self.wait(lambda: False, timeout_s=min(LOOK_S, left_s), poll_s=0.01)
+        finally:
+            (self.folder.path / FILE).write_text(json.dumps({"schema": SCHEMA, "looks": self.looks}) + "\n")
+        self._require(self._crew.gone, "a worker that was told to stop did not end")
+        self.errors += self._crew.ended_badly()
+        self._drain(time.monotonic_ns())
+
+    def _send_by(self, phase: str, producers: tuple[str, ...]) -> None:
+        """Let these producers send, and begin the phase."""
+        there = [name for name in PRODUCERS if name in self._crew.children and not self._crew.children[name].exit_expected]
+        for name in [name for name in producers if name not in there]:
+            self._crew.start_producer(name)
+            self._require(lambda name=name: self._watch.view(name).created > 0, f"{name} created no job")
+        if phase != "lead-in":
+            self._begin_phase(phase, time.monotonic_ns())
+        self.errors += self._crew.stop([name for name in there if name not in producers])
+
+    def _look(self, scaler: Scaler, began_s: float) -> None:
+        """Read the metrics, and start or retire workers."""
+        url = f"{self._crew.apps[APP].url}/api/queues/{self.spec.queue}/metrics"
+        try:
+            numbers = read(requests.get(url, timeout=ANSWER_TIMEOUT_S).text)
+        except requests.RequestException:
+            # As an autoscaler does: what cannot be read changes nothing, and the next look is in a second.
+            return
+        now_s = time.monotonic()
+        self._crew.scale_to(scaler.decide(now_s, round(numbers[WANTED]), len(self._crew.working())))
+        there = len(self._crew.working())
+        self.looks.append({"at_s": round(now_s - began_s, 3), "phase": self._phase, "there": there, **numbers})
+
+    def _end_load(self) -> None:
+        super()._end_load()
+        self.errors += self._crew.stop([APP])
+
+
+def numbers_of(looks: list[dict[str, Any]]) -> tuple[int, int, int]:
+    """How many workers there were at first, at most, and in the end; zeros without a look."""
+    counts = [look["there"] for look in looks] or [0]
+    return counts[0], max(counts), counts[-1]
+
+
+def followed(looks: list[dict[str, Any]]) -> bool:
+    """Whether more workers came with the load, and went with it."""
+    first, most, last = numbers_of(looks)
+    return first < most > last
