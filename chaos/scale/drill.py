@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -19,6 +20,9 @@ from chaos.plan import PRODUCER, worker_names
 from chaos.processes import Child, producer_command, send
 from chaos.scale.scaler import WANTED, Scaler, read
 
+#: What a look has seen: numbers by name, and its phase.
+Look = dict[str, Any]
+
 SCHEMA = 1
 FILE = "scale.json"
 
@@ -27,6 +31,9 @@ APP = APPS[0]
 
 #: Producers, and which part of the load each sends: half of it comes with the last, and a quarter with each of the others.
 PRODUCERS = {PRODUCER: 4, "producer-2": 4, "producer-3": 2}
+
+#: The phases with the greatest load, and after it.
+GREATEST, FALLEN = "doubled-twice", "settle"
 
 WORKERS_MAX = 8
 #: Workers are to be so busy, and a backlog gone in this time: then a run of two minutes sees it go.
@@ -113,22 +120,24 @@ class ScaleDrill(Drill):
 
     times: Times = field(default_factory=Times)
     #: What each look has seen, and how many workers there were after it.
-    looks: list[dict[str, Any]] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
 
     #: Phase -> the producers that send in it.
     PHASES: ClassVar[dict[str, tuple[str, ...]]] = {
         "lead-in": tuple(PRODUCERS)[:1],
         "doubled": tuple(PRODUCERS)[:2],
-        "doubled-twice": tuple(PRODUCERS),
-        "settle": tuple(PRODUCERS)[:1],
+        GREATEST: tuple(PRODUCERS),
+        FALLEN: tuple(PRODUCERS)[:1],
     }
 
     def _carry_out(self) -> None:
         """The four loads, each for its time, then an orderly end with the workers that are there."""
         self._crew.start_app(APP)
         self._require(lambda: self._crew.listening(APP), "the app did not listen")
-        self._begin_load()
         scaler, began_s = Scaler(self.times.stable_s), time.monotonic()
+        # Before the load comes, so that the next look has one that arrivals are counted from.
+        self._look(scaler, began_s)
+        self._begin_load()
         lasts = dict(zip(self.PHASES, (self.times.lead_in_s, *(self.times.doubled_s,) * 2, self.times.fall_s), strict=True))
         try:
             for phase, producers in self.PHASES.items():
@@ -171,13 +180,14 @@ class ScaleDrill(Drill):
         self.errors += self._crew.stop([APP])
 
 
-def numbers_of(looks: list[dict[str, Any]]) -> tuple[int, int, int]:
+def numbers_of(looks: Sequence[Look]) -> tuple[int, int, int]:
     """How many workers there were at first, at most, and in the end; zeros without a look."""
     counts = [look["there"] for look in looks] or [0]
     return counts[0], max(counts), counts[-1]
 
 
-def followed(looks: list[dict[str, Any]]) -> bool:
-    """Whether more workers came with the load, and went with it."""
-    first, most, last = numbers_of(looks)
-    return first < most > last
+def followed(looks: Sequence[Look]) -> bool:
+    """Whether there were more workers under the greatest load than at first, and fewer again after it."""
+    first, _, _ = numbers_of(looks)
+    most = max((look["there"] for look in looks if look["phase"] == GREATEST), default=0)
+    return first < most > min((look["there"] for look in looks if look["phase"] == FALLEN), default=most)

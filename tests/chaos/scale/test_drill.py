@@ -33,12 +33,12 @@ def make(folder: Path) -> ScaleDrill:
 
 @pytest.mark.slow
 @TIMEOUT
-def test_workers_come_with_the_load_and_go_with_it(tmp_path: Path, spark: SparkSession, nothing_left: None) -> None:
+def test_workers_come_with_the_load_and_go_with_it(tmp_path: Path, spark: SparkSession) -> None:
     drill, verdict = drilled(make, lambda made: made.folder.path, tmp_path, spark)
     assert (verdict["verdict"], drill.errors) == ("valid", []), verdict["reasons"]
     looks = json.loads((drill.folder.path / FILE).read_text())["looks"]
     assert followed(looks), [(look["at_s"], look["there"], look["wanted_workers"]) for look in looks]
-    assert list(dict.fromkeys(look["phase"] for look in looks)) == list(ScaleDrill.PHASES)
+    assert list(dict.fromkeys(look["phase"] for look in looks)) == ["setup", *ScaleDrill.PHASES]
     # Who was told to stop has taken its leave, with its history whole, and finished what it had.
     rows = history(drill)
     retired = [name for name in rows if name.startswith("worker-") and not name.startswith("worker-1")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chaos.errors import HarnessError
 from chaos.plan import PRODUCER
 from chaos.scale.command import SLO, spec_of
-from chaos.scale.drill import DRAIN_MS, PRODUCERS, ScaleCrew, ScaleDrill, followed, numbers_of
+from chaos.scale.drill import DRAIN_MS, FALLEN, GREATEST, PRODUCERS, Look, ScaleCrew, ScaleDrill, followed, numbers_of
 from chaos.scale.scaler import Scaler, read
 from chaos.spec import RunSpec
 from chaos.watch import Watch
@@ -87,12 +87,22 @@ def test_workers_are_started_and_the_newest_told_to_stop(crew: ScaleCrew, monkey
     assert len(told) == 4 and all(crew.children[name].exit_expected for name in crew.retired)
 
 
-def test_workers_follow_when_more_come_and_fewer_stay() -> None:
-    def looks(*counts: int) -> list[dict[str, int]]:
-        return [{"there": count} for count in counts]
+def test_workers_follow_when_more_come_and_some_go() -> None:
+    def looks(first: int, *, most: int, after: tuple[int, ...]) -> list[Look]:
+        phases = [
+            ("setup", first),
+            ("doubled", first),
+            (GREATEST, first),
+            (GREATEST, most),
+            *((FALLEN, count) for count in after),
+        ]
+        return [{"phase": phase, "there": count} for phase, count in phases]
 
-    assert numbers_of(looks(1, 2, 4, 3, 1)) == (1, 4, 1) and followed(looks(1, 2, 4, 3, 1))
-    assert not followed(looks(1, 2, 4)) and not followed(looks(4, 4, 1)) and not followed(looks(1)) and not followed([])
+    assert numbers_of(looks(1, most=4, after=(4, 3, 1))) == (1, 4, 1)
+    assert followed(looks(1, most=4, after=(4, 3, 1))) and followed(looks(1, most=4, after=(4, 3, 4)))
+    assert not followed(looks(1, most=1, after=(1,))) and not followed(looks(1, most=4, after=(4, 4)))
+    assert not followed(looks(1, most=4, after=())) and not followed(looks(4, most=4, after=(1,))) and not followed([])
+    assert (numbers_of([]), numbers_of(looks(2, most=3, after=()))) == ((0, 0, 0), (2, 3, 3))
 
 
 def test_jobs_may_wait_for_as_long_as_the_metrics_let_a_backlog_be() -> None:
