@@ -171,7 +171,7 @@ class ScaleDrill(Drill):
             # As an autoscaler does: what cannot be read changes nothing, and the next look is in a second.
             return
         now_s = time.monotonic()
-        self._crew.scale_to(scaler.decide(now_s, round(numbers[WANTED]), len(self._crew.working())))
+        self._crew.scale_to(scaler.decide(now_s, round(numbers[WANTED])))
         there = len(self._crew.working())
         self.looks.append({"at_s": round(now_s - began_s, 3), "phase": self._phase, "there": there, **numbers})
 

@@ -31,8 +31,7 @@ class Scaler:
     #: When so many were wanted (monotonic s), and how many.
     _wanted: list[tuple[float, int]] = field(default_factory=list)
 
-    def decide(self, now_s: float, wanted: int, there: int) -> int:
-        """How many workers there should be, when there are so many."""
+    def decide(self, now_s: float, wanted: int) -> int:
+        """How many workers there should be."""
         self._wanted = [(at_s, count) for at_s, count in self._wanted if at_s > now_s - self.stable_s] + [(now_s, wanted)]
-        most = max(count for _, count in self._wanted)
-        return wanted if wanted > there else min(there, most)
+        return max(count for _, count in self._wanted)

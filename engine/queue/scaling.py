@@ -108,10 +108,11 @@ class _Look:
 
 
 class DemandWatch:
-    """The demand of a queue from one look at its numbers to the next. Each look is kept for as long as it tells a rate."""
+    """The demand of a queue from one look at its numbers to the next."""
 
     def __init__(self) -> None:
-        self._looks: tuple[_Look, ...] = ()
+        #: The looks of the window that are some way apart, and one before it.
+        self.looks: tuple[_Look, ...] = ()
 
     def note(
         self,
@@ -149,13 +150,13 @@ class DemandWatch:
         """The look that this one is held against: the last one that is older than the window, or the oldest; None without one.
         A server whose clock or counters went back begins anew."""
         looks = [
-            one for one in self._looks if one.srv_us < look.srv_us and one.runs <= look.runs and one.succeeded <= look.succeeded
+            one for one in self.looks if one.srv_us < look.srv_us and one.runs <= look.runs and one.succeeded <= look.succeeded
         ]
         while len(looks) > 1 and look.srv_us - looks[1].srv_us >= WINDOW_US:
             del looks[0]
         apart = not looks or look.srv_us - looks[-1].srv_us >= APART_US
         # One assignment: threads may share a queue, and at worst a look is not kept.
-        self._looks = (*looks, look) if apart else tuple(looks)
+        self.looks = (*looks, look) if apart else tuple(looks)
         return looks[0] if looks and look.srv_us - looks[0].srv_us >= APART_US else None
 
 

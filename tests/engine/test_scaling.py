@@ -189,6 +189,13 @@ def test_two_looks_at_once_are_one() -> None:
     assert looks.look(after_us=APART_US, finished=20).arrivals_per_s == pytest.approx(10, rel=0.02)
 
 
+def test_no_more_looks_are_kept_than_tell_a_rate() -> None:
+    looks = Looks()
+    for _ in range(1_000):
+        looks.look(after_us=APART_US // 10)
+    assert len(looks.watch.looks) <= WINDOW_US / APART_US + 2
+
+
 def test_a_queue_that_began_anew_has_no_negative_rate() -> None:
     looks = Looks()
     looks.run(succeeded=100)

@@ -38,20 +38,17 @@ def test_it_reads_the_metrics_of_a_real_queue(ironclaim_url: str) -> None:
 
 
 def test_it_goes_up_at_once_and_down_when_fewer_were_wanted_for_long() -> None:
-    scaler, there, counts = Scaler(stable_s=3), 1, list[int]()
-    for now_s, wanted in enumerate([1, 4, 2, 2, 3, 2, 2, 2, 1, 1, 1]):
-        there = scaler.decide(now_s, wanted, there)
-        counts.append(there)
-    # The four count for three looks, the three after them as well.
-    assert counts == [1, 4, 4, 4, 3, 3, 3, 2, 2, 2, 1]
+    scaler = Scaler(stable_s=3)
+    # The four count for three looks, and the three after them as well.
+    wanted, there = [1, 4, 2, 2, 3, 2, 2, 2, 1, 1, 1], [1, 4, 4, 4, 3, 3, 3, 2, 2, 2, 1]
+    assert [scaler.decide(now_s, count) for now_s, count in enumerate(wanted)] == there
 
 
 @given(wanted=st.lists(st.integers(0, 50), min_size=1), stable_s=st.floats(0.5, 10))
 def test_it_never_has_fewer_than_are_wanted_nor_more_than_were(wanted: list[int], stable_s: float) -> None:
-    scaler, there = Scaler(stable_s), 0
+    scaler = Scaler(stable_s)
     for now_s, count in enumerate(wanted):
-        there = scaler.decide(now_s, count, there)
-        assert count <= there <= max(wanted)
+        assert count <= scaler.decide(now_s, count) <= max(wanted)
 
 
 def test_the_load_doubles_twice_and_falls(crew: ScaleCrew, monkeypatch: pytest.MonkeyPatch) -> None:
