@@ -57,10 +57,7 @@ class Scaling:
             raise Malformed("target_utilisation", self.target_utilisation, "a number above 0 and at most 1")
         validate.integer("spare_workers", self.spare_workers, 0, WORKERS_MAX)
         validate.integer("drain_ms", self.drain_ms, DRAIN_MS_LEAST, DRAIN_MS_MAX)
-        # What comes from a caller may be of any type, whatever was declared.
-        service_ms: object = self.service_ms
-        if not isinstance(service_ms, int | float) or not 0 <= service_ms <= DRAIN_MS_MAX:
-            raise Malformed("service_ms", service_ms, f"a number from 0 to {DRAIN_MS_MAX}")
+        validate.number("service_ms", self.service_ms, 0, DRAIN_MS_MAX)
         validate.integer("concurrency", self.concurrency, 1, validate.CONCURRENCY_MAX)
 
 
