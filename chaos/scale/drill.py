@@ -60,7 +60,7 @@ class Times:
 class ScaleCrew(HttpCrew):
     """Workers that come and go, producers that share the load, and an app for its metrics."""
 
-    #: Names of the workers that were told to stop.
+    #: Names of the workers and producers that were told to stop.
     retired: list[str] = field(default_factory=list)
 
     @property
@@ -79,27 +79,33 @@ class ScaleCrew(HttpCrew):
             name, "producer", producer_command(share, self.connect(name), self.history / f"{name}.jsonl", None), {}
         )
 
-    def working(self) -> list[str]:
-        """The workers that are not told to stop, the newest last."""
-        workers = [child.name for child in self.children.values() if child.role == "worker"]
-        return [name for name in workers if name not in self.retired]
+    def started(self, role: str) -> list[str]:
+        """Those of a role, the newest last."""
+        return [child.name for child in self.children.values() if child.role == role]
+
+    def working(self, role: str = "worker") -> list[str]:
+        """Those that are not told to stop."""
+        return [name for name in self.started(role) if name not in self.retired]
 
     def retire(self, name: str) -> None:
-        """Tell a worker to stop, once: it finishes what it runs while the drill goes on."""
+        """Tell a process to stop, once: it finishes what it does while the drill goes on."""
         child = self.children[name]
         child.exit_expected = True
         self.retired.append(name)
         send(child.pid, signal.SIGTERM)
 
     def scale_to(self, count: int) -> None:
-        """Start workers, or retire the newest, until so many are there."""
-        working = self.working()
-        for name in worker_names(len(working) + len(self.retired) + max(0, count - len(working)))[
-            len(working) + len(self.retired) :
-        ]:
+        """Start workers, or retire the newest, so that so many are there."""
+        started, working = self.started("worker"), self.working()
+        for name in worker_names(len(started) + count - len(working))[len(started) :]:
             self.start_worker(name)
-        for name in working[count:]:
+        # One that still starts would die of the signal: it stops at a later look.
+        for name in filter(self.has_begun, working[count:]):
             self.retire(name)
+
+    def has_begun(self, name: str) -> bool:
+        """Whether a worker has asked for jobs."""
+        return bool(self.watch.view(name).completed.get("claim"))
 
     def gone(self) -> bool:
         """Whether all that were retired have ended."""
@@ -121,6 +127,11 @@ class ScaleDrill(Drill):
     times: Times = field(default_factory=Times)
     #: What each look has seen, and how many workers there were after it.
     looks: list[Look] = field(default_factory=list)
+    #: While it is there, the metrics are looked at whenever the drill waits.
+    _scaler: Scaler | None = None
+    #: When the first look was, and when the next one is due (monotonic s).
+    _began_s: float = 0.0
+    _due_s: float = 0.0
 
     #: Phase -> the producers that send in it.
     PHASES: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -134,35 +145,40 @@ class ScaleDrill(Drill):
         """The four loads, each for its time, then an orderly end with the workers that are there."""
         self._crew.start_app(APP)
         self._require(lambda: self._crew.listening(APP), "the app did not listen")
-        scaler, began_s = Scaler(self.times.stable_s), time.monotonic()
+        self._scaler, self._began_s = Scaler(self.times.stable_s), time.monotonic()
         # Before the load comes, so that the next look has one that arrivals are counted from.
-        self._look(scaler, began_s)
+        self._require(lambda: bool(self.looks), "the metrics were not answered")
         self._begin_load()
         lasts = dict(zip(self.PHASES, (self.times.lead_in_s, *(self.times.doubled_s,) * 2, self.times.fall_s), strict=True))
         try:
             for phase, producers in self.PHASES.items():
                 self._send_by(phase, producers)
-                end_s = time.monotonic() + lasts[phase]
-                while (left_s := end_s - time.monotonic()) > 0:
-                    self._look(scaler, began_s)
-                    self.wait(lambda: False, timeout_s=min(LOOK_S, left_s), poll_s=0.01)
+                self._hold(time.monotonic_ns() + round(lasts[phase] * 1e9))
         finally:
+            self._scaler = None
             (self.folder.path / FILE).write_text(json.dumps({"schema": SCHEMA, "looks": self.looks}) + "\n")
-        self._require(self._crew.gone, "a worker that was told to stop did not end")
+        self._require(self._crew.gone, "a process that was told to stop did not end")
         self.errors += self._crew.ended_badly()
         self._drain(time.monotonic_ns())
 
     def _send_by(self, phase: str, producers: tuple[str, ...]) -> None:
         """Let these producers send, and begin the phase."""
-        there = [name for name in PRODUCERS if name in self._crew.children and not self._crew.children[name].exit_expected]
+        there = self._crew.working("producer")
         for name in [name for name in producers if name not in there]:
             self._crew.start_producer(name)
             self._require(lambda name=name: self._watch.view(name).created > 0, f"{name} created no job")
         if phase != "lead-in":
             self._begin_phase(phase, time.monotonic_ns())
-        self.errors += self._crew.stop([name for name in there if name not in producers])
+        for name in [name for name in there if name not in producers]:
+            self._crew.retire(name)
 
-    def _look(self, scaler: Scaler, began_s: float) -> None:
+    def _tick(self) -> None:
+        super()._tick()
+        if self._scaler is not None and time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + LOOK_S
+            self._look(self._scaler)
+
+    def _look(self, scaler: Scaler) -> None:
         """Read the metrics, and start or retire workers."""
         url = f"{self._crew.apps[APP].url}/api/queues/{self.spec.queue}/metrics"
         try:
@@ -173,11 +189,7 @@ class ScaleDrill(Drill):
         now_s = time.monotonic()
         self._crew.scale_to(scaler.decide(now_s, round(numbers[WANTED])))
         there = len(self._crew.working())
-        self.looks.append({"at_s": round(now_s - began_s, 3), "phase": self._phase, "there": there, **numbers})
-
-    def _end_load(self) -> None:
-        super()._end_load()
-        self.errors += self._crew.stop([APP])
+        self.looks.append({"at_s": round(now_s - self._began_s, 3), "phase": self._phase, "there": there, **numbers})
 
 
 def numbers_of(looks: Sequence[Look]) -> tuple[int, int, int]:

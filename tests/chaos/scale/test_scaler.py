@@ -72,6 +72,8 @@ def test_workers_are_started_and_the_newest_told_to_stop(crew: ScaleCrew, monkey
     told: list[int] = []
     monkeypatch.setattr("chaos.scale.drill.send", lambda pid, number: told.append(number))
     monkeypatch.setattr(crew, "start_worker", lambda name: crew.children.update({name: Started(name)}))
+    starting: set[str] = set()
+    monkeypatch.setattr(crew, "has_begun", lambda name: name not in starting)
     for count, working, retired in (
         (1, ["worker-1"], []),
         (3, ["worker-1", "worker-2", "worker-3"], []),
@@ -81,6 +83,10 @@ def test_workers_are_started_and_the_newest_told_to_stop(crew: ScaleCrew, monkey
     ):
         crew.scale_to(count)
         assert (crew.working(), crew.retired) == (working, retired)
+    starting.add("worker-5")
+    crew.scale_to(1)
+    crew.scale_to(0)
+    assert crew.working() == ["worker-5"], "it would die of the signal"
     assert len(told) == 4 and all(crew.children[name].exit_expected for name in crew.retired)
 
 
