@@ -159,7 +159,8 @@ class ScaleDrill(Drill):
             (self.folder.path / FILE).write_text(json.dumps({"schema": SCHEMA, "looks": self.looks}) + "\n")
         self._require(self._crew.gone, "a process that was told to stop did not end")
         self.errors += self._crew.ended_badly()
-        self._drain(time.monotonic_ns())
+        # The judge counts from an instant under load: who lives claims after it, and nothing from before it may be left.
+        self._drain(time.monotonic_ns() - self.plan.pace.settle_ms * 1_000_000)
 
     def _send_by(self, phase: str, producers: tuple[str, ...]) -> None:
         """Let these producers send, and begin the phase."""
