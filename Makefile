@@ -53,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chaos bench bench-engine bench-guard bench-http bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-http bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity scale check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -95,9 +95,10 @@ help:
 	@echo 'make capacity [RATE=5000] [P99_MS=100] [PAYLOAD=2kb] [HANDLER_MS=20] [MODEL=bull] [TOPOLOGY=aof] [BACKLOG=1h] [WORKERS=2]'
 	@echo '                                    which rate meets a p99 here, predicted and verified, and the plan for RATE (25 minutes);'
 	@echo '                                    VALIDATE=1: how near the queueing simulator comes to measured steps (6 minutes)'
+	@echo 'make scale [SEED=1]                 the load doubles twice and falls, workers follow the metrics, then the verdict (3 minutes)'
 	@echo '  RERUNS=1                          test, test-all: one failed test of each process runs again, and its first failure is shown'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
-	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak, churn and capacity: redis-server on PATH instead of the bundled Valkey'
+	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak, churn, capacity and scale: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
@@ -112,7 +113,7 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench chaos interop mischief mutants nightly upgrade test test-all test-nightly simulate simulate-rules soak churn capacity: export IRONCLAIM_REDIS_SERVER := redis-server
+bench chaos interop mischief mutants nightly upgrade test test-all test-nightly simulate simulate-rules soak churn capacity scale: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
@@ -240,6 +241,9 @@ capacity: setup
 		$(if $(PAYLOAD),--payload $(PAYLOAD)) $(if $(HANDLER_MS),--handler-ms $(HANDLER_MS)) $(if $(MODEL),--model $(MODEL)) \
 		$(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(BACKLOG),--backlog $(BACKLOG)) $(if $(WORKERS),--workers $(WORKERS)) \
 		$(if $(HANDLERS),--handlers $(HANDLERS)) $(if $(WEB_PORT),--web-port $(WEB_PORT)) $(if $(VALIDATE),--validate)
+
+scale: setup
+	@$(BIN)/python -m chaos scale --seed $(SEED)
 
 doctor:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chaos.doctor; else $(PYTHON) -m chaos.doctor; fi

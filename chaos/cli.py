@@ -133,6 +133,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     upgrade.add_argument("--from", dest="rev", required=True, metavar="REV", help="the commit of the other engine")
     upgrade.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
+    scaled = commands.add_parser(
+        "scale",
+        help="the load doubles twice and falls again: do workers follow the metrics of the queue, and is no job lost?",
+        description="Load that doubles twice and falls again, a small autoscaler that reads the metrics once a second and starts "
+        "and stops workers, then the Spark verdict. Exits 0 when the run is valid, 1 when violated, 2 when unknown, 3 when it is "
+        "valid and jobs waited for too long or the workers did not follow.",
+    )
+    scaled.add_argument("--seed", type=int, default=1, help="draws the load (default 1)")
     planted = commands.add_parser(
         "mutants",
         help="every planted defect in a short drill: is it caught by the check that is named for it?",
@@ -173,7 +181,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     attended.add_argument("--producers", type=int, default=1, help="processes of the load (default 1)")
     attended.add_argument("--workers", type=int, default=3, help="workers, called worker-1, worker-2 and so on (default 3)")
     attended.add_argument("--lease-ms", type=int, default=9_000, help="lease of the workers in ms (default 9000)")
-    for command in (attended, bench, compare, soak, churned, interop, mischief, upgrade, planted, nightly, measured):
+    for command in (attended, bench, compare, soak, churned, interop, mischief, upgrade, scaled, planted, nightly, measured):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -254,6 +262,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.mutants.command import catch_mutants
         from chaos.nightly.command import nightly
         from chaos.replay import replay
+        from chaos.scale.command import scale
         from chaos.soak import soak
         from chaos.targets.command import bench_targets
         from chaos.upgrade import upgrade
@@ -271,6 +280,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         "interop": interop,
         "mischief": mischief,
         "upgrade": upgrade,
+        "scale": scale,
         "mutants": catch_mutants,
         "nightly": nightly,
     }

@@ -34,6 +34,11 @@ class HttpCrew(Crew):
     network: Network | None = None
     apps: dict[str, App] = field(default_factory=dict)
 
+    @property
+    def serve_options(self) -> tuple[str, ...]:
+        """How the apps are started."""
+        return ("--allow-changes",)
+
     def start_app(self, name: str) -> Child:
         """Start an app; one that was there before at its old address, where the producer looks for it."""
         if name not in self.apps:
@@ -41,7 +46,7 @@ class HttpCrew(Crew):
             entry = self.network.connect_to_app(PRODUCER, name, listens) if self.network else listens
             self.apps[name] = App(listens, f"http://{entry}", self.connect(name))
         app = self.apps[name]
-        command = [sys.executable, "-m", "engine", "serve", "--allow-changes", "--url", app.server_url]
+        command = [sys.executable, "-m", "engine", "serve", *self.serve_options, "--url", app.server_url]
         child = self._start(name, "app", [*command, "--host", app.listens.host, "--port", str(app.listens.port)], {})
         # Its server ends by the signal that has stopped it.
         child.endings = (0, -signal.SIGTERM)

@@ -25,7 +25,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "rate_per_s": (1, 5_000),
     "lease_ms": (1_000, 60_000),
     "sweep_ms": (50, 10_000),
-    "workers": (2, 32),
+    "workers": (1, 32),
     "concurrency": (1, 256),
     "consumers": (0, 8),
     "producers": (1, 8),

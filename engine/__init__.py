@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from engine.queue.producing import NewJob
     from engine.queue.registry import QueueInfo
     from engine.queue.results import Progress, Result
+    from engine.queue.scaling import Scaling
     from engine.queue.scheduling import Schedule
     from engine.queue.selecting import ListOptions
     from engine.queue.synchronous.queue import Queue, queues
@@ -110,6 +111,7 @@ _HOMES = {
     "engine.queue.era": ("DataLoss",),
     "engine.queue.locks": ("Lock",),
     "engine.queue.metrics": ("join_metrics",),
+    "engine.queue.scaling": ("Scaling",),
     "engine.queue.obstacles": ("LaneInfo", "LimitInfo", "Obstacles", "PauseInfo"),
     "engine.queue.why": ("Why",),
     "engine.queue.job_info": ("JobError", "JobInfo", "JobPage"),
@@ -188,6 +190,7 @@ __all__ = [
     "Result",
     "Results",
     "RetryLater",
+    "Scaling",
     "Schedule",
     "Scheduler",
     "ScriptFault",

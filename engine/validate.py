@@ -276,8 +276,13 @@ def delays(field: str, value: object) -> tuple[int, ...]:
 
 def share(field: str, value: object) -> float:
     """A number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise Malformed(field, value, "a number from 0 to 1")
+    return number(field, value, 0, 1)
+
+
+def number(field: str, value: object, least: int, most: int) -> float:
+    """A number in [least, most]; not a bool."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise Malformed(field, value, f"a number from {least} to {most}")
     return float(value)
 
 

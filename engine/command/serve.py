@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +13,7 @@ from engine.command.arguments import DEFAULT_URL, add, words
 from engine.command.logging_flags import add_logging, begin_logging
 from engine.command.output import print_error
 from engine.errors import EngineError, Malformed
+from engine.queue.scaling import Scaling
 
 if TYPE_CHECKING:
     from engine.http.security.roles import Token
@@ -22,6 +24,18 @@ log = logging.getLogger("ironclaim.http")
 _COLLECT_AFTER = (100_000, 50, 100)
 
 _LINE = "lines of a name, a role (read, operate, admin), a secret and, where it is for some queues alone, their names with commas"
+
+
+#: What `ironclaim_wanted_workers` aims at, which has the defaults of Scaling.
+SCALING: tuple[tuple[str, Callable[[str], Any], str], ...] = (
+    ("--workers-min", int, "ironclaim_wanted_workers: never fewer"),
+    ("--workers-max", int, "ironclaim_wanted_workers: never more"),
+    ("--target-utilisation", float, "ironclaim_wanted_workers: how busy workers may be, above 0 and at most 1"),
+    ("--spare-workers", int, "ironclaim_wanted_workers: how many more than the load needs"),
+    ("--drain-ms", int, "ironclaim_wanted_workers: in which time a backlog is to be gone"),
+    ("--service-ms", float, "ironclaim_wanted_workers: how long a job takes a handler, until workers have told it; 0: not known"),
+    ("--concurrency", int, "ironclaim_wanted_workers: handlers of a worker, while none is alive"),
+)
 
 
 class ExtraMissing(EngineError):
@@ -48,6 +62,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(serve, "--poll-max-ms", kind=int, default=60_000, help="longest time that a request may wait for something")
     add(serve, "--channels", kind=Path, default=None, help="serve DSPS channels, as this file of TOML or JSON says")
     add(serve, "--runs", kind=Path, default=None, help="folder of drills whose reports the page lists")
+    for flag, kind, about in SCALING:
+        add(serve, flag, kind=kind, default=getattr(Scaling(), attribute(flag)), help=about)
     serve.add_argument(
         "--allow-changes", action="store_true", help="let callers change things; without it everything is read-only"
     )
@@ -77,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
         poll_max_ms=options.poll_max_ms,
         channels=None if options.channels is None else configuration.read(options.channels),
         runs=options.runs,
+        scaling=Scaling(**{attribute(flag): getattr(options, attribute(flag)) for flag, _, _ in SCALING}),
     )
     made = server(settings, host=options.host, port=options.port)
     # What is loaded by now stays: a collection that went through it, and often, would hold up all who wait for an answer.
@@ -88,6 +105,11 @@ def run(options: argparse.Namespace) -> int:
         print_error(f"serve: {options.host}:{options.port} cannot be listened on")
         return 2
     return 0
+
+
+def attribute(flag: str) -> str:
+    """The name of an option in the parsed ones, and in Scaling."""
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def read_tokens(file: Path) -> tuple[Token, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from engine.http.security.roles import Token as Token
 from engine.models.binding import bind
 from engine.models.model import Spec
 from engine.models.named import named
+from engine.queue.scaling import Scaling
 from engine.wire.drivers.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class HttpSettings:
     access of that request, None refuses it. Without either everybody has every role, which `ironclaim serve` allows on a
     loopback address only. `allowed_hosts`: names without ports that a `Host` header may have. `poll_max_ms` bounds each long
     poll, and `waiting_max` how many requests may wait at once, long polls and readers of events together. `channels`: DSPS
-    channels are served where it is given. `runs`: the folder of drills whose reports the page lists.
+    channels are served where it is given. `runs`: the folder of drills whose reports the page lists. `scaling`:
+    what `ironclaim_wanted_workers` of each queue's metrics aims at.
     """
 
     url: str = "redis://127.0.0.1:6379/0"
@@ -55,6 +57,7 @@ class HttpSettings:
     waiting_max: int = 5_000
     channels: ChannelSettings | None = None
     runs: Path | None = None
+    scaling: Scaling = field(default_factory=Scaling)
 
     def __post_init__(self) -> None:
         Endpoint(self.url, asynchronous=True)

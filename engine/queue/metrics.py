@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from engine.queue.durations import Durations, HandlerTimes
 from engine.queue.obstacles import Obstacles
+from engine.queue.scaling import Demand, Scaling, wanted_workers
 from engine.queue.workers import WorkerInfo
 from engine.wire.operations import Counts
 
@@ -22,10 +23,14 @@ def exposition(
     times: Iterable[HandlerTimes] = (),
     workers: Iterable[WorkerInfo] = (),
     held: Obstacles | None = None,
+    *,
+    demand: Demand,
+    scaling: Scaling,
 ) -> str:
     """The numbers of one queue; without `held` no names, ages and pauses. A queue's name and those of jobs need no escape."""
     of = f'queue="{queue}"'
     alive = [worker for worker in workers if worker.alive]
+    places = sum(worker.concurrency for worker in alive)
     families = [
         _family("jobs", "gauge", "Jobs in each state; done keeps the last 1,000 only.", *_states(of, counts)),
         _family("jobs_finished_total", "counter", "Jobs that have ever finished.", f"{{{of}}} {counts.finished}"),
@@ -40,7 +45,25 @@ def exposition(
             f"{{{of}}} {counts.data_losses}",
         ),
         _family("workers", "gauge", "Workers that are alive.", f"{{{of}}} {len(alive)}"),
-        _family("worker_places", "gauge", "Handlers that they run at once.", f"{{{of}}} {sum(w.concurrency for w in alive)}"),
+        _family("worker_places", "gauge", "Handlers that they run at once.", f"{{{of}}} {places}"),
+        _family(
+            "worker_utilisation_ratio",
+            "gauge",
+            "Handlers of live workers that have a job, as a share of all; none without workers.",
+            *([f"{{{of}}} {demand.running / places:.4f}"] if places else ()),
+        ),
+        _family(
+            "arrivals_per_second",
+            "gauge",
+            "Jobs that have come to be claimed, over some 20 s.",
+            f"{{{of}}} {demand.arrivals_per_s:.3f}",
+        ),
+        _family(
+            "wanted_workers",
+            "gauge",
+            "How many workers there should be, by the formula of the capacity plan.",
+            f"{{{of}}} {wanted_workers(demand, scaling)}",
+        ),
     ]
     if held is not None:
         names = [f'{{{of},name="{name}"}} {count}' for name, count in held.waiting_by_name.items()]

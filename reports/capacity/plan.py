@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from engine.sizing import worker_rate_per_s, workers_needed
 from reports.capacity.basis import Basis
 from reports.capacity.prices import Prices
 from reports.capacity.question import Question, check
@@ -42,13 +43,12 @@ class Numbers:
 
 def per_worker(basis: Basis, handler_ms: float) -> float:
     """Jobs per second of a worker that is always busy: its places or its processor are full first."""
-    places = 1_000 * basis.handlers_at_once / basis.service_ms(handler_ms)
-    return min(places, 1e6 / basis.worker_us_per_job) if basis.worker_us_per_job else places
+    return worker_rate_per_s(basis.service_ms(handler_ms), basis.handlers_at_once, basis.worker_us_per_job)
 
 
 def workers_for(rate: float, each: float, basis: Basis) -> int | None:
     """How many workers of one server do this rate; None when more of them no longer do more."""
-    workers, before = max(1, math.ceil(rate / each - 1e-9)), 0.0
+    workers, before = max(1, workers_needed(rate, each)), 0.0
     while (reached := workers * each * basis.efficiency(workers)) < rate * (1 - 1e-9):
         if reached <= before:
             return None

@@ -245,3 +245,8 @@ def test_two_writers_do_not_share_a_file_unnoticed(tmp_path: Path) -> None:
         HistoryFile(path, proc="a", role="worker").close()
     wait_until(lambda: len(lines_of(path)) == 4, "two openings and two closings")
     assert [row["seq"] for row in lines_of(path)] == [0, 1, 0, 1]
+
+
+def test_the_adapter_of_the_original_bull_writes_rows_of_this_schema() -> None:
+    text = (ROOT / "chaos/interop/node/history.js").read_text()
+    assert f"const SCHEMA_VERSION = {SCHEMA_VERSION};" in text

@@ -41,6 +41,9 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
         ["ironclaim_data_losses_total", "counter"],
         ["ironclaim_workers", "gauge"],
         ["ironclaim_worker_places", "gauge"],
+        ["ironclaim_worker_utilisation_ratio", "gauge"],
+        ["ironclaim_arrivals_per_second", "gauge"],
+        ["ironclaim_wanted_workers", "gauge"],
         ["ironclaim_jobs_waiting", "gauge"],
         ["ironclaim_oldest_waiting_seconds", "gauge"],
         ["ironclaim_paused", "gauge"],
@@ -66,6 +69,7 @@ def test_names_ages_pauses_and_workers(desk: Desk) -> None:
     assert samples == [
         'ironclaim_workers{queue="desk"} 1',
         'ironclaim_worker_places{queue="desk"} 4',
+        'ironclaim_worker_utilisation_ratio{queue="desk"} 0.0000',
         'ironclaim_jobs_waiting{queue="desk",name="main"} 2',
         'ironclaim_jobs_waiting{queue="desk",name="other"} 1',
         'ironclaim_oldest_waiting_seconds{queue="desk"} 1.5',

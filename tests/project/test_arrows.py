@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Beside the standard library. `reports` may use one module of the engine; only the engine's testing folder may know pytest, and
+#: Beside the standard library. `reports` may use two modules of the engine that
+#: need nothing else of it; only the engine's testing folder may know pytest, and
 #: only the cluster in it a client: see the test of a fresh interpreter. hiredis is used where redis-py has it.
 ALLOWED: dict[str, tuple[str, ...]] = {
     # `engine/opentelemetry.py` is for who has the extra `otel`; nothing of the engine imports it.
@@ -48,7 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "chaos": ("engine", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
     # The client over HTTP is a package of its own, for places where there is no engine.
     "clients/python": ("ironclaim_client", "httpx"),
-    "reports": ("reports", "engine.history", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
+    "reports": ("reports", "engine.history", "engine.sizing", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
 }
 
 #: What nobody imports but the folder itself and those above it; the library never loads its own test server.
@@ -230,8 +231,9 @@ def test_circles_are_found_through_other_modules() -> None:
     assert circles({"a": "b", "b": "", "c": "ab", "d": "e", "e": "d"}) == [["d", "e"]]
 
 
-def test_history_needs_the_standard_library_alone() -> None:
-    names = {name.split(".")[0] for _, name in imports_of((ROOT / "engine/history.py").read_text(), "engine")}
+@pytest.mark.parametrize("module", ["history", "sizing"])
+def test_what_reports_uses_needs_the_standard_library_alone(module: str) -> None:
+    names = {name.split(".")[0] for _, name in imports_of((ROOT / f"engine/{module}.py").read_text(), "engine")}
     assert names - sys.stdlib_module_names == set()
 
 

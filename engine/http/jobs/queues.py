@@ -52,7 +52,8 @@ async def get_queue(request: Request) -> Response:
 @needs("read")
 async def get_metrics(request: Request) -> Response:
     """All of them, so it takes more calls the more lanes and names of jobs there are."""
-    return PlainTextResponse(await queue_of(request).metrics(), media_type="text/plain; version=0.0.4")
+    text = await queue_of(request).metrics(scaling=request.app.state.settings.scaling)
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 @described(

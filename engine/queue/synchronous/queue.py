@@ -29,6 +29,7 @@ from engine.queue.obstacles import LimitInfo, Obstacles, obstacles_of
 from engine.queue.producing import NewJob
 from engine.queue.registry import QueueInfo
 from engine.queue.results import Waiting, typed
+from engine.queue.scaling import DemandWatch, Scaling
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.events import Events
@@ -153,6 +154,7 @@ class Queue(QueueCalls):
         self.dead = Dead(self)
         #: What happens in it, once that is switched on.
         self.events = Events(self)
+        self._demand = DemandWatch()
 
     def enqueue(
         self,
@@ -368,18 +370,22 @@ class Queue(QueueCalls):
                 break
         return [found[name] for name in sorted(found)]
 
-    def metrics(self) -> str:
+    def metrics(self, *, scaling: Scaling | None = None) -> str:
         """The numbers of `counts`, `stats`, `obstacles` and `workers.list` in Prometheus' text format 0.0.4, for a service to
         serve beside its own: `ironclaim_jobs` by state, `ironclaim_jobs_waiting` by name, `ironclaim_oldest_waiting_seconds`,
         `ironclaim_paused`, `ironclaim_workers` and `ironclaim_worker_places`, the counters `ironclaim_jobs_finished_total` and
-        `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and outcome. `join_metrics` makes one
-        page of several queues. An old keyspace has no waiting jobs by name, no oldest one and no pauses."""
+        `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and outcome. An autoscaler follows
+        `ironclaim_wanted_workers`, which aims at `scaling` (None: its defaults), or `ironclaim_worker_utilisation_ratio`; the
+        rates in it are taken from one call of this queue object to the next. `join_metrics` makes one page of several queues. An
+        old keyspace has no waiting jobs by name, no oldest one and no pauses."""
         counts, times, workers = self.counts(), self.stats(), self.workers.list()
         try:
             held = self.obstacles()
         except UnsupportedFeature:
             held = None
-        return exposition(self.name, counts, times, workers, held)
+        aim = scaling or Scaling()
+        demand = self._demand.note(counts, times, workers, held, aim)
+        return exposition(self.name, counts, times, workers, held, demand=demand, scaling=aim)
 
     def snapshot(self) -> Snapshot:
         """The ids of the jobs in every state, in pages of 1,000. One page is consistent, several are not."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from engine import Queue
 from engine.command.main import main
 from engine.command.serve import read_tokens
 from engine.errors import Malformed
@@ -60,6 +61,16 @@ def test_it_serves_the_channels_of_a_file(ironclaim_url: str, tmp_path: Path) ->
         assert client.put("/channel/hall-1/message/m1", content="1").json()["code"] == "dsps.storage.invalid-channel"
 
 
+def test_its_metrics_want_workers_as_its_flags_say(ironclaim_url: str) -> None:
+    words = ("--workers-min", "0", "--service-ms", "1000", "--concurrency", "1", "--drain-ms", "1000")
+    with Queue("mails", url=ironclaim_url) as queue, serving("--url", ironclaim_url, *words, "--workers-max", "9") as client:
+        assert 'ironclaim_wanted_workers{queue="mails"} 0' in client.get("/api/queues/mails/metrics").text
+        for _ in range(20):
+            queue.enqueue("a", {})
+        # At least 20 jobs in a second, of a second each, want 25 workers with one handler.
+        assert 'ironclaim_wanted_workers{queue="mails"} 9' in client.get("/api/queues/mails/metrics").text
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -69,6 +80,12 @@ def test_it_serves_the_channels_of_a_file(ironclaim_url: str, tmp_path: Path) ->
         (("--allowed-hosts", "*"), "allowed_hosts: '*' is not allowed"),
         (("--tokens", "/no/such/file"), "No such file or directory: '/no/such/file'"),
         (("--channels", "/no/such/file"), "No such file or directory: '/no/such/file'"),
+        (
+            ("--workers-min", "3", "--workers-max", "2"),
+            "workers_min: 3 is not allowed, it must be at most workers_max, which is 2",
+        ),
+        (("--target-utilisation", "0"), "target_utilisation: 0.0 is not allowed, it must be a number above 0 and at most 1"),
+        (("--drain-ms", "10"), "drain_ms: 10 is not allowed, it must be a whole number from 1000 to 86400000"),
     ],
 )
 def test_what_it_cannot_serve_is_one_line(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
