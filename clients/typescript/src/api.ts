@@ -2080,9 +2080,9 @@ export interface operations {
                     /** @enum {unknown} */
                     readonly priority?: "high" | "normal" | "low";
                     /** Format: date-time */
-                    readonly scheduled_for?: string;
-                    readonly routing_key?: string;
-                    readonly max_retries?: number;
+                    readonly scheduled_for?: string | null;
+                    readonly routing_key?: string | null;
+                    readonly max_retries?: number | null;
                 };
             };
         };

@@ -48,9 +48,9 @@ _NEW = schemas.an_object(
     payload={},
     description=_TEXT,
     priority={"enum": list(PRIORITIES)},
-    scheduled_for={"type": "string", "format": "date-time", "pattern": "^[0-5]"},
-    routing_key={"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-    max_retries={"type": "integer", "minimum": 1, "maximum": 1000},
+    scheduled_for=schemas.or_null({"type": "string", "format": "date-time", "pattern": "^[0-5]"}),
+    routing_key=schemas.or_null({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}),
+    max_retries=schemas.or_null({"type": "integer", "minimum": 1, "maximum": 1000}),
 )
 _SUBMITTED = schemas.shown(id=_TEXT, status=_TEXT, created_at=_TEXT)
 _SHOWN = schemas.shown(id=_TEXT, name=_TEXT, status=_TEXT, priority=_TEXT)

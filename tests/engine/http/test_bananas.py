@@ -48,6 +48,17 @@ def test_a_job_stands_in_the_keys_of_bananas(client: httpx.Client, ironclaim_url
     assert {name: stored[name] for name in kept} == {name: body[name] for name in kept}
 
 
+def test_members_that_are_null_are_as_if_left_out(client: httpx.Client) -> None:
+    optional = ("id", "scheduled_for", "routing_key", "max_retries")
+    answer = client.post("/jobs", json={"name": "send_email", **dict.fromkeys(optional)})
+    assert answer.status_code == 201, answer.text
+    shown = client.get(f"/jobs/{answer.json()['id']}").json()
+    assert (shown["status"], shown["routing_key"], shown["max_retries"]) == ("pending", "default", 3)
+    document = client.get("../../openapi.json").json()
+    body = document["paths"][f"{API}/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert {name for name, schema in body["properties"].items() if "null" in schema.get("type", ())} == set(optional)
+
+
 def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, ironclaim_url: str) -> None:
     queue, handlers, may = Queue("q", models.Bananas(), url=ironclaim_url), Handlers(), threading.Event()
 
