@@ -66,7 +66,7 @@ async def wait_for(request: Request, work: Coroutine[Any, Any, T]) -> T:
             one.cancel()
         await asyncio.gather(*started, return_exceptions=True)
         # The traceback of what a task raised leads to this frame: memory would be held until the collector of cycles comes by.
-        del task, others, started, one
+        del task, others, started
 
 
 async def _gone(request: Request) -> None:
