@@ -132,6 +132,13 @@ def test_a_jump_of_the_servers_clock_is_none_of_the_host(tmp_path: Path) -> None
     assert found.trouble == "" and abs((found.ahead_ms or 0) - 2_000) <= found.error_ns / MS
 
 
+def test_a_measure_after_a_step_back_is_not_taken_for_one_before_it(tmp_path: Path) -> None:
+    """The server's clock steps back at 30.6 s, and the harness looks at 31 s: what is measured at 30.7 s, it showed at 29.7 s."""
+    looks_s = [1.0, 10.5, 20.5, 30.7, 40.5, 50.5, 59.0]
+    found = compared(tmp_path, lambda at_ns: at_ns, server=lambda at_ns: steady(at_ns - S * (at_ns >= 30.6 * S)), looks_s=looks_s)
+    assert found.trouble == "" and abs(found.ahead_ms or 0) <= found.error_ns / MS < 10
+
+
 def test_of_one_host_only_the_first_lines_are_read(tmp_path: Path) -> None:
     written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0, "clock": lambda at_ns: at_ns}
     files = [written.file(name, "here", [1.0], **plain) for name in ("harness", "worker-1")]
