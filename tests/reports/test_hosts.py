@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,17 @@ from pyspark.sql import SparkSession
 
 from reports import hosts
 from reports.checks.h3_recorder_sound import CHECK as H3
+from reports.corrupt.history import History
 from reports.facts import MS, Process, Run, Usage
 from reports.file_facts import FileFacts
+from reports.folder import history_files
 from reports.host_errors import widened
 from reports.hosts import Host, hosts_of
 from reports.lines import parsed
+from tests.reports import good_channels
+from tests.reports.conftest import Checked
+from tests.reports.story import ns
+from tests.reports.test_channel_checks import CHECKS as CHANNEL_CHECKS
 
 S = 1_000 * MS
 
@@ -195,3 +202,19 @@ def test_the_processor_of_a_producer_on_another_host_is_not_judged(hosts_of_run:
     # Where it was sampled after all, it is held to its bound.
     sampled = Run(run.spec, run.files, run.processes, hosts=hosts_of_run, cpu={"producer-1": (Usage(11 * S, 12 * S, 0.95),)})
     assert any("used 95% of a core" in doubt for doubt in H3.doubts(sampled)) and H3.not_judged(sampled) == []
+
+
+def test_what_a_subscriber_did_in_turn_is_in_turn_on_another_host(tmp_path: Path, checked: Checked) -> None:
+    """It acknowledges within the error of its clock after its call of fetch has returned, which is not before that."""
+    history = History(good_channels.healthy(tmp_path / "run").write(closed=good_channels.END_S), random.Random(1))
+    for name, trip_ns in (("harness", MS), (good_channels.S2, 8 * MS)):
+        rows = history.files[f"{name}.jsonl"]
+        for second in range(1, round(good_channels.END_S)):
+            sent_ns = ns(second)
+            times = {"first_send_ns": sent_ns, "done_ns": sent_ns + trip_ns, "t_ns": sent_ns + trip_ns}
+            rows.insert(1, {**rows[0], "kind": "offset", **times, "srv_us": steady(sent_ns + trip_ns // 2)})
+    history.on_another_host(good_channels.S2, lambda at_ns: at_ns + 2 * S)
+    history.write(tmp_path / "away")
+    assert hosts_of(history_files(tmp_path / "away"))[1].error_ns > 4 * MS
+    found = checked(tmp_path / "away", *CHANNEL_CHECKS)
+    assert {check: told for check, told in found.items() if told[0] != "valid"} == {}
