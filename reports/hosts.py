@@ -102,29 +102,45 @@ class _Opened:
 
 
 def hosts_of(files: Sequence[Path]) -> tuple[Host, ...]:
-    """The hosts of a run, the harness's first. Where there is only one, no more than the first line of each file is read."""
+    """The hosts of a run, the harness's first. Where there is only one, no more than the first line of each file is read.
+
+    Some systems have no boot id: such a file is of the host of that name. What a file without an open row lacks is for H0 to say,
+    except beside several hosts: then nobody knows the clock of its times.
+    """
     opened = [found for file in files if (found := _opened(file)) is not None]
-    if not opened:
+    known = [one for one in opened if one.boot_id]
+    if not known:
         return ()
-    reference = next((one for one in opened if one.role == "harness"), opened[0]).place
-    places = dict.fromkeys([reference, *(one.place for one in opened)])
-    by_place = {place: [one.file for one in opened if one.place == place] for place in places}
+    reference = next((one for one in known if one.role == "harness"), known[0]).place
+    of_name = {one.host: one.place for one in reversed(known)}
+    by_place: dict[tuple[str, str], list[Path]] = {reference: []}
+    for one in opened:
+        if one.host or one.boot_id:
+            place = one.place if one.boot_id else of_name.get(one.host, one.place)
+            by_place.setdefault(place, []).append(one.file)
     names = {place: tuple(file.name for file in of_host) for place, of_host in by_place.items()}
     first = Host(*reference, names[reference])
-    if len(places) == 1:
+    if len(by_place) == 1:
         return (first,)
     stretches = _steady(_read(by_place[reference])[0])
-    others = [_compared(Host(*place, names[place]), *_read(by_place[place]), stretches) for place in places if place != reference]
-    return (first, *others)
+    others = [_compared(Host(*place, names[place]), *_read(by_place[place]), stretches) for place in names if place != reference]
+    return (first, *others, *(_homeless(one.file) for one in opened if not one.host and not one.boot_id))
 
 
 def _opened(file: Path) -> _Opened | None:
-    """The open row of a file; None when it has none, which is for H0 to say."""
+    """What the first row of a file says: nothing where it is no open row. None for an empty file, which has no times."""
     with file.open("rb") as content:
-        row = _row(content.readline())
-    if row.get("kind") != "open" or not row.get("boot_id"):
-        return None
-    return _Opened(file, str(row.get("host") or ""), str(row["boot_id"]), str(row.get("role")))
+        line = content.readline()
+    row = _row(line)
+    told = row if row.get("kind") == "open" else {}
+    host, boot_id, role = (str(told.get(name) or "") for name in ("host", "boot_id", "role"))
+    return _Opened(file, host, boot_id, role) if line else None
+
+
+def _homeless(file: Path) -> Host:
+    """The host of a file that does not say where it was written."""
+    trouble = f"nobody knows on which host history file {file.name} was written, and so what its times mean"
+    return Host("not known", "", (file.name,), trouble=trouble)
 
 
 def _row(line: bytes) -> dict[str, Any]:

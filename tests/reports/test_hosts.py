@@ -152,6 +152,33 @@ def test_of_one_host_only_the_first_lines_are_read(tmp_path: Path) -> None:
     assert hosts_of(files) == (Host("here", "here", ("harness.jsonl", "worker-1.jsonl")),)
 
 
+def test_a_file_that_does_not_say_where_it_was_written_has_times_of_an_unknown_clock(tmp_path: Path) -> None:
+    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0}
+    own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **plain)
+    other = written.file("worker-1", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)
+    headless = written.file("worker-2", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)
+    headless.write_text("".join(headless.read_text().splitlines(keepends=True)[1:]))
+    (tmp_path / "worker-3.jsonl").touch()
+    empty = tmp_path / "worker-3.jsonl"
+    # On one host they are of its clock like all others, and H0 names what they lack.
+    assert hosts_of([own, headless, empty]) == (Host("here", "here", ("harness.jsonl",)),)
+    _, there, nowhere = hosts_of([own, other, headless, empty])
+    assert (there.files, there.trouble) == (("worker-1.jsonl",), "")
+    assert nowhere.files == ("worker-2.jsonl",) and "on which host history file worker-2.jsonl was written" in nowhere.trouble
+
+
+def test_a_host_without_a_boot_id_is_known_by_its_name(tmp_path: Path) -> None:
+    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0}
+    own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **plain)
+    beside = written.file("worker-1", "here", [1.0], clock=lambda at_ns: at_ns, **plain)
+    away = written.file("worker-2", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)
+    for file, name in ((beside, "here"), (away, "there")):
+        file.write_text(file.read_text().replace(f'"boot_id":"{name}"', '"boot_id":""', 1))
+    here, there = hosts_of([own, beside, away])
+    assert here.files == ("harness.jsonl", "worker-1.jsonl")
+    assert (there.files, there.trouble) == (("worker-2.jsonl",), "") and abs((there.ahead_ms or 0) - 1_000) <= there.error_ns / MS
+
+
 # --- what is made of it ------------------------------------------------------------------------------------------------------
 
 HERE = Host("here", "here", ("harness.jsonl",))
