@@ -279,7 +279,7 @@ def share(field: str, value: object) -> float:
     return number(field, value, 0, 1)
 
 
-def number(field: str, value: object, least: int, most: int) -> float:
+def number(field: str, value: object, least: float, most: float) -> float:
     """A number in [least, most]; not a bool."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise Malformed(field, value, f"a number from {least} to {most}")

@@ -7,7 +7,7 @@ times lies in an interval as wide as both round trips. Between two measures it i
 
 Two clocks drift apart by at most `DRIFT_PPM`. So each measure bounds its neighbours as well, and measures that contradict each
 other show a clock that jumped or does not run as a clock does. The server's own clock may jump: a measure counts only where
-exactly one stretch of the harness's looks, without a jump in between, has its server time.
+exactly one stretch of the harness's looks, without a jump in between, has its server time, or may have had it before the next.
 """
 
 from __future__ import annotations
@@ -102,29 +102,45 @@ class _Opened:
 
 
 def hosts_of(files: Sequence[Path]) -> tuple[Host, ...]:
-    """The hosts of a run, the harness's first. Where there is only one, no more than the first line of each file is read."""
+    """The hosts of a run, the harness's first. Where there is only one, no more than the first line of each file is read.
+
+    Some systems have no boot id: such a file is of the host of that name. What a file without an open row lacks is for H0 to say,
+    except beside several hosts: then nobody knows the clock of its times.
+    """
     opened = [found for file in files if (found := _opened(file)) is not None]
-    if not opened:
+    known = [one for one in opened if one.boot_id]
+    if not known:
         return ()
-    reference = next((one for one in opened if one.role == "harness"), opened[0]).place
-    places = dict.fromkeys([reference, *(one.place for one in opened)])
-    by_place = {place: [one.file for one in opened if one.place == place] for place in places}
+    reference = next((one for one in known if one.role == "harness"), known[0]).place
+    of_name = {one.host: one.place for one in reversed(known)}
+    by_place: dict[tuple[str, str], list[Path]] = {reference: []}
+    for one in opened:
+        if one.host or one.boot_id:
+            place = one.place if one.boot_id else of_name.get(one.host, one.place)
+            by_place.setdefault(place, []).append(one.file)
     names = {place: tuple(file.name for file in of_host) for place, of_host in by_place.items()}
     first = Host(*reference, names[reference])
-    if len(places) == 1:
+    if len(by_place) == 1:
         return (first,)
-    runs = _steady(_read(by_place[reference])[0])
-    others = [_compared(Host(*place, names[place]), *_read(by_place[place]), runs) for place in places if place != reference]
-    return (first, *others)
+    stretches = _steady(_read(by_place[reference])[0])
+    others = [_compared(Host(*place, names[place]), *_read(by_place[place]), stretches) for place in names if place != reference]
+    return (first, *others, *(_homeless(one.file) for one in opened if not one.host and not one.boot_id))
 
 
 def _opened(file: Path) -> _Opened | None:
-    """The open row of a file; None when it has none, which is for H0 to say."""
+    """What the first row of a file says: nothing where it is no open row. None for an empty file, which has no times."""
     with file.open("rb") as content:
-        row = _row(content.readline())
-    if row.get("kind") != "open" or not row.get("boot_id"):
-        return None
-    return _Opened(file, str(row.get("host") or ""), str(row["boot_id"]), str(row.get("role")))
+        line = content.readline()
+    row = _row(line)
+    told = row if row.get("kind") == "open" else {}
+    host, boot_id, role = (str(told.get(name) or "") for name in ("host", "boot_id", "role"))
+    return _Opened(file, host, boot_id, role) if line else None
+
+
+def _homeless(file: Path) -> Host:
+    """The host of a file that does not say where it was written."""
+    trouble = f"nobody knows on which host history file {file.name} was written, and so what its times mean"
+    return Host("not known", "", (file.name,), trouble=trouble)
 
 
 def _row(line: bytes) -> dict[str, Any]:
@@ -169,15 +185,26 @@ def _look(row: dict[str, Any]) -> _Look | None:
     return _Look((sent_ns + done_ns) // 2, srv_us * 1_000, srv_us * 1_000 - done_ns, srv_us * 1_000 + TOLD_NS - sent_ns)
 
 
-def _steady(looks: Sequence[_Look]) -> list[list[_Look]]:
-    """The looks of the harness in stretches in which the server's clock did not jump."""
+class _Stretch(NamedTuple):
+    """Looks of the harness between which the server's clock did not jump, and the server times that it may have shown before the
+    jump after them and after the jump before them."""
+
+    looks: list[_Look]
+    since_ns: int
+    until_ns: int
+
+
+def _steady(looks: Sequence[_Look]) -> list[_Stretch]:
+    """The looks of the harness in stretches."""
     runs: list[list[_Look]] = []
     for look in looks:
         before = runs[-1][-1] if runs else None
         if before is None or before.srv_ns > look.srv_ns or _contradiction_ns(_bounds(before), _bounds(look)) > 0:
             runs.append([])
         runs[-1].append(look)
-    return [run for run in runs if len(run) > 1]
+    gaps_ns = [0, *(after[0].at_ns - before[-1].at_ns for before, after in pairwise(runs)), 0]
+    sides = zip(runs, gaps_ns, gaps_ns[1:], strict=False)
+    return [_Stretch(run, run[0].srv_ns - before_ns, run[-1].srv_ns + after_ns) for run, before_ns, after_ns in sides]
 
 
 def _bounds(look: _Look) -> Measure:
@@ -195,9 +222,9 @@ def _contradiction_ns(one: Measure, other: Measure) -> float:
     return apart_ns - _drift_ns(one.at_ns - other.at_ns)
 
 
-def _compared(host: Host, looks: Sequence[_Look], ends_ns: tuple[int, int], runs: Sequence[Sequence[_Look]]) -> Host:
+def _compared(host: Host, looks: Sequence[_Look], ends_ns: tuple[int, int], stretches: Sequence[_Stretch]) -> Host:
     """The host, its clock compared with the harness's."""
-    found = [shift for look in looks if (shift := _shift(look, runs)) is not None]
+    found = [shift for look in looks if (shift := _shift(look, stretches)) is not None]
     if len(found) < 2:
         count = f"{len(found)} of its {len(looks)} clock measures can" if looks else "it has no clock measure that could"
         words = f"nothing bounds the clock of host {host.name} (boot {host.boot_id[:8]}): {count} be compared with the harness's"
@@ -212,13 +239,12 @@ def _compared(host: Host, looks: Sequence[_Look], ends_ns: tuple[int, int], runs
     return Host(host.name, host.boot_id, host.files, tuple(one.at_ns for one in known), shifts_ns, error_ns, trouble)
 
 
-def _shift(look: _Look, runs: Sequence[Sequence[_Look]]) -> Measure | None:
-    """What must be added to the host's time at a measure; None when the harness did not see the server's clock there, or saw it
-    there twice."""
-    covering = [run for run in runs if run[0].srv_ns <= look.srv_ns <= run[-1].srv_ns]
-    if len(covering) != 1:
+def _shift(look: _Look, stretches: Sequence[_Stretch]) -> Measure | None:
+    """What must be added to the host's time at a measure; None when the harness did not see the server's clock there, or it may
+    have been there twice."""
+    covering = [one.looks for one in stretches if one.since_ns <= look.srv_ns <= one.until_ns]
+    if len(covering) != 1 or len(run := covering[0]) < 2 or not run[0].srv_ns <= look.srv_ns <= run[-1].srv_ns:
         return None
-    run = covering[0]
     place = min(bisect_right(run, look.srv_ns, key=attrgetter("srv_ns")), len(run) - 1)
     sides = [(one, _drift_ns(look.srv_ns - one.srv_ns)) for one in run[place - 1 : place + 1]]
     low_ns, high_ns = max(one.low_ns - drift for one, drift in sides), min(one.high_ns + drift for one, drift in sides)

@@ -30,7 +30,7 @@ _LINE = "lines of a name, a role (read, operate, admin), a secret and, where it 
 SCALING: tuple[tuple[str, Callable[[str], Any], str], ...] = (
     ("--workers-min", int, "ironclaim_wanted_workers: never fewer"),
     ("--workers-max", int, "ironclaim_wanted_workers: never more"),
-    ("--target-utilisation", float, "ironclaim_wanted_workers: how busy workers may be, above 0 and at most 1"),
+    ("--target-utilisation", float, "ironclaim_wanted_workers: how busy workers may be, from 0.01 to 1"),
     ("--spare-workers", int, "ironclaim_wanted_workers: how many more than the load needs"),
     ("--drain-ms", int, "ironclaim_wanted_workers: in which time a backlog is to be gone"),
     ("--service-ms", float, "ironclaim_wanted_workers: how long a job takes a handler, until workers have told it; 0: not known"),

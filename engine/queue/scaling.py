@@ -18,6 +18,8 @@ from engine.sizing import worker_rate_per_s, workers_needed
 from engine.wire.operations import Counts
 
 WORKERS_MAX = 10_000
+#: Of a share that is next to nothing the arithmetic makes 0.
+UTILISATION_LEAST = 0.01
 DRAIN_MS_LEAST, DRAIN_MS_MAX = 1_000, 86_400_000
 #: A backlog that has waited for long is asked away this many times sooner at most.
 URGENCY_MAX = 4
@@ -34,8 +36,8 @@ APART_US = 1_000_000
 class Scaling:
     """What `ironclaim_wanted_workers` aims at, and its bounds.
 
-    `target_utilisation`: how busy the handlers of workers may be (above 0, at most 1), and `spare_workers`: how many workers
-    more; `plan.utilisation` and `plan.spare` of a capacity plan are meant for them. `drain_ms`: in which time a backlog is to be
+    `target_utilisation`: how busy the handlers of workers may be (0.01 to 1), and `spare_workers`: how many workers more;
+    `plan.utilisation` and `plan.spare` of a capacity plan are meant for them. `drain_ms`: in which time a backlog is to be
     gone. `service_ms`: how long a job takes a handler, until workers have told how long theirs took; 0: not known.
     `concurrency`: handlers of a worker while none is alive. Raises Malformed.
     """
@@ -53,8 +55,7 @@ class Scaling:
         validate.integer("workers_min", self.workers_min, 0, WORKERS_MAX)
         if self.workers_min > self.workers_max:
             raise Malformed("workers_min", self.workers_min, f"at most workers_max, which is {self.workers_max}")
-        if validate.share("target_utilisation", self.target_utilisation) == 0:
-            raise Malformed("target_utilisation", self.target_utilisation, "a number above 0 and at most 1")
+        validate.number("target_utilisation", self.target_utilisation, UTILISATION_LEAST, 1)
         validate.integer("spare_workers", self.spare_workers, 0, WORKERS_MAX)
         validate.integer("drain_ms", self.drain_ms, DRAIN_MS_LEAST, DRAIN_MS_MAX)
         validate.number("service_ms", self.service_ms, 0, DRAIN_MS_MAX)

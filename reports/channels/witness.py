@@ -14,6 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from reports.facts import MS, Run
+from reports.host_errors import in_turn_ns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -62,7 +63,7 @@ def paired(frames: ChannelFrames) -> DataFrame:
             *READER, *("first_send_ns", "message", "item_clock", "crc", "position"), done, F.lit(MESSAGE).alias("turn")
         ),
         calls.where(F.col("f") == "acknowledge").select(
-            *READER, "first_send_ns", F.col("first_send_ns").alias("at_ns"), F.lit(ACKNOWLEDGE).alias("turn")
+            *READER, "first_send_ns", in_turn_ns(frames.run).alias("at_ns"), F.lit(ACKNOWLEDGE).alias("turn")
         ),
         frames.handed.select(*READER, done, F.lit(RETURN).alias("turn"), F.struct("number", "begun_ns").alias("call")),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,17 @@ from pyspark.sql import SparkSession
 
 from reports import hosts
 from reports.checks.h3_recorder_sound import CHECK as H3
+from reports.corrupt.history import History
 from reports.facts import MS, Process, Run, Usage
 from reports.file_facts import FileFacts
+from reports.folder import history_files
 from reports.host_errors import widened
 from reports.hosts import Host, hosts_of
 from reports.lines import parsed
+from tests.reports import good_channels
+from tests.reports.conftest import Checked
+from tests.reports.story import ns
+from tests.reports.test_channel_checks import CHECKS as CHANNEL_CHECKS
 
 S = 1_000 * MS
 
@@ -132,10 +139,44 @@ def test_a_jump_of_the_servers_clock_is_none_of_the_host(tmp_path: Path) -> None
     assert found.trouble == "" and abs((found.ahead_ms or 0) - 2_000) <= found.error_ns / MS
 
 
+def test_a_measure_after_a_step_back_is_not_taken_for_one_before_it(tmp_path: Path) -> None:
+    """The server's clock steps back at 30.6 s, and the harness looks at 31 s: what is measured at 30.7 s, it showed at 29.7 s."""
+    looks_s = [1.0, 10.5, 20.5, 30.7, 40.5, 50.5, 59.0]
+    found = compared(tmp_path, lambda at_ns: at_ns, server=lambda at_ns: steady(at_ns - S * (at_ns >= 30.6 * S)), looks_s=looks_s)
+    assert found.trouble == "" and abs(found.ahead_ms or 0) <= found.error_ns / MS < 10
+
+
 def test_of_one_host_only_the_first_lines_are_read(tmp_path: Path) -> None:
     written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0, "clock": lambda at_ns: at_ns}
     files = [written.file(name, "here", [1.0], **plain) for name in ("harness", "worker-1")]
     assert hosts_of(files) == (Host("here", "here", ("harness.jsonl", "worker-1.jsonl")),)
+
+
+def test_a_file_that_does_not_say_where_it_was_written_has_times_of_an_unknown_clock(tmp_path: Path) -> None:
+    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0}
+    own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **plain)
+    other = written.file("worker-1", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)
+    headless = written.file("worker-2", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)
+    headless.write_text("".join(headless.read_text().splitlines(keepends=True)[1:]))
+    (tmp_path / "worker-3.jsonl").touch()
+    empty = tmp_path / "worker-3.jsonl"
+    # On one host they are of its clock like all others, and H0 names what they lack.
+    assert hosts_of([own, headless, empty]) == (Host("here", "here", ("harness.jsonl",)),)
+    _, there, nowhere = hosts_of([own, other, headless, empty])
+    assert (there.files, there.trouble) == (("worker-1.jsonl",), "")
+    assert nowhere.files == ("worker-2.jsonl",) and "on which host history file worker-2.jsonl was written" in nowhere.trouble
+
+
+def test_a_host_without_a_boot_id_is_known_by_its_name(tmp_path: Path) -> None:
+    written, plain = Written(tmp_path), {"server": steady, "trip_ns": MS, "end_s": 60.0}
+    own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **plain)
+    beside = written.file("worker-1", "here", [1.0], clock=lambda at_ns: at_ns, **plain)
+    away = written.file("worker-2", "there", SECONDS[::10], clock=lambda at_ns: at_ns + S, **plain)
+    for file, name in ((beside, "here"), (away, "there")):
+        file.write_text(file.read_text().replace(f'"boot_id":"{name}"', '"boot_id":""', 1))
+    here, there = hosts_of([own, beside, away])
+    assert here.files == ("harness.jsonl", "worker-1.jsonl")
+    assert (there.files, there.trouble) == (("worker-2.jsonl",), "") and abs((there.ahead_ms or 0) - 1_000) <= there.error_ns / MS
 
 
 # --- what is made of it ------------------------------------------------------------------------------------------------------
@@ -188,3 +229,19 @@ def test_the_processor_of_a_producer_on_another_host_is_not_judged(hosts_of_run:
     # Where it was sampled after all, it is held to its bound.
     sampled = Run(run.spec, run.files, run.processes, hosts=hosts_of_run, cpu={"producer-1": (Usage(11 * S, 12 * S, 0.95),)})
     assert any("used 95% of a core" in doubt for doubt in H3.doubts(sampled)) and H3.not_judged(sampled) == []
+
+
+def test_what_a_subscriber_did_in_turn_is_in_turn_on_another_host(tmp_path: Path, checked: Checked) -> None:
+    """It acknowledges within the error of its clock after its call of fetch has returned, which is not before that."""
+    history = History(good_channels.healthy(tmp_path / "run").write(closed=good_channels.END_S), random.Random(1))
+    for name, trip_ns in (("harness", MS), (good_channels.S2, 8 * MS)):
+        rows = history.files[f"{name}.jsonl"]
+        for second in range(1, round(good_channels.END_S)):
+            sent_ns = ns(second)
+            times = {"first_send_ns": sent_ns, "done_ns": sent_ns + trip_ns, "t_ns": sent_ns + trip_ns}
+            rows.insert(1, {**rows[0], "kind": "offset", **times, "srv_us": steady(sent_ns + trip_ns // 2)})
+    history.on_another_host(good_channels.S2, lambda at_ns: at_ns + 2 * S)
+    history.write(tmp_path / "away")
+    assert hosts_of(history_files(tmp_path / "away"))[1].error_ns > 4 * MS
+    found = checked(tmp_path / "away", *CHANNEL_CHECKS)
+    assert {check: told for check, told in found.items() if told[0] != "valid"} == {}

@@ -84,7 +84,7 @@ def test_its_metrics_want_workers_as_its_flags_say(ironclaim_url: str) -> None:
             ("--workers-min", "3", "--workers-max", "2"),
             "workers_min: 3 is not allowed, it must be at most workers_max, which is 2",
         ),
-        (("--target-utilisation", "0"), "target_utilisation: 0.0 is not allowed, it must be a number above 0 and at most 1"),
+        (("--target-utilisation", "0"), "target_utilisation: 0.0 is not allowed, it must be a number from 0.01 to 1"),
         (("--drain-ms", "10"), "drain_ms: 10 is not allowed, it must be a whole number from 1000 to 86400000"),
     ],
 )
