@@ -240,3 +240,7 @@ def test_the_calls_of_bananas_own_client(scenario: Scenarios, harmed: HttpRelay,
     errors = found["errors"]
     assert errors["priority"]["name"] == errors["payload"]["name"] == "InvalidJobError"
     assert errors["token"]["name"] == "BananasError" and found["kinds"] == ["function"] * 3
+
+
+def test_a_call_without_a_reply_ends_though_nothing_else_keeps_the_program_alive(scenario: Scenarios, harmed: HttpRelay) -> None:
+    assert scenario("silence", harmed)["name"] == "ServerUnavailable"

@@ -53,7 +53,9 @@ export class Transport {
   async #attempt(call: Call, timeoutMs: number, signal?: AbortSignal): Promise<Reply | Failure> {
     signal?.throwIfAborted();
     const query = call.params === undefined ? "" : `?${new URLSearchParams(call.params)}`;
-    const timeout = AbortSignal.timeout(timeoutMs);
+    // Node ends a program in the middle of its call when nothing but the timer of AbortSignal.timeout is left.
+    const timeout = new AbortController();
+    const timer = setTimeout(() => timeout.abort(), timeoutMs);
     let response: Response;
     let text: string;
     try {
@@ -61,7 +63,7 @@ export class Transport {
         method: call.method,
         headers: { ...this.#headers, ...call.headers, ...(call.body === undefined ? {} : { "Content-Type": "application/json" }) },
         ...(call.body === undefined ? {} : { body: call.body }),
-        signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
+        signal: signal === undefined ? timeout.signal : AbortSignal.any([signal, timeout.signal]),
         cache: "no-store",
         credentials: this.#credentials,
         redirect: "manual",
@@ -69,7 +71,9 @@ export class Transport {
       text = await response.text();
     } catch (error) {
       signal?.throwIfAborted();
-      return new Failure(timeout.aborted ? `no reply within ${timeoutMs} ms` : String(error), neverSent(error));
+      return new Failure(timeout.signal.aborted ? `no reply within ${timeoutMs} ms` : String(error), neverSent(error));
+    } finally {
+      clearTimeout(timer);
     }
     if (response.type === "opaqueredirect") {
       throw new UnexpectedReply("the server sends elsewhere; only the address that was given is asked");

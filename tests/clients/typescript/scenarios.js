@@ -96,6 +96,14 @@ const scenarios = {
     return names(Object.fromEntries(queues.map((queue) => [queue, () => client.queue(queue).enqueue("send")])));
   },
 
+  // As a connection whose socket keeps no program alive.
+  async silence({ url }) {
+    const silent = (_, { signal }) =>
+      new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    const client = new Client({ url, fetch: silent, retries: { deadlineMs: 300, attemptMs: 100 } });
+    return thrown(() => client.queue("emails").job("a1"));
+  },
+
   async wait(settings) {
     return connect({ ...settings, retries: { deadlineMs: 0, pollMs: 50 } }).queue("emails").wait("a1");
   },
