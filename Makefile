@@ -96,7 +96,7 @@ help:
 	@echo '                                    which rate meets a p99 here, predicted and verified, and the plan for RATE (25 minutes);'
 	@echo '                                    VALIDATE=1: how near the queueing simulator comes to measured steps (6 minutes)'
 	@echo 'make scale [SEED=1]                 the load doubles twice and falls, workers follow the metrics, then the verdict (3 minutes)'
-	@echo '  RERUNS=1                          test, test-all: one failed test of each process runs again, and its first failure is shown'
+	@echo '  RERUNS=3                          test, test-all: up to so many failed tests run once more, and what they failed with is shown'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
 	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak, churn, capacity and scale: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
@@ -194,7 +194,7 @@ compare: setup
 	@$(BIN)/python -m reports compare --a $(A) --b $(B) $(foreach name,$(METRIC),--metric $(name)) $(ARGS)
 
 # The report of the last run of each tier stays in runs/tests; make test-times reads it.
-# RERUNS: so many tests of each process are run once more when they fail; the summary shows what they failed with.
+# RERUNS: up to so many failed tests are run once more; the summary shows what they failed with.
 PYTEST = $(BESIDE)$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder --junitxml=runs/tests/$@.xml \
 	$(if $(RERUNS),--reruns 1 --max-suite-reruns $(RERUNS) --rerun-show-tracebacks)
 

@@ -122,7 +122,7 @@ def test_a_load_that_nobody_starts_is_said(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--workers", "0"], "workers is 0: it must be a whole number from 2 to 32"),
+        (["--workers", "0"], "workers is 0: it must be a whole number from 1 to 32"),
         (["--producers", "9"], "producers is 9: it must be a whole number from 1 to 8"),
         (["--rate", "0"], "rate_per_s is 0: it must be a whole number from 1 to 5000"),
     ],

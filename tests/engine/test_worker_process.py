@@ -58,7 +58,7 @@ def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Worke
     rows = raw_rows(workers.history())
     check_rows(rows)
     assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows)
-    assert {row["kind"] for row in rows} == {"open", "configuration", "connection", "operation", "close"}
+    assert {row["kind"] for row in rows} == {"open", "configuration", "connection", "operation", "offset", "close"}
     ends = [row for row in rows if row["kind"] == "operation" and row["f"] == "handle" and row["type"] == "ok"]
     assert len(ends) == 30
 
