@@ -70,7 +70,9 @@ def _overlap(delivery: Delivery, tick: Tick, born: list[str], book: Book) -> Non
         book.overlapping.update((*born, *_living(before, schedule)))
         return
     overlap, last = put.policy.overlap, book.last_ticked.get(schedule, "")
-    names = [f"cron:{schedule}:{tick_ms}" for tick_ms in tick.ticks_ms]
+    # A tick that has made its job makes none again, whatever became of the job.
+    made_ms = int(before.table("cron:" + schedule).get("last_ms") or 0)
+    names = [f"cron:{schedule}:{tick_ms}" for tick_ms in tick.ticks_ms if not tick_ms <= made_ms <= delivery.now_ms]
     new = [name for name in names if before.job(name) is None]
     if overlap == "allow":
         # From now on the schedule knows the last of them alone.

@@ -33,7 +33,8 @@ check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 
 model.check()
 -- A foreign client may have moved or removed it.
 if model.settle_schedule then model.settle_schedule(name) end
-local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped')
+local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped',
+  'last_ms')
 local words = {}
 for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
@@ -61,7 +62,13 @@ end
 local made, skipped, last_job, last_tick = {}, 0, was[6] or '', nil
 if error_text == '' then
   local free = overlap == 'allow' or last_job == '' or not goes_on(last_job)
-  for at = 5, #KEYS do
+  -- Whoever enables or changes a schedule may have computed its next tick before that tick made its job. A last tick that is still to
+  -- come is of a clock that was ahead.
+  local ticked_ms = tonumber(was[10] or 0)
+  if ticked_ms > now_ms then ticked_ms = 0 end
+  local first = 5
+  while first <= #KEYS and tonumber(ARGV[2 * first + 5]) <= ticked_ms do first = first + 1 end
+  for at = first, #KEYS do
     local tick_ms, id = ARGV[2 * at + 5], ARGV[2 * at + 6]
     local known = redis.call('GET', KEYS[at])
     -- In some formats a foreign scheduler may have run this tick, or be about to.

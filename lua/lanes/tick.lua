@@ -32,7 +32,8 @@ settled(prefix)
 check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {}, { seq, unpack(KEYS, 11) })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped')
+local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped',
+  'last_ms')
 local words = {}
 for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
@@ -59,7 +60,13 @@ if error_text == '' then
   check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, { prefix .. 'routed', prefix .. 'settings' },
     { prefix .. 'wake:' .. job.class })
   local free = overlap == 'allow' or last_job == '' or ended(last_job) -- anchor: schedule-waits-for-its-last-job
-  for at = 11, #ARGV do
+  -- Whoever enables or changes a schedule may have computed its next tick before that tick made its job. A last tick that is still to
+  -- come is of a clock that was ahead.
+  local ticked_ms = tonumber(was[10] or 0)
+  if ticked_ms > now_ms then ticked_ms = 0 end
+  local first = 11
+  while first <= #ARGV and tonumber(ARGV[first]) <= ticked_ms do first = first + 1 end
+  for at = first, #ARGV do
     local key = KEYS[at]
     local id = string.sub(key, #prefix + 5)
     local known = redis.call('EXISTS', key) == 1

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine import UnsupportedFeature
-from engine.wire.operations import PutSchedule, Tick
+from engine.wire.operations import EnableSchedule, PutSchedule, Tick
 from engine.worker.machine.sweeping import tick
 from tests.conformance.declared import has
 from tests.conformance.desk import ModelDesk
@@ -45,6 +45,23 @@ def test_rule_24_a_tick_is_one_job_however_many_schedulers_there_are(desk: Model
         desk.finish(job.lease)
         (schedule,) = desk.queue.schedules.list()
         assert (schedule.count, schedule.last_job, schedule.next_ms) == (number, job.lease.job, desk.now_ms + MINUTE_MS)
+
+
+def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_schedule_late(desk: ModelDesk) -> None:
+    if not put(desk):
+        return
+    (schedule,) = desk.queue.schedules.list()
+    late = EnableSchedule(desk._op_id(), desk.now_ms + 10 * MINUTE_MS, "s", 1, schedule.next_ms)
+    desk.tick(MINUTE_MS)
+    (made,) = [desk.run(operation) for operation in ticks(desk, "a")]
+    desk.finish(desk.take()["tick"].lease)
+    assert len(made.jobs) == 1 and desk.queue.schedules.disable("s")
+    desk.tick(1)
+    assert desk.run(late).found == "changed"
+    (again,) = [desk.run(operation) for operation in ticks(desk, "a")]
+    assert (again.result, again.jobs, desk.claim()) == ("ticked", (), [])
+    (schedule,) = desk.queue.schedules.list()
+    assert (schedule.count, schedule.next_ms) == (1, late.next_ms + MINUTE_MS)
 
 
 def test_a_schedule_is_disabled_enabled_run_at_once_and_removed(desk: ModelDesk) -> None:

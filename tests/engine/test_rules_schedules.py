@@ -167,6 +167,35 @@ def test_rule_24_a_tick_sent_twice_answers_the_same_and_changes_nothing(desk: De
     assert desk.dump() == after
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["its job is kept", "its job is gone"])
+def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_schedule_late(desk: Desk, gone: bool) -> None:
+    """The next tick that the call has was computed before that tick came."""
+    put(desk)
+    late = EnableSchedule(desk._op_id(), desk.now_ms + 10 * MINUTE_MS, "clean", 1, FIRST_MS)
+    to(desk, FIRST_MS)
+    assert [reply.jobs for reply in turn(desk)] == [(job_of(FIRST_MS),)] and work_off(desk) == [job_of(FIRST_MS)]
+    if gone:
+        desk.redis.delete(desk.keys.job(job_of(FIRST_MS)))
+    assert desk.queue.schedules.disable("clean")
+    desk.tick(1)
+    assert desk.run(late).found == "changed" and state(desk)["next_ms"] == str(FIRST_MS)
+    assert [(reply.result, reply.jobs, reply.skipped) for reply in turn(desk)] == [("ticked", (), 0)]
+    assert (jobs(desk), state(desk)["count"], index(desk)) == ([], "1", {"clean": FIRST_MS + MINUTE_MS})
+    to(desk, FIRST_MS + MINUTE_MS)
+    assert [reply.jobs for reply in turn(desk)] == [(job_of(FIRST_MS + MINUTE_MS),)]
+
+
+def test_rule_24_a_schedule_that_ticked_by_a_clock_that_was_ahead_ticks_again_once_it_is_enabled_anew(desk: Desk) -> None:
+    put(desk)
+    to(desk, FIRST_MS + 1_000 * MINUTE_MS)
+    turn(desk)
+    work_off(desk)
+    to(desk, FIRST_MS - 1_000)
+    assert desk.queue.schedules.disable("clean") and desk.queue.schedules.enable("clean")
+    to(desk, FIRST_MS)
+    assert [reply.jobs for reply in turn(desk)] == [(job_of(FIRST_MS),)]
+
+
 def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_and_the_schedule(desk: Desk) -> None:
     put(desk)
     to(desk, FIRST_MS)
