@@ -62,12 +62,9 @@ end
 local made, skipped, last_job, last_tick = {}, 0, was[6] or '', nil
 if error_text == '' then
   local free = overlap == 'allow' or last_job == '' or not goes_on(last_job)
-  -- Whoever enables or changes a schedule may have computed its next tick before that tick made its job. A last tick that is still to
-  -- come is of a clock that was ahead.
-  local ticked_ms = tonumber(was[10] or 0)
-  if ticked_ms > now_ms then ticked_ms = 0 end
+  local done_ms = ticked_until(was[10], now_ms)
   local first = 5
-  while first <= #KEYS and tonumber(ARGV[2 * first + 5]) <= ticked_ms do first = first + 1 end
+  while first <= #KEYS and tonumber(ARGV[2 * first + 5]) <= done_ms do first = first + 1 end
   for at = first, #KEYS do
     local tick_ms, id = ARGV[2 * at + 5], ARGV[2 * at + 6]
     local known = redis.call('GET', KEYS[at])

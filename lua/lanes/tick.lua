@@ -60,12 +60,9 @@ if error_text == '' then
   check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, { prefix .. 'routed', prefix .. 'settings' },
     { prefix .. 'wake:' .. job.class })
   local free = overlap == 'allow' or last_job == '' or ended(last_job) -- anchor: schedule-waits-for-its-last-job
-  -- Whoever enables or changes a schedule may have computed its next tick before that tick made its job. A last tick that is still to
-  -- come is of a clock that was ahead.
-  local ticked_ms = tonumber(was[10] or 0)
-  if ticked_ms > now_ms then ticked_ms = 0 end
+  local done_ms = ticked_until(was[10], now_ms)
   local first = 11
-  while first <= #ARGV and tonumber(ARGV[first]) <= ticked_ms do first = first + 1 end
+  while first <= #ARGV and tonumber(ARGV[first]) <= done_ms do first = first + 1 end
   for at = first, #ARGV do
     local key = KEYS[at]
     local id = string.sub(key, #prefix + 5)

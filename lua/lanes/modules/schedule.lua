@@ -86,6 +86,14 @@ local function schedule_remove(keys, name, srv_us, not_after_ms, mirror)
   return { srv_us, 'done', found }
 end
 
+-- The tick (ms) up to which a schedule makes no jobs any more; `last_ms`: the last one that made a job, as it is stored. Whoever enables
+-- or changes a schedule may have computed its next tick before that tick made its job. A last tick that is still to come is of a clock
+-- that was ahead.
+local function ticked_until(last_ms, now_ms)
+  local ticked_ms = tonumber(last_ms or 0)
+  return ticked_ms <= now_ms and ticked_ms or 0
+end
+
 -- The first schedules whose tick has come, at most `limit`: for each its name, version, next tick, anchor, timing and policy.
 -- Entries of the index that are left over from a call that was cut off are corrected here. If a key of another type is in the
 -- place of a schedule, the entry is tried again in a minute, so that it does not block the others.
