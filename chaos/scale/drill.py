@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import requests
 
 from bench.workload import Workload
-from chaos import rows
 from chaos.drill import Drill
 from chaos.faces import APPS
 from chaos.http_face import HttpCrew
@@ -72,12 +71,10 @@ class ScaleCrew(HttpCrew):
 
     def start_producer(self, name: str) -> Child:
         """Announce a producer, then start it with its part of the load, and with ids that begin with a seed of its own."""
-        self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
+        (history,) = self.announce_producers(name)
         number = list(PRODUCERS).index(name)
         share = replace(self.spec, seed=self.spec.seed + number, rate_per_s=max(1, self.spec.rate_per_s // PRODUCERS[name]))
-        return self._start(
-            name, "producer", producer_command(share, self.connect(name), self.history / f"{name}.jsonl", None), {}
-        )
+        return self._start(name, "producer", producer_command(share, self.connect(name), history, None), {})
 
     def started(self, role: str) -> list[str]:
         """Those of a role, the newest last."""
