@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 
 from chaos import machine, runs
@@ -130,9 +129,7 @@ def attend(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         spec,
         id=folder.path.name,
         started_utc=utc(now_s),
-        versions=machine.versions(),
-        git_commit=machine.git_commit(Path(__file__).parent),
-        machine=machine.machine_card(),
+        **machine.provenance(),
     )
     spec.write(folder.path / "spec.json", harness_errors=[])
     progress = Progress(sys.stdout)

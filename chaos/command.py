@@ -199,9 +199,7 @@ def prepared(order: Order[S], arguments: argparse.Namespace, interrupts: Interru
         started_utc=utc(now_s),
         plan=tuple(asdict(planned) for planned in plan.faults),
         pace=asdict(plan.pace),
-        versions=machine.versions(server, toxiproxy),
-        git_commit=machine.git_commit(Path(__file__).parent),
-        machine=machine.machine_card(),
+        **machine.provenance(server, toxiproxy),
     )
     # Without `ended_utc`: a run that cannot write its end is one that did not end.
     spec.write(folder.path / "spec.json", harness_errors=[])

@@ -62,9 +62,7 @@ def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         "seed": arguments.seed,
         "quick": arguments.quick,
         "started_utc": utc(now_s),
-        "versions": machine.versions(server, toxiproxy),
-        "git_commit": machine.git_commit(ROOT),
-        "machine": machine.machine_card(),
+        **machine.provenance(server, toxiproxy),
         "models": [],
     }
     for number, model in enumerate(wanted, start=1):

@@ -21,6 +21,15 @@ PACKAGES = ("redis", "hiredis", "locust", "gevent", "toxiproxy-python", "pyspark
 TOOL_TIMEOUT_S = 10
 
 
+def provenance(server_binary: Path | None = None, toxiproxy: Path | None = None) -> dict[str, Any]:
+    """What ran, and where, as a spec has it: `versions`, `git_commit` of this harness, and `machine`."""
+    return {
+        "versions": versions(server_binary, toxiproxy),
+        "git_commit": git_commit(Path(__file__).parent),
+        "machine": machine_card(),
+    }
+
+
 def machine_card() -> dict[str, Any]:
     """Cores, memory in bytes, kernel, and the load averages of the last 1, 5 and 15 minutes."""
     return {

@@ -17,7 +17,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from chaos import machine, runs, slopes, topology
@@ -234,9 +233,7 @@ def soak(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         spec,
         id=folder.path.name,
         plan=tuple(asdict(fault) for fault in planned),
-        versions=machine.versions(server, toxiproxy),
-        git_commit=machine.git_commit(Path(__file__).parent),
-        machine=machine.machine_card(),
+        **machine.provenance(server, toxiproxy),
     )
     spec.write(folder.path / "spec.json", harness_errors=[])
     progress.say(f"soak {spec.id} in {folder.path}")

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from bench.peers.environments import NotAvailable, command_of
 from bench.peers.libraries import LIBRARIES
@@ -76,9 +75,7 @@ def one(name: str, arguments: argparse.Namespace, interrupts: Interrupts) -> int
         id=folder.path.name,
         packages=tuple(package for package in spec.packages if "/" not in package.split("[")[0]),
         plan=tuple(asdict(planned) for planned in plan.faults),
-        versions=machine.versions(topology.binary(), toxiproxy),
-        git_commit=machine.git_commit(Path(__file__).parent),
-        machine=machine.machine_card(),
+        **machine.provenance(topology.binary(), toxiproxy),
     )
     spec.write(folder.path / "spec.json", harness_errors=[])
     bound = "none" if promise.recovery_bound_ms is None else f"{promise.recovery_bound_ms / 1_000:.0f} s"
