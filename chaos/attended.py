@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from chaos import machine, runs
-from chaos.command import featured, perform, utc
+from chaos.command import featured, perform, prune, utc
 from chaos.drill import Drill
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
@@ -134,6 +134,7 @@ def attend(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     spec.write(folder.path / "spec.json", harness_errors=[])
     progress = Progress(sys.stdout)
     progress.say(f"run {folder.path.name} in {folder.path}")
+    prune(progress, arguments, now_s)
     drill = Attendance(spec, Plan(spec.seed, Pace(), ()), folder, progress, interrupts, url=arguments.url)
     perform(drill)
     for error in drill.errors:
