@@ -18,6 +18,7 @@ from chaos.plan import Pace, Plan, consumer_names, draw, worker_names
 from chaos.progress import Progress
 from chaos.spec import RunSpec
 from engine.history import load_file
+from tests.engine.helpers.waiting import whole_lines
 
 LEASE_MS = 1_500
 PACE = Pace(lead_in_ms=1_000, delay_max_ms=200, calm_ms=300, settle_ms=1_000)
@@ -65,7 +66,7 @@ def pids_of(folder: Path) -> set[int]:
     """Process ids of everything that has opened a history file below the folder."""
     found: set[int] = set()
     for path in folder.rglob("history/*.jsonl"):
-        lines = path.read_bytes().splitlines()
+        lines = whole_lines(path)
         if lines and path.stem != "manifest":
             found.add(json.loads(lines[0])["pid"])
     return found

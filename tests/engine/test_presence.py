@@ -41,7 +41,7 @@ from tests.engine.helpers.machine import SERVER_MS, Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import wait_until, whole_lines
 
 __all__ = ["desk"]
 
@@ -487,7 +487,7 @@ def test_rule_39_the_jobs_of_a_killed_worker_run_elsewhere_long_before_their_lea
                 wait_until(lambda: client.hlen(queue.model.keys.connections) == 3, "whose connections are known")
 
     def told() -> bool:
-        rows = [row for path in workers.folder.glob("*.jsonl") for row in path.read_text().splitlines() if '"f":"reap"' in row]
+        rows = [row for path in workers.folder.glob("*.jsonl") for row in whole_lines(path) if '"f":"reap"' in row]
         return any('"incarnation":"' in row and '"result":"reaped"' in row for row in rows)
 
     wait_until(told, "the history tells it from other reaps")

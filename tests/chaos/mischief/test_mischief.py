@@ -14,11 +14,11 @@ import pytest
 from bench import models
 from chaos.mischief.clients import CLIENTS
 from engine import NewJob
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import wait_until, whole_lines
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in whole_lines(file)]
 
 
 @pytest.mark.parametrize("model", sorted(CLIENTS))

@@ -16,7 +16,7 @@ from engine.channel import receipts
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
 from tests.engine.helpers.lives import all_given, now_ms
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.helpers.waiting import DEADLINE_S, until_waits
 
 
 @pytest.mark.feature("DS01", "DS02", "DS06", "DS07", "DS09", "DS11", "DS13", "DS14", "DS16", model="dsps")
@@ -95,12 +95,12 @@ def test_a_long_poll_is_cancelled_and_woken_at_once_under_asyncio(place: Place) 
         async with place.async_channel() as channel:
             await channel.subscribe("s")
             poll = asyncio.create_task(channel.fetch("s", max_messages=1, wait_ms=30_000))
-            await asyncio.sleep(0.1)
+            await until_waits(channel)
             poll.cancel()
             done, _ = await asyncio.wait([poll], timeout=DEADLINE_S)
             assert done and poll.cancelled()
             poll = asyncio.create_task(channel.fetch("s", max_messages=1, wait_ms=30_000))
-            await asyncio.sleep(0.1)
+            await until_waits(channel)
             await channel.publish("a", 1)
             fetched = await asyncio.wait_for(poll, DEADLINE_S)
             assert ids(fetched) == ["a"] and fetched.receipt is not None

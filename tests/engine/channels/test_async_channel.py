@@ -21,7 +21,7 @@ from engine import (
     Subscribed,
     SubscriptionNotFound,
 )
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.helpers.waiting import DEADLINE_S, until_waits
 
 pytestmark = pytest.mark.usefixtures("late_looks")
 
@@ -54,7 +54,7 @@ def test_the_life_of_messages(kind: str, ironclaim_url: str) -> None:
             assert [message.id for message in rest.messages] == ["m3"] and rest.receipt is not None
             await made.acknowledge("sa", rest.receipt)
             waiting = asyncio.create_task(made.fetch("sa", wait_ms=30_000))
-            await asyncio.sleep(0.05)
+            await until_waits(made)
             await made.publish("m5", 5)
             assert [message.id for message in (await asyncio.wait_for(waiting, DEADLINE_S)).messages] == ["m5"]
             assert await made.unsubscribe("sa") and not await made.unsubscribe("sa")
@@ -71,7 +71,7 @@ def test_memory_wakes_a_task_from_another_thread() -> None:
         async with AsyncChannel("chx", storages={"m": memory}) as made:
             await made.subscribe("sa")
             waiting = asyncio.create_task(made.fetch("sa", wait_ms=30_000))
-            await asyncio.sleep(0.05)
+            await until_waits(made)
             with Channel("chx", storages={"m": memory}) as other:
                 await asyncio.to_thread(other.publish, "m1", 1)
                 return await asyncio.wait_for(waiting, DEADLINE_S)

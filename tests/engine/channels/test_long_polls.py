@@ -296,8 +296,7 @@ def test_asyncio_a_cancelled_wait_ends_at_once_and_hurts_nobody(server: Any, iro
         async with AsyncChannel("chx", url=ironclaim_url) as made:
             await made.subscribe("sa")
             waiting, other = (asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX)) for _ in range(2))
-            await until_hears(server)
-            await asyncio.sleep(0.05)
+            await asyncio.to_thread(resting, server)
             waiting.cancel()
             done, _ = await asyncio.wait([waiting], timeout=DEADLINE_S)
             assert done and waiting.cancelled()
@@ -343,8 +342,7 @@ def test_asyncio_cut_bells_and_silent_ones_miss_nothing(server: Any, ironclaim_u
             await made.subscribe("sa")
             for at, harm in enumerate((lambda: server.execute_command("CLIENT", "KILL", "TYPE", "pubsub"), relay.hush)):
                 waiting = asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX))
-                await until_hears(server)
-                await asyncio.sleep(0.1)
+                await asyncio.to_thread(resting, server)
                 await asyncio.to_thread(harm)
                 await other.publish(f"m{at}", at)
                 fetched = await asyncio.wait_for(waiting, DEADLINE_S)

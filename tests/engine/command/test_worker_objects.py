@@ -19,7 +19,7 @@ import pytest
 from engine import Queue, models
 from tests.engine.command.running import ROOT, Done, ironclaim, said
 from tests.engine.helpers.producing import ids_of, raw_client
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import wait_until, whole_lines
 
 #: A module of its own for each test, which the others have not imported.
 numbers = itertools.count()
@@ -90,8 +90,7 @@ class Shop:
         return __import__(self.name)
 
     def ran(self) -> list[str]:
-        path = self.folder / f"{self.name}.ran"
-        return sorted(path.read_text().splitlines()) if path.exists() else []
+        return sorted(whole_lines(self.folder / f"{self.name}.ran"))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.testing import start_guarded
+from tests.engine.helpers.waiting import whole_lines
 
 ROOT = Path(__file__).parents[3]
 HANDLERS = "tests.engine.helpers.worker_handlers:handlers"
@@ -57,16 +58,15 @@ class Workers:
         return self.folder / f"{name}.jsonl"
 
     def output(self, name: str = "worker-1") -> str:
-        return (self.folder / f"{name}.log").read_text()
+        return "".join(f"{line}\n" for line in whole_lines(self.folder / f"{name}.log"))
 
     def open_gate(self, pid: int | None = None) -> None:
         """Let the handlers that hold go on, all or those of one process."""
         (self.folder / ("open" if pid is None else f"open-{pid}")).touch()
 
     def marks(self, word: str = "", job: str = "") -> list[Mark]:
-        path = self.folder / "marks"
-        lines = path.read_text().splitlines() if path.exists() else []
-        found = [Mark(parts[0], parts[1], *map(int, parts[2:])) for parts in map(str.split, lines)]
+        lines = map(str.split, whole_lines(self.folder / "marks"))
+        found = [Mark(parts[0], parts[1], *map(int, parts[2:])) for parts in lines]
         return [mark for mark in found if word in ("", mark.word) and job in ("", mark.job)]
 
     def stop_all(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import ConnectOptions
+from engine import AsyncChannel, ConnectOptions
 from engine.history import load_file
 
 T = TypeVar("T")
@@ -26,6 +27,20 @@ def wait_until(condition: Callable[[], T], what: str, deadline_s: float = DEADLI
             return value
         assert time.monotonic() < end_s, f"not within {deadline_s} s: {what}"
         time.sleep(0.005)
+
+
+async def until_waits(channel: AsyncChannel, count: int = 1) -> None:
+    """Wait until so many fetches of a channel wait for a publish."""
+    end_s = time.monotonic() + DEADLINE_S
+    while len(channel._waiters) < count:
+        assert time.monotonic() < end_s, f"not within {DEADLINE_S} s: {count} fetches wait"
+        await asyncio.sleep(0.001)
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that another process may be writing: the last one only once its end is there. None without a file."""
+    whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [line.decode() for line in whole]
 
 
 def rows_of(path: Path, kind: str = "", **columns: object) -> list[dict[str, Any]]:
