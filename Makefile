@@ -100,7 +100,7 @@ help:
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
 	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak, churn, capacity and scale: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
-	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
+	@echo 'make check                          ruff, pyright, luacheck for the scripts, and that each test asserts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
 	@echo 'make format                         let ruff format the sources'
 	@echo 'make generate                       make the synchronous interfaces from the asyncio ones, and the types of the TypeScript client'
@@ -257,6 +257,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python .ci/lua_check
+	$(BIN)/python .ci/tests_check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: setup

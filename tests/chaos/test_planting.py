@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -51,19 +50,20 @@ def test_scripts_with_a_planted_defect_load(tmp_path: Path) -> None:
         for path, text in planted(defect.edits, lua).items():
             if path.suffix == ".lua":
                 clean = path.read_text()
+                before = loaded(path, lua)
                 path.write_text(text)
-                # What all foreign models share needs the wire of one of them.
-                folders = [lua / name for name in ("bull", "foreign", "lanes")] if "foreign" in path.parts else []
-                if path.parent.name == "modules":
-                    load_modules(path, folders or [path.parent.parent, lua / "lanes"])
-                else:
-                    load_script(path, folders)
+                assert loaded(path, lua) != before, f"{path.name}: the loader drops what was planted"
                 path.write_text(clean)
 
 
-def load_modules(path: Path, folders: Sequence[Path]) -> None:
-    """All functions of a changed module, with those of other folders that it uses."""
-    linked_functions(re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE), folders)
+def loaded(path: Path, lua: Path) -> str:
+    """What the server gets of a script; of a module all its functions, with those of other folders that they use."""
+    # What all foreign models share needs the wire of one of them.
+    folders = [lua / name for name in ("bull", "foreign", "lanes")] if "foreign" in path.parts else []
+    if path.parent.name != "modules":
+        return load_script(path, folders).text
+    names = re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE)
+    return "".join(map(str, linked_functions(names, folders or [path.parent.parent, lua / "lanes"])))
 
 
 def test_the_server_gets_no_anchor() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine import Queue
-from engine.wire.operations import Alter, Clean, Count, Forget, Listing, Page, Pause, SetEvents, SetWorker
-from tests.conformance.declared import attempts, has
+from engine.wire.operations import Count, Listing, Page
+from tests.conformance.declared import attempts
 from tests.conformance.desk import STATES, ModelDesk
+from tests.conformance.models import ALL, each
 
 HOUR_MS = 3_600_000
 
@@ -49,8 +50,6 @@ def test_pages_follow_the_order_of_the_jobs(desk: ModelDesk) -> None:
 
 
 def test_events_tell_what_happens(desk: ModelDesk) -> None:
-    if not has(desk.queue, SetEvents):
-        return
     desk.queue.events.on()
     desk.put("j", **attempts(desk.queue, 3))
     (job,) = desk.claim("w")
@@ -66,8 +65,6 @@ def test_events_tell_what_happens(desk: ModelDesk) -> None:
 
 @pytest.mark.parametrize("state", ["waiting", "delayed", "active"])
 def test_a_job_is_cancelled(desk: ModelDesk, state: str) -> None:
-    if not has(desk.queue, Alter):
-        return
     desk.one_of_each()
     lease = None
     if state == "active":
@@ -88,8 +85,6 @@ def test_a_job_is_cancelled(desk: ModelDesk, state: str) -> None:
 
 
 def test_a_job_is_removed_from_wherever_it_stands_but_not_from_its_worker(desk: ModelDesk) -> None:
-    if not has(desk.queue, Alter):
-        return
     desk.one_of_each()
     jobs = desk.queue.jobs
     for state in ("waiting", "delayed", "dead"):
@@ -100,16 +95,12 @@ def test_a_job_is_removed_from_wherever_it_stands_but_not_from_its_worker(desk: 
 
 
 def test_a_delayed_job_runs_now(desk: ModelDesk) -> None:
-    if not has(desk.queue, Alter):
-        return
     desk.put("j", delay_ms=HOUR_MS)
     assert desk.queue.jobs.run_now(desk.ids["j"]).done
     assert list(desk.take()) == ["j"] and desk.queue.counts().delayed == 0
 
 
 def test_old_jobs_are_cleaned_and_young_ones_stay(desk: ModelDesk) -> None:
-    if not has(desk.queue, Clean):
-        return
     desk.put("old", "older")
     desk.tick(HOUR_MS)
     desk.put("young")
@@ -123,14 +114,11 @@ def test_old_jobs_are_cleaned_and_young_ones_stay(desk: ModelDesk) -> None:
 
 
 def test_a_queue_is_obliterated(desk: ModelDesk) -> None:
-    if not has(desk.queue, Forget, Clean):
-        return
     desk.one_of_each()
     settings = desk.keys.settings
-    if has(desk.queue, SetWorker):
-        desk.queue.workers.set_concurrency("w", 3)
-        desk.queue.workers.pause("w")
-        assert set(desk.redis.hkeys(settings)) == {b"version", b"c:w", b"p:w"}
+    desk.queue.workers.set_concurrency("w", 3)
+    desk.queue.workers.pause("w")
+    assert set(desk.redis.hkeys(settings)) == {b"version", b"c:w", b"p:w"}
     (before,) = desk.listed()["active"]
     assert desk.queue.obliterate() is False and desk.listed()["active"] == [before]
     assert desk.queue.obliterate(force=True) is True
@@ -145,8 +133,6 @@ def test_a_queue_is_obliterated(desk: ModelDesk) -> None:
 
 
 def test_a_pause_of_the_queue_holds_and_ends(desk: ModelDesk) -> None:
-    if not has(desk.queue, Pause):
-        return
     desk.put("before")
     job = desk.take()["before"]
     desk.queue.pause()
@@ -165,8 +151,6 @@ def test_a_pause_of_the_queue_holds_and_ends(desk: ModelDesk) -> None:
 
 
 def test_a_pause_of_one_name_holds_that_name(desk: ModelDesk) -> None:
-    if not has(desk.queue, Pause):
-        return
     desk.put("held")
     desk.put("free", name="other")
     desk.queue.pause("main")
@@ -175,10 +159,9 @@ def test_a_pause_of_one_name_holds_that_name(desk: ModelDesk) -> None:
     assert list(desk.take(classes=("main", "other"))) == ["held"]
 
 
+@pytest.mark.parametrize("spec", each({name: spec for name, spec in ALL.items() if not name.startswith(("bridge", "bananas"))}))
 def test_two_queues_are_apart(queue: Queue) -> None:
-    """Where the format knows several queues in one keyspace."""
+    """Where the format knows several queues in one keyspace; Bridge and Bananas have one."""
     other = queue.model.sibling("other")
-    if other.keys.prefix == queue.model.keys.prefix:
-        return
     queue.enqueue("main", {"label": "j"})
     assert queue.driver.run(other.call(Count())).waiting == 0

@@ -37,8 +37,7 @@ def test_each_job_has_an_id_of_its_own_and_is_there_once(queue: Queue) -> None:
 
 def test_a_second_job_of_the_same_id_is_a_duplicate(desk: ModelDesk) -> None:
     id = own_id(desk.queue)
-    if id is None:
-        return
+    assert id is not None
     assert desk.queue.enqueue("main", {"label": "j"}, id=id).created
     again = desk.queue.enqueue("main", {"label": "j"}, id=id)
     assert (again.result, again.state, again.job) == ("duplicate", "waiting", id)

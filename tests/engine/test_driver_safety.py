@@ -19,6 +19,8 @@ FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 @pytest.mark.parametrize("version", ["7.0", "7.0.0", "7.2.4", "8.1.0", "10.0.1", "255.255.255"])
 def test_versions_that_are_new_enough(version: str) -> None:
     check_server({**FIT, "redis_version": version})
+    with pytest.raises(UnsafeServer, match="^maxmemory_policy"):
+        check_server({"redis_version": version})
 
 
 @pytest.mark.parametrize("version", ["6.2.14", "6.9", "5.0.7", "2.8", "0.0.0", "", "unknown", "x.y.z"])

@@ -243,7 +243,9 @@ def test_a_handler_that_cannot_be_called_with_a_job(wrong: Any) -> None:
 
 @pytest.mark.parametrize("right", [print, lambda job, times=2: None, lambda *jobs: None, Handlers().find, dict])
 def test_a_handler_that_takes_more_than_it_must(right: Any) -> None:
-    Handlers()("work")(right)
+    handlers = Handlers()
+    handlers("work")(right)
+    assert handlers.by_name["work"] is right
 
 
 def test_a_decorator_without_a_name() -> None:

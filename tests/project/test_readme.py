@@ -137,6 +137,8 @@ def test_the_fixture_snippet_is_a_test_that_passes(ironclaim_url: str) -> None:
     names: dict[str, object] = {"Queue": engine.Queue}
     exec(FIXTURE, names)
     names["test_welcome"](ironclaim_url)  # type: ignore[operator]
+    with engine.Queue("emails", url=ironclaim_url) as queue:
+        assert queue.counts().waiting == 1
 
 
 def test_the_async_snippet_puts_a_hundred_jobs_in_and_a_worker_runs_them(ironclaim_url: str) -> None:
