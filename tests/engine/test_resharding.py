@@ -67,13 +67,22 @@ def fill(queue: Queue, count: int = 60) -> None:
     queue.enqueue_many([NewJob("later", n, id=f"d{n}", delay_ms=600_000, expires_ms=900_000) for n in range(count // 3)])
 
 
+def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:
+    """What came of a job in each of so many open windows: one a key, whose first job has ended."""
+    options: dict[str, Any] = {"dedup_ms": 3_600_000}
+    jobs = [NewJob("good", n, id=f"{prefix}{n}", key=f"t{n}", dedup=f"once-{n}", **options) for n in range(count)]
+    return [enqueued.result for enqueued in queue.enqueue_many(jobs)]
+
+
 # -- what is kept
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 9), (9, 4), (1, 4)])
 def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
     with Queue("mails", url=ironclaim_url, shards=before) as old:
+        assert dedup_windows(old, "first") == ["created"] * 12
         fill(old)
+        assert old.counts().finished == 27
         old.set_limit("send", concurrency=36)
         old.set_limit(key="k3", concurrency=2)
         old.pause("later")
@@ -84,7 +93,7 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
         with Queue("mails", url=ironclaim_url, shards=after) as queue:
             assert states(queue) == known
             now = queue.counts()
-            assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (15, 15, 15)
+            assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
             for number in range(60):
                 info = queue.jobs.get(f"w{number}")
@@ -102,6 +111,7 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
             ):
                 assert queue.enqueue("send", None, id=job, **options).result == "duplicate", job  # type: ignore[arg-type]
             assert queue.enqueue("send", None, id="other", unique="u7").job == "w7"
+            assert dedup_windows(queue, "again") == ["duplicate"] * 12, "a window stays open though its job has ended"
             limits = {(limit.name, limit.key): limit.concurrency for limit in queue.limits()}
             assert limits == {("send", None): 36, (None, "k3"): 2}
             assert [pause.name for pause in queue.obstacles().pauses] == ["later"]
