@@ -102,6 +102,16 @@ def dropped_by_two_leases(story: Story, job: str) -> None:
     story.end("drop", second, at=3.3)
 
 
+@case(("J6", "run again"), ("J6", "dropped twice"), ("J2", "equal fences"), ("J3", "stale end"))
+def dropped_by_two_leases_of_one_fence(story: Story, job: str) -> None:
+    """The nonce tells them apart: they are two leases, and not one that was answered twice."""
+    first = failed(story, job)
+    story.end("drop", first, at=3.1)
+    second = story.claim(W3, job, 3.2, fence=first.fence)
+    story.start(second, 3.21, took=0.05, end="fail")
+    story.end("drop", second, at=3.3)
+
+
 @case(("J3", "stale end"))
 def dropped_by_a_lease_that_was_reaped(story: Story, job: str) -> None:
     token = failed(story, job)
