@@ -16,10 +16,13 @@ import pytest
 
 from engine import AsyncQueue, ConnectOptions, DataLoss, Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
 from engine.testing import EmbeddedServer
+from engine.wire.operations import NoteEra
+from tests.engine.desk import Desk, desk
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
+__all__ = ["desk"]
 QUICK = ConnectOptions(idle_check_ms=0)
 
 
@@ -222,6 +225,17 @@ def test_what_people_do_to_a_queue_and_to_connections_is_no_loss(ironclaim_url: 
         enqueue(queue, 1)
         assert silent(losses) and queue.counts().data_losses == 0
         assert client.get("ic:{q}:seq") == "11"
+
+
+@pytest.mark.parametrize(("servers", "missing"), [(15, "marker"), (16, "")])
+def test_a_server_that_was_trimmed_from_the_list_is_no_loss(desk: Desk, servers: int, missing: str) -> None:
+    """The list has room for 16 servers. In one that is full, the one that a process knows may have been trimmed."""
+    for number in range(servers):
+        desk.redis.lpush(desk.keys.era, f"{number:040x} 0 {desk.now_ms - 1_000 + number}")
+    here = f"{servers - 1:040x}"
+    noted = desk.run(NoteEra(here, "f" * 40, f"{'f' * 40} 0 {desk.now_ms - 90_000}", 0))
+    assert (noted.missing, desk.redis.llen(desk.keys.era)) == (missing, servers)
+    assert (desk.redis.hget(desk.keys.stats, "data_losses") or b"0") == (b"1" if missing else b"0")
 
 
 def test_looking_at_a_queue_writes_nothing(ironclaim_url: str) -> None:

@@ -91,6 +91,23 @@ def test_a_slot_that_moves_under_load_is_followed(cluster: EmbeddedCluster) -> N
     assert len(book.ran) == len(sent) > 60
 
 
+def redirected(cluster: EmbeddedCluster) -> int:
+    """How many calls the nodes have redirected for good."""
+    stats: list[Any] = [cluster.client(node).info("errorstats") for node in range(3)]
+    return sum(int(found.get("errorstat_MOVED", {}).get("count", 0)) for found in stats)
+
+
+def test_where_a_slot_has_gone_is_remembered(cluster: EmbeddedCluster) -> None:
+    """Calls find their way also where each is redirected anew, so the redirections are counted."""
+    with Queue("q", url=url_of(cluster)) as queue:
+        slot = cluster.slot_of(queue.model.keys.prefix)
+        assert queue.enqueue("work", {}).created
+        cluster.move_slot(slot, (cluster.owner_of(slot) + 1) % 3)
+        before = redirected(cluster)
+        assert all(queue.enqueue("work", {}).created for _ in range(12))
+        assert 1 <= redirected(cluster) - before <= 2
+
+
 def test_asyncio_calls_follow_a_slot(cluster: EmbeddedCluster) -> None:
     async def story() -> None:
         async with AsyncQueue("q", url=url_of(cluster)) as queue:

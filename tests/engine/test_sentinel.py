@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
 from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
-from engine.testing import wire
+from engine.testing import EmbeddedServer, wire
 from engine.testing.sentinel import SERVICE, EmbeddedSentinel
 from engine.wire.drivers.routes import Address, Node, SentinelRoute
 from engine.wire.drivers.sentinels import Sentinels
@@ -145,6 +146,47 @@ def test_connections_to_a_demoted_primary_are_closed_also_those_that_wait(server
         waiting: Any = redis.Redis(port=servers.servers[new].port)
         assert "service" in {one["name"] for one in waiting.client_list()}
         waiting.close()
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_connections_in_use_end_when_their_server_is_named_no_more_though_it_keeps_them(face: str) -> None:
+    """Sentinel itself ends the connections of a server that it demotes. One that it is told to watch no more is not touched."""
+    with EmbeddedSentinel(replicas=0) as servers, EmbeddedServer() as other:
+        old: Any = redis.Redis(port=servers.servers[0].port)
+        client: Any = redis.Redis(port=other.port)
+        url = servers.url + "&client_name=service"
+
+        def kept() -> list[str]:
+            return [one["cmd"] for one in old.client_list() if one["name"] == "service"]
+
+        def switch() -> None:
+            wait_until(lambda: {"blpop", "xread"}.intersection(kept()), "it waits at the old one")
+            for sentinel in servers.sentinels:
+                wire.ask(sentinel.port, f"SENTINEL REMOVE {SERVICE}")
+                wire.ask(sentinel.port, f"SENTINEL MONITOR {SERVICE} 127.0.0.1 {other.port} 2")
+            wait_until(asked_anew, "a connection is opened to the new one")
+            wait_until(lambda: not kept(), "none is kept")
+
+        def asked_anew() -> bool:
+            with Queue("another", url=url) as asked, contextlib.suppress(ServerUnavailable):
+                asked.counts()
+            return "cmdstat_evalsha" in client.info("commandstats")
+
+        async def story() -> None:
+            async with AsyncQueue("q", url=url) as queue:
+                await queue.enqueue("work", {}, id="before")
+                waiting = asyncio.ensure_future(anext(queue.events.read("$", wait_ms=600_000)))
+                await asyncio.to_thread(switch)
+                waiting.cancel()
+
+        if face == "asyncio":
+            asyncio.run(story())
+        else:
+            book = Book()
+            with Queue("q", url=url) as queue, at_work(Worker(queue, book.handlers("w", "work"))):
+                switch()
+        old.close()
+        client.close()
 
 
 def test_a_server_that_came_back_empty_at_its_address_is_not_the_one_that_is_named() -> None:
