@@ -148,6 +148,20 @@ def test_a_retry_waits_for_its_back_off_and_the_last_one_buries(desk: ForeignDes
     assert desk.claim() == []
 
 
+def test_the_token_of_a_job_that_runs_again_does_not_expire(desk: ForeignDesk) -> None:
+    """What a failed run leaves is kept for a week; a handler that runs for longer would lose its token with it."""
+    desk.enqueue("j1", attempts=3)
+    (first,) = desk.claim()
+    run = desk.keys.run(first.lease.job)
+    assert desk.redis.pttl(run) == -1
+    desk.run(Retry((Failure(first.lease, "no luck", 0),)))
+    assert desk.redis.pttl(run) > 0
+    desk.tick(1_000)
+    desk.sweep()
+    (second,) = desk.claim()
+    assert desk.redis.pttl(run) == -1 and second.lease.fence > first.lease.fence
+
+
 def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ForeignDesk) -> None:
     desk.set_limit("n:main", concurrency=2)
     desk.enqueue("j1", "j2", "j3")
