@@ -1,5 +1,5 @@
-"""What the original program of each format does to its keys, in the commands and steps that reference/wire-models.md lists: no
-tokens, no scripts of the engine, and everything else in several steps between which the engine may act."""
+"""What the original program of each format does to its keys, in the commands and steps that were seen of it: no tokens, no
+scripts of the engine, and everything else in several steps between which the engine may act."""
 
 from __future__ import annotations
 

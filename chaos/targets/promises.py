@@ -39,7 +39,7 @@ PROMISES: dict[str, Promise] = {
         AT_LEAST_ONCE,
         11_000,
         "lease_ms=9000; two more seconds until somebody has swept",
-        "docs/guarantees.md of this repository, rule 37 of docs/protocol.md",
+        "README.md of this repository, rule 37 of docs/protocol.md",
     ),
     "rq": Promise(
         AT_MOST_ONCE,

@@ -1,4 +1,4 @@
-"""The known defects of the original, by the numbers of wire-models.md (3.3 and 6.2), and what stands here instead."""
+"""The known defects of the original, each with a number of its own, and what stands here instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden keyspaces of Mosquito: a scripted life of jobs, and what it must have left (reference/wire-models.md 5.2)."""
+"""Golden keyspaces of Mosquito: a scripted life of jobs, and what it must have left."""
 
 from __future__ import annotations
 

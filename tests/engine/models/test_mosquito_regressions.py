@@ -1,5 +1,5 @@
-"""Mosquito's known defects, each by the number that reference/wire-models.md lists it under (5.3 and 6.3), and what foreign
-programs may have written: none of it loses, doubles or stops anything here."""
+"""Mosquito's known defects, each with a number of its own, and what foreign programs may have written: none of it loses, doubles
+or stops anything here."""
 
 from __future__ import annotations
 
