@@ -21,7 +21,7 @@ from engine import Handlers, Malformed, NewJob, Queue, UnsupportedFeature, Worke
 from engine.queue.sharding import Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
-from engine.wire.operations import Claim, Claimed, Finish
+from engine.wire.operations import Claim, Claimed, Failure, Finish, Retry
 from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
 from tests.engine.helpers.waiting import wait_until
 
@@ -194,6 +194,31 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
         Worker(queue, handlers, sweep_ms=20).run(burst=True)
         assert sorted(ran) == [1, 2, 3, 4, 6, 7] and ran.index(1) < min(ran.index(2), ran.index(6))
         assert reshard(ironclaim_url, 5).done and queue.counts().finished == 7
+
+
+def test_a_job_that_fails_between_the_move_and_the_look_at_what_is_left_is_moved(
+    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Queue("mails", url=ironclaim_url, shards=3) as queue, Queue("mails", url=ironclaim_url) as plain:
+        queue.enqueue("send", 1, id="runs", key="acme", attempts=3)
+        shard = queue.shard(Layout(1, 3).name("mails", Layout(1, 3).home("acme", "", "")))  # type: ignore[attr-defined]
+        now_ms = queue.driver.server_now_ms()
+        claim = Claim("0123456789abcdef", 1, 9, 60_000, now_ms + 5_000, "w", 1_000, ("send",))
+        (job,) = queue.driver.run(shard.model.call(claim)).jobs
+        look: Any = Resharding._left
+        failed: list[str] = []
+
+        def fails_first(self: Resharding, source: Any) -> int:
+            if not failed:
+                failed.append(job.lease.job)
+                queue.driver.run(shard.model.call(Retry((Failure(job.lease, "no luck", 600_000),))))
+            return look(self, source)
+
+        monkeypatch.setattr(Resharding, "_left", fails_first)
+        assert Resharding(plain, 5).run().jobs == 1 and failed == ["runs"]
+        found = queue.jobs.get("runs")
+        assert found is not None and (found.state, found.failures) == ("delayed", 1)
+        assert states(queue)["delayed"] == ["runs"]
 
 
 # -- interrupted
