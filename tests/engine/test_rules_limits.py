@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Bury, Failure, Finish, Lease, LeasedJob, Release
+from engine.wire.operations import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
 
@@ -349,6 +349,25 @@ def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_wind
     # What has ended otherwise has used its place.
     desk.finish(second.lease)
     assert jobs(desk, worker="c") == []
+
+
+@pytest.mark.parametrize("window", ["sliding", "fixed"])
+@pytest.mark.parametrize("target", ["n:main", "k:k"])
+def test_rule_20_each_run_of_a_job_uses_a_place_of_the_window(desk: Desk, target: str, window: str) -> None:
+    """A run that fails, and one whose worker is gone, has happened: its place does not come back with the job."""
+    desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window)
+    desk.enqueue("j0", key="k", attempts=9)
+    (first,) = jobs(desk)
+    desk.run(Retry((Failure(first.lease, "no luck", 0),)))
+    (second,) = jobs(desk, worker="b")
+    assert second.failures == 1
+    desk.sweep_past(LEASE_MS + 1)
+    (third,) = jobs(desk, worker="c")
+    assert third.crashes == 1
+    desk.run(Retry((Failure(third.lease, "no luck", 0),)))
+    assert jobs(desk, worker="d") == [] and desk.places("j0") == {"lane"}
+    desk.tick(HOUR_MS)
+    assert names(jobs(desk, worker="d")) == ["j0"]
 
 
 def test_rule_20_a_released_place_of_a_key_lets_the_lanes_of_every_name_come_back(desk: Desk) -> None:

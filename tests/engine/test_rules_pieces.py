@@ -75,7 +75,15 @@ def enqueued_unique(desk: Desk) -> Any:
     assert desk.redis.mget([desk.keys.unique(f"u{job}") for job in JOBS]) == IDS
     assert desk.redis.exists(*[desk.keys.job(job) for job in JOBS]) == len(JOBS)
     assert desk.redis.zrange(desk.keys.lane("main"), 0, -1) == IDS
-    return reply
+    # Other jobs of the same keys, and of keys that the first half of the call takes: duplicates, whichever piece they are in.
+    others = [desk.enqueue_operation(f"other-{job}", nonce=b"other---", unique=f"u{job}") for job in JOBS]
+    pairs = [desk.enqueue_operation(f"v{at}", nonce=b"other---", unique=f"v{at % 9}") for at in range(18)]
+    again = desk.run(EnqueueMany((*others, *pairs)))
+    assert [item.result for item in again.items] == ["duplicate"] * 18 + ["created"] * 9 + ["duplicate"] * 9
+    assert [item.holder for item in again.items[:18]] == [*JOBS]
+    assert [item.holder for item in again.items[27:]] == [f"v{at}" for at in range(9)]
+    assert desk.redis.zcard(desk.keys.lane("main")) == 27
+    return reply, again
 
 
 def enqueued_expiring(desk: Desk) -> Any:
