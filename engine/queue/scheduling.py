@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
 
 from engine import validate
-from engine.calendar import Unreadable, calendar
+from engine.calendar import calendar
+from engine.cron import Unreadable
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models import lanes_schedules
 from engine.models.model import Model

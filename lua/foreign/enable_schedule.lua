@@ -23,4 +23,5 @@ local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = sch
 if known then return known end
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 model.check()
+if model.adopt_schedule then model.adopt_schedule(name) end
 return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us, not_after_ms, model.scheduled)

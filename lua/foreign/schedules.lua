@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- One page of the schedules by next tick, those that do not tick last; or the schedule with this name. A next tick that a foreign
--- client has moved is the one on the wire, and a schedule that it has removed is left out.
+-- client has moved is the one on the wire, and a schedule that it has removed is left out. One that only foreign clients know yet is
+-- listed with version 0: the first call that changes it makes it one of the engine's.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
@@ -22,12 +23,19 @@ local srv_us = server_us(now_ms, sweep)
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local page = {}
 local function add(known, key)
-  local next_ms = model.next_tick_ms and model.next_tick_ms(known)
+  local next_ms, before = model.next_tick_ms and model.next_tick_ms(known), #page
   if next_ms ~= false then add_schedule(page, known, key, next_ms) end
+  if next_ms ~= false and #page == before and model.add_entry then model.add_entry(page, known) end
 end
 if name ~= '' then
   add(name, schedule)
   return { srv_us, 0, page }
 end
-for _, member in ipairs(redis.call('ZRANGE', cron, offset, offset + limit - 1)) do add(member, prefix .. 'cron:' .. member) end
-return { srv_us, redis.call('ZCARD', cron) > offset + limit and 1 or 0, page }
+local names, total
+if model.schedule_names then
+  names, total = model.schedule_names(offset, limit)
+else
+  names, total = redis.call('ZRANGE', cron, offset, offset + limit - 1), redis.call('ZCARD', cron)
+end
+for _, member in ipairs(names) do add(member, prefix .. 'cron:' .. member) end
+return { srv_us, total > offset + limit and 1 or 0, page }

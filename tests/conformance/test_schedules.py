@@ -7,12 +7,16 @@ import json
 import pytest
 
 from engine import UnsupportedFeature
-from engine.wire.operations import EnableSchedule, PutSchedule, Tick
+from engine.wire.operations import EnableSchedule, Missed, PutSchedule, Tick
 from engine.worker.machine.sweeping import tick
 from tests.conformance.declared import has
 from tests.conformance.desk import ModelDesk
 
 MINUTE_MS = 60_000
+WEEK_MS = 7 * 86_400_000
+#: What becomes of the 604,800 ticks of a week in which nobody looked, by policy: jobs, and ticks that are missed. Those of the
+#: last minute are in time.
+AFTER_A_WEEK: dict[Missed, tuple[int, int]] = {"once": (1, 604_799), "all": (100, 604_700), "skip": (61, 604_739)}
 
 
 def put(desk: ModelDesk) -> bool:
@@ -77,3 +81,17 @@ def test_a_schedule_is_disabled_enabled_run_at_once_and_removed(desk: ModelDesk)
     made = schedules.run_now("s")
     assert made is not None and made.created and [job.lease.job for job in desk.claim()] == [made.job]
     assert schedules.remove("s") and schedules.list() == () and ticks(desk, "b") == []
+
+
+def test_after_a_week_without_workers_the_missed_ticks_are_counted_one_by_one(desk: ModelDesk) -> None:
+    if not put(desk):
+        return
+    desk.queue.schedules.remove("s")
+    start_ms = desk.now_ms + 1000 - desk.now_ms % 1000
+    for missed in AFTER_A_WEEK:
+        desk.queue.schedules.put(f"every-{missed}", "main", None, every_ms=1000, start_ms=start_ms, missed=missed)
+        desk.queue.schedules.put(f"cron-{missed}", "main", None, cron="* * * * * *", start_ms=start_ms, missed=missed)
+    desk.tick(start_ms + WEEK_MS - 1000 - desk.now_ms)
+    assert {reply.result for reply in map(desk.run, ticks(desk, "a"))} == {"ticked"}
+    told = {schedule.name: (schedule.count, schedule.missed) for schedule in desk.queue.schedules.list()}
+    assert told == {f"{kind}-{missed}": figures for kind in ("every", "cron") for missed, figures in AFTER_A_WEEK.items()}

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.calendar import Unreadable, calendar
+from engine.calendar import calendar
+from engine.cron import Unreadable
 from engine.wire.operations import Timing
 
 MINUTE_MS = 60_000
@@ -72,7 +73,7 @@ def names(expression: str, at: datetime) -> bool:
     if at.minute not in numbers(minute, 0, 59) or at.hour not in numbers(hour, 0, 23) or at.month not in numbers(month, 1, 12):
         return False
     by_day, by_weekday = at.day in numbers(day, 1, 31), at.isoweekday() % 7 in numbers(weekday, 0, 6)
-    return (by_day or by_weekday) if "*" not in (day, weekday) else (by_day and by_weekday)
+    return (by_day and by_weekday) if day[0] == "*" or weekday[0] == "*" else (by_day or by_weekday)
 
 
 def oracle(expression: str, zone: str, first_ms: int, last_ms: int) -> Iterator[int]:
@@ -233,11 +234,12 @@ def test_the_next_monthly_tick_is_the_first_of_all_that_follow(months: int, star
     known = calendar(Timing(months=months, zone=zone))
     anchor_ms = int(start.replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
     after_ms = anchor_ms + days * DAY_MS
-    walk_ms = anchor_ms
+    walk_ms, passed = anchor_ms, -1
     while walk_ms <= after_ms:
-        before_ms, walk_ms = walk_ms, known.after(walk_ms, anchor_ms)
+        before_ms, walk_ms, passed = walk_ms, known.after(walk_ms, anchor_ms), passed + 1
         assert walk_ms > before_ms
     assert known.after(after_ms, anchor_ms) == walk_ms
+    assert (known.count(anchor_ms, after_ms, anchor_ms), known.count(after_ms, walk_ms, anchor_ms)) == (passed, 1)
 
 
 def test_a_monthly_time_of_day_in_a_gap_ticks_right_after_it_and_in_a_fold_the_first_time() -> None:
@@ -270,15 +272,36 @@ def test_of_many_due_ticks_the_last_are_told(every_ms: int, due: int, most: int,
     first_ms = 1_000_000
     now_ms = first_ms + due * every_ms + late_ms
     ticks = list(range(first_ms, now_ms + 1, every_ms))
-    assert known.between(first_ms, now_ms, first_ms, most) == (ticks[-most:], len(ticks) > most)
+    assert known.between(first_ms, now_ms, first_ms, most) == (ticks[-most:], len(ticks))
 
 
-def test_a_year_without_schedulers_is_looked_at_in_no_time() -> None:
-    """Every second of a year would be 31 million ticks."""
-    known = calendar(Timing(cron="* * * * * *"))
-    now_ms = ms("2027-01-01")
-    ticks, more = known.between(ms("2026-01-01"), now_ms, 0, 100)
-    assert (ticks, more) == ([now_ms - 1000 * back for back in range(99, -1, -1)], True)
+@given(
+    zone_and_day=st.sampled_from(TRANSITIONS),
+    expression=st.sampled_from([*EXPRESSIONS, "*/7 30 1-3 * * *"]),
+    first=st.integers(-2 * 86_400, 2 * 86_400),
+    length=st.integers(0, 3 * 86_400),
+)
+def test_the_count_of_ticks_around_a_transition_is_that_of_a_walk(
+    zone_and_day: tuple[str, str], expression: str, first: int, length: int
+) -> None:
+    zone, day = zone_and_day
+    timing, first_ms = Timing(cron=expression, zone=zone), ms(day) + first * 1000
+    walk = walked(timing, first_ms + 1, first_ms + length * 1000)
+    assert calendar(timing).count(first_ms, first_ms + length * 1000, 0) == len(walk)
+
+
+def test_ten_years_without_schedulers_are_looked_at_in_no_time() -> None:
+    """Every second of ten years would be 315 million ticks."""
+    known = calendar(Timing(cron="* * * * * *", zone="Europe/Berlin"))
+    first_ms, now_ms = ms("2020-01-01"), ms("2030-01-01")
+    ticks, total = known.between(first_ms, now_ms, 0, 100)
+    assert (ticks, total) == ([now_ms - 1000 * back for back in range(99, -1, -1)], (now_ms - first_ms) // 1000 + 1)
+
+
+@pytest.mark.parametrize("timing", [Timing(every_ms=-1000), Timing(months=-1)], ids=str)
+def test_an_interval_below_zero_in_what_is_stored_is_refused(timing: Timing) -> None:
+    with pytest.raises(Unreadable, match="above 0"):
+        calendar(timing)
 
 
 def test_utc_needs_no_zone_files() -> None:

@@ -451,12 +451,20 @@ def test_ticks_that_are_in_time_all_run(desk: Desk, missed: Any) -> None:
     assert jobs(desk) == [job_of(FIRST_MS + 1000 * at) for at in range(4)]
 
 
+@pytest.mark.parametrize(("away_ms", "made"), [(30_000, 100), (60_000, 100), (60_100, 1)])
+def test_whether_ticks_are_late_is_told_by_the_first_and_not_by_the_last_hundred(desk: Desk, away_ms: int, made: int) -> None:
+    put(desk, every_ms=100, start_ms=FIRST_MS, missed="once", late_ms=60_000)
+    to(desk, FIRST_MS + away_ms)
+    turn(desk)
+    assert (state(desk)["count"], state(desk)["missed"]) == (str(made), str(away_ms // 100 + 1 - made))
+
+
 def test_no_more_than_a_hundred_ticks_are_made_up_for(desk: Desk) -> None:
     put(desk, every_ms=1000, start_ms=FIRST_MS, missed="all", late_ms=0)
     to(desk, FIRST_MS + 86_400_000)
     turn(desk)
     assert jobs(desk) == [job_of(FIRST_MS + 86_400_000 - 1000 * back) for back in range(99, -1, -1)]
-    assert turn(desk) == []
+    assert turn(desk) == [] and state(desk)["missed"] == str(86_401 - 100)
 
 
 @pytest.mark.feature("MQ10")

@@ -19,7 +19,7 @@ from engine.wire.operations import (
 )
 from engine.worker.machine.events import MS, Settings
 
-#: Jobs of one tick call, and the most that are made up for after a time without schedulers.
+#: Jobs of one tick call, and so the most ticks that are made up for at once; older ones count as missed.
 CATCH_UP_MAX = 100
 _ERROR_CHARACTERS_MAX = 200
 
@@ -30,14 +30,14 @@ def tick(due: DueSchedule, now_ms: int, incarnation: str, counter: int) -> Tick:
         timing = lanes_schedules.read(Timing, due.timing)
         policy = lanes_schedules.read(TickPolicy, due.policy)
         known = calendar(timing)
-        seen, more = known.between(due.expected_ms, now_ms, due.anchor_ms, CATCH_UP_MAX)
+        seen, total = known.between(due.expected_ms, now_ms, due.anchor_ms, CATCH_UP_MAX)
         next_ms = known.after(seen[-1], due.anchor_ms)
     except (ValueError, ArithmeticError) as error:
-        # Also what croniter and datetime raise for times beyond their calendars.
+        # Also what datetime raises for times beyond its calendar.
         text = str(error)[:_ERROR_CHARACTERS_MAX] or type(error).__name__
         return Tick(incarnation, counter, due.schedule, due.version, due.expected_ms, (), 0, 0, "allow", text)
-    ticks = _wanted(seen, more, now_ms, policy)
-    missed = len(seen) - len(ticks) + more
+    ticks = _wanted(seen, now_ms - due.expected_ms > policy.late_ms, now_ms, policy)
+    missed = total - len(ticks)
     return Tick(incarnation, counter, due.schedule, due.version, due.expected_ms, ticks, next_ms, missed, policy.overlap)
 
 
@@ -52,14 +52,11 @@ def zone_unknown(due: DueSchedule) -> bool:
     return False
 
 
-def _wanted(seen: list[int], more: bool, now_ms: int, policy: TickPolicy) -> tuple[int, ...]:
-    """The due ticks that make a job: all of them unless some are late."""
-    in_time = [tick_ms for tick_ms in seen if now_ms - tick_ms <= policy.late_ms]
-    if len(in_time) == len(seen) and not more:
-        return tuple(seen)
-    if policy.missed == "skip":
-        return tuple(in_time)
-    return tuple(seen if policy.missed == "all" else seen[-1:])
+def _wanted(seen: list[int], late: bool, now_ms: int, policy: TickPolicy) -> tuple[int, ...]:
+    """Those of the last due ticks that make a job: all of them, unless the first due one is late."""
+    if late and policy.missed == "skip":
+        return tuple(tick_ms for tick_ms in seen if now_ms - tick_ms <= policy.late_ms)
+    return tuple(seen[-1:] if late and policy.missed == "once" else seen)
 
 
 #: Most jobs that one sweep moves, where a lease that is taken away counts as two: a sweep takes the server some 3 ms at most, and

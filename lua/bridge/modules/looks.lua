@@ -231,21 +231,68 @@ local function bridge_cron(w)
     return type(schedule.cron) == 'string' and schedule or nil
   end
 
-  -- Writes: turns an entry of a foreign client into a definition of the engine.
-  local function adopt(id, score_ms, job, schedule)
+  -- An entry of a foreign client as a definition of the engine: timing, job, error; nil where no job belongs to it.
+  local function defined(id)
+    local job = w.read(id)
+    local schedule = schedule_of(job)
+    if not schedule then return job and { timing = '', job = '', error = 'a schedule that cannot be read' } end
     local members = json_members(job.raw)
     members.set('schedule', '{}')
-    local item = packed('', packed(w.ms(job.priority), '', members.text()))
     local zone = type(schedule.timezone) == 'string' and schedule.timezone ~= '' and ',"zone":' .. w.quoted(schedule.timezone) or ''
+    return { timing = '{"cron":' .. w.quoted(schedule.cron) .. zone .. '}', job = packed('', packed(w.ms(job.priority), '', members.text())),
+      error = '' }
+  end
+
+  local function score_ms(score) return w.ms(math.max(0, math.floor(tonumber(score)))) end
+
+  -- Writes: turns an entry of a foreign client into a definition of the engine. The index before the hash, as in schedule_put.
+  local function adopt(id, next_ms, new)
+    redis.call('ZADD', index, next_ms, id)
     redis.call('HSET', own(id), 'version', redis.call('HINCRBY', w.prefix .. 'stats', 'schedules', 1),
-      'timing', '{"cron":' .. w.quoted(schedule.cron) .. zone .. '}', 'policy', '{}', 'job', item, 'enabled', '1',
-      'next_ms', w.ms(score_ms), 'anchor_ms', w.ms(score_ms), 'wire', '1', 'error', '')
-    redis.call('ZADD', index, w.ms(score_ms), id)
+      'timing', new.timing, 'policy', '{}', 'job', new.job, 'enabled', '1', 'next_ms', next_ms, 'anchor_ms', next_ms, 'wire', '1',
+      'error', new.error)
+  end
+
+  -- Writes, before a schedule is changed: turns an entry of this name into a definition of the engine, unless there is one.
+  function w.adopt_schedule(name)
+    local score = redis.call('ZSCORE', w.at_cron, name)
+    local new = score and redis.call('EXISTS', own(name)) == 0 and defined(name)
+    if new then adopt(name, score_ms(score), new) end
+  end
+
+  -- Adds an entry that no sweep has taken over yet to a page, as add_schedule does.
+  function w.add_entry(page, name)
+    local score = redis.call('ZSCORE', w.at_cron, name)
+    local new = score and defined(name)
+    if not new then return end
+    local next_ms = score_ms(score)
+    for _, word in ipairs({ name, '0', new.timing, '{}', new.job, '1', next_ms, next_ms, '0', '', '0', '0', '0', new.error }) do
+      page[#page + 1] = word
+    end
+  end
+
+  -- A page of the names of all schedules by next tick, and how many there are: those of the engine's index and, between them, the
+  -- entries that no sweep has taken over yet.
+  function w.schedule_names(offset, limit)
+    local entries, names, before = redis.call('ZDIFF', 2, w.at_cron, index, 'WITHSCORES'), {}, 0
+    local places = {}
+    for at = 1, #entries, 2 do
+      local place = (at - 1) / 2 + redis.call('ZCOUNT', index, '-inf', entries[at + 1])
+      if place >= offset + limit then break end
+      if place < offset then before = before + 1 else places[place] = entries[at] end
+    end
+    local known = redis.call('ZRANGE', index, offset - before, offset - before + limit - 1)
+    local taken = 0
+    for place = offset, offset + limit - 1 do
+      if not places[place] then taken = taken + 1 end
+      names[#names + 1] = places[place] or known[taken]
+    end
+    return names, redis.call('ZCARD', index) + #entries / 2
   end
 
   local function tell(name, next_ms)
-    redis.call('HSET', own(name), 'next_ms', w.ms(next_ms))
-    redis.call('ZADD', index, w.ms(next_ms), name)
+    redis.call('HSET', own(name), 'next_ms', next_ms)
+    redis.call('ZADD', index, next_ms, name)
   end
 
   -- Writes, before a schedule ticks: takes over what a foreign client has moved or removed meanwhile.
@@ -257,8 +304,8 @@ local function bridge_cron(w)
     if not score then
       redis.call('DEL', own(name))
       redis.call('ZREM', index, name)
-    elseif tonumber(score) ~= tonumber(known[2]) then
-      tell(name, tonumber(score))
+    elseif score_ms(score) ~= known[2] then
+      tell(name, score_ms(score))
     end
   end
 
@@ -266,7 +313,7 @@ local function bridge_cron(w)
     local known = redis.call('HMGET', own(name), 'wire', 'next_ms')
     if not known[1] or known[2] == '0' then return nil end
     local score = redis.call('ZSCORE', w.at_cron, name)
-    return score and w.ms(tonumber(score)) or false
+    return score and score_ms(score) or false
   end
 
   -- Writes: takes over entries of foreign clients when they are due. Returns the new ones, for each its name, version, next tick,
@@ -275,18 +322,17 @@ local function bridge_cron(w)
     local now, due = w.ms(w.now_ms), {}
     local found = redis.call('ZRANGE', w.at_cron, '-inf', now, 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
     for at = 1, #found, 2 do
-      local id, score_ms = found[at], math.max(0, math.floor(tonumber(found[at + 1])))
+      local id, next_ms = found[at], score_ms(found[at + 1])
       local known = redis.call('HMGET', own(id), 'version', 'next_ms', 'error')
-      local job = (not known[1] or known[3] ~= '') and w.read(id) or nil
-      local schedule = schedule_of(job)
+      local new = not known[1] and defined(id)
       if known[1] and known[3] == '' then
-        if tonumber(known[2]) ~= score_ms then tell(id, score_ms) end
-      elseif not known[1] and not job then
+        if known[2] ~= next_ms then tell(id, next_ms) end
+      elseif not known[1] and not new then
         redis.call('ZREM', w.at_cron, id)
-      elseif not known[1] and schedule then
-        adopt(id, score_ms, job, schedule)
+      elseif new and new.error == '' then
+        adopt(id, next_ms, new)
+        due[#due + 1] = id
         for _, word in ipairs(redis.call('HMGET', own(id), 'version', 'next_ms', 'anchor_ms', 'timing', 'policy')) do due[#due + 1] = word end
-        table.insert(due, #due - 4, id)
       else
         -- Its next tick cannot be computed: it is tried again in a minute, so that it does not block the others.
         redis.call('HSET', w.prefix .. 'aside', id, 'a schedule that cannot be read')

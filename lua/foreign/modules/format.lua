@@ -51,6 +51,9 @@
 --   stuck            optional: (id) true for an active job that no worker holds
 --   beat             optional: (incarnation, about, ttl_ms, gone) a worker has sent a heartbeat, or has ended
 --   lead             optional: (incarnation, ttl_ms) a worker is the leader
+--   adopt_schedule   optional: (name) turn a foreign scheduler's schedule into a definition of the engine
+--   add_entry        optional: (page, name) add a schedule that only foreign schedulers know to a page
+--   schedule_names   optional: (offset, limit) a page of the names of all schedules, and how many there are
 --   due_schedules    optional: (most) schedules of foreign schedulers that are due
 --   settle_schedule  optional: (name) put a schedule into the format's own place
 --   scheduled        optional: (name, next_ms, given) a schedule was defined or moved

@@ -10,7 +10,7 @@ import pytest
 
 from engine import models
 from engine.models.bridge import BridgeKeys, BridgeModel
-from engine.wire.operations import Tick, Ticked
+from engine.wire.operations import ListSchedules, RemoveSchedule, Tick, Ticked
 from engine.worker.machine.sweeping import tick
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS
@@ -111,6 +111,100 @@ def test_an_entry_of_a_foreign_client_ticks_and_is_rescheduled(desk: ModelDesk, 
     listed = {schedule.name: schedule for schedule in desk.queue.schedules.list()}
     timing = listed[job].timing
     assert timing is not None and (timing.cron, timing.zone) == ("*/5 * * * *", "America/New_York")
+
+
+#: The year after the desk's clock starts: nothing has ticked by then.
+YEARLY_MS = START_MS + 365 * 86_400_000
+
+
+def own_keys(client: BridgeClient) -> list[str]:
+    return sorted(key for key in client.redis.keys("bridge:ironclaim:*") if ":op:" not in key and not key.endswith(":sweep"))
+
+
+@pytest.mark.feature("BQ10", model="bridge")
+def test_an_entry_of_a_foreign_client_is_there_before_its_first_tick(desk: ModelDesk, client: BridgeClient) -> None:
+    schedules = desk.queue.schedules
+    job = client.cron(YEARLY_MS, "0 0 1 1 *", "main", priority=9)
+    before = {key: client.redis.dump(key) for key in client.redis.keys("bridge:jobs:*")}
+    (listed,) = schedules.list()
+    assert listed == schedules.get(job) and schedules.get("other") is None
+    assert (listed.name, listed.job_name, listed.payload, listed.options.priority) == (job, "main", {"to": "x@y"}, 9)
+    assert (listed.timing.cron, listed.timing.zone, listed.next_ms) == ("0 0 1 1 *", "America/New_York", YEARLY_MS)
+    assert (listed.enabled, listed.count, listed.missed, listed.error) == (True, 0, 0, "")
+    # To look at it writes nothing.
+    assert own_keys(client) == [] and {key: client.redis.dump(key) for key in before} == before
+    made = schedules.run_now(job)
+    assert made is not None and client.data(made.job)["payload"] == {"to": "x@y"}
+
+    assert schedules.disable(job) and client.redis.zscore(KEYS.cron, job) is None and client.status(job) == "cron"
+    (listed,) = schedules.list()
+    assert (listed.enabled, listed.next_ms) == (False, 0)
+    assert schedules.enable(job) and client.redis.zcard(KEYS.cron) == 1
+    found = schedules.get(job)
+    assert found is not None and found.enabled and found.next_ms == client.redis.zscore(KEYS.cron, job)
+
+    other = client.cron(YEARLY_MS, "0 0 1 1 *", "main")
+    assert schedules.remove(other) and not schedules.remove(other)
+    assert client.redis.exists(KEYS.data(other), KEYS.status(other)) == 0
+    assert schedules.remove(job) and schedules.list() == () and client.redis.zcard(KEYS.cron) == 0
+
+
+def test_a_put_changes_an_entry_of_a_foreign_client(desk: ModelDesk, client: BridgeClient) -> None:
+    job = client.cron(YEARLY_MS, "0 0 1 1 *", "main")
+    put = desk.queue.schedules.put
+    assert put(job, "main", {"to": "z"}, cron="0 0 1 1 *", zone="America/New_York") == "changed"
+    assert client.data(job)["payload"] == {"to": "z"} and client.redis.zscore(KEYS.cron, job) == YEARLY_MS
+    assert put(job, "main", {"to": "z"}, cron="0 0 1 1 *", zone="America/New_York") == "same"
+
+
+def test_pages_have_entries_of_foreign_clients_between_ours_by_next_tick(desk: ModelDesk, client: BridgeClient) -> None:
+    expected: list[str] = []
+    for number in range(30):
+        if number % 3:
+            expected.append(client.cron(FIRST_MS + number * MINUTE_MS, "0 0 1 1 *", "main"))
+        else:
+            desk.queue.schedules.put(f"ours-{number}", "main", None, every_ms=1000, start_ms=FIRST_MS + number * MINUTE_MS)
+            expected.append(f"ours-{number}")
+    desk.queue.schedules.put("off", "main", None, every_ms=1000, enabled=False)
+    expected.append("off")
+    for limit in (1, 4, 7, 31, 40):
+        pages = [desk.run(ListSchedules("", rank, limit)) for rank in range(0, 31, limit)]
+        assert [stored.schedule for page in pages for stored in page.items] == expected, limit
+        assert [page.more for page in pages] == [True] * (len(pages) - 1) + [False], limit
+    assert [schedule.name for schedule in desk.queue.schedules.list()] == expected
+
+
+@pytest.mark.parametrize("act", ["remove", "disable"])
+def test_an_entry_that_nobody_can_read_is_listed_with_the_reason_and_can_be_taken_away(
+    desk: ModelDesk, client: BridgeClient, act: str
+) -> None:
+    for number, data in enumerate(UNREADABLE):
+        client.redis.zadd(KEYS.cron, {f"bad-{number}": YEARLY_MS})
+        client.redis.set(KEYS.data(f"bad-{number}"), data)
+    client.redis.zadd(KEYS.cron, {"gone": YEARLY_MS})
+    good = client.cron(YEARLY_MS, "0 0 1 1 *", "main")
+    listed = {schedule.name: schedule.error for schedule in desk.queue.schedules.list()}
+    bad = [f"bad-{number}" for number in range(len(UNREADABLE))]
+    assert listed == {good: "", **dict.fromkeys(bad, "a schedule that cannot be read")}
+    for name in bad:
+        assert getattr(desk.queue.schedules, act)(name)
+        assert client.redis.zscore(KEYS.cron, name) is None and client.redis.exists(KEYS.data(name))
+    assert client.redis.zscore(KEYS.cron, good) == YEARLY_MS
+
+
+def test_rule_01_a_removal_of_a_foreign_entry_cut_off_after_any_write_is_done_by_the_next_copy(
+    desk: ModelDesk, client: BridgeClient
+) -> None:
+    for writes in range(20):
+        desk.begin()
+        job = client.cron(YEARLY_MS, "0 0 1 1 *", "main")
+        was_cut = desk.cut_off(RemoveSchedule(desk._op_id(), desk.now_ms + 60_000, job), writes)
+        assert desk.run(RemoveSchedule(desk._op_id(), desk.now_ms + 60_000, job)).result == "done"
+        assert desk.queue.schedules.list() == () and client.redis.zcard(KEYS.cron) == 0, writes
+        assert client.redis.exists(KEYS.data(job), KEYS.status(job), f"bridge:ironclaim:cron:{job}") == 0, writes
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
 
 
 def test_who_moves_the_score_says_when_the_next_tick_is(desk: ModelDesk, client: BridgeClient) -> None:
