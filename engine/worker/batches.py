@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from engine.handlers import Fault, Handlers, call_here, end_fork
 from engine.hooks import RunHooks
@@ -202,7 +202,7 @@ def _note(ones: list[_One], found: list[End]) -> None:
 
 
 def _fault(failure: BaseException) -> Fault:
-    return cast("ChildFailed", failure).fault if type(failure) is ChildFailed else fault_in_batch(failure)
+    return failure.fault if type(failure) is ChildFailed else fault_in_batch(failure)
 
 
 def _once(call: Callable[[], None]) -> Callable[[], None]:

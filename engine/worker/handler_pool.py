@@ -59,8 +59,9 @@ class HandlerPool:
         self._ended = ended
         self.runs = Runs(handlers, observer, say=say, serializers=serializers, source=source)
         self._contexts = RunContexts()
-        told = (self.runs, self.start, handlers, batch_ended, self._contexts)
-        self._batches = BatchRuns(*told) if batch_ended is not None else None
+        self._batches = (
+            BatchRuns(self.runs, self.start, handlers, batch_ended, self._contexts) if batch_ended is not None else None
+        )
         self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._loop = LoopThread("handlers-async", self._contexts)
         # Coroutines need no thread each; one is left for jobs that have no handler.
