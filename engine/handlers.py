@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import sys
 import traceback
@@ -16,6 +15,7 @@ from engine.hooks import NestedHooks, RunHooks
 from engine.job import Job
 from engine.outcomes import FAILED, Verdict, verdict_of
 from engine.parameters import TypedJob
+from engine.spared import logger, spared
 from engine.wire.operations import Lease, LeasedJob
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
@@ -25,7 +25,7 @@ BatchHandler = Callable[[list[Job]], object]
 #: Jobs of a batch, at most.
 BATCH_MAX = 1000
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 _ERROR_CHARACTERS_MAX = 1000
 
@@ -150,14 +150,15 @@ class Handlers:
         backoff = self._backoff_of(leased.name)
         if backoff is None or fault.verdict.asked:
             return fault
-        try:
+
+        def wait_ms() -> int | None:
             given = backoff(leased.failures + 1, fault.error)
-            delay_ms = None if given is None else validate.duration_ms("backoff", given, 0, validate.DURATION_MS_MAX)
-        except Exception:
-            # The failed run must be recorded all the same.
-            log.exception("job %s: the back-off of its handlers failed, so the job's own is taken", leased.lease.job)
-            return fault
-        return fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
+            return None if given is None else validate.duration_ms("backoff", given, 0, validate.DURATION_MS_MAX)
+
+        # The failed run must be recorded all the same.
+        said = ("job %s: the back-off of its handlers failed, so the job's own is taken", leased.lease.job)
+        delay_ms = spared(wait_ms, otherwise=None, log=log, said=said)
+        return fault if delay_ms is None else fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
 
     def _backoff_of(self, name: str) -> Callable[[int, str], int | None] | None:
         origin = self._origins.get(name)
@@ -252,8 +253,13 @@ def fault_of(failure: BaseException) -> Fault:
         lines = "".join(traceback.format_exception(failure))
     except BaseException:
         # Whatever its text raises, as in `describe`.
-        lines = "".join(traceback.format_tb(failure.__traceback__))
-    return Fault(describe(failure), bounded(lines), verdict_of(failure))
+        lines = "".join(traceback.format_tb(BaseException.__dict__["__traceback__"].__get__(failure)))
+    try:
+        verdict = verdict_of(failure)
+    except BaseException:
+        # Of a class whose attributes raise when they are read.
+        verdict = FAILED
+    return Fault(describe(failure), bounded(lines), verdict)
 
 
 def bounded(trace: str) -> str:
@@ -268,7 +274,7 @@ def describe(failure: BaseException) -> str:
         text = f"{type(failure).__name__}: {failure}"
     except BaseException:
         # Whatever its text raises, also SystemExit: this thread still has to record the failed run.
-        text = type(failure).__name__
+        text = type.__dict__["__name__"].__get__(type(failure))
     return bounded_error(text)
 
 

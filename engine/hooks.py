@@ -6,18 +6,18 @@ enqueues: they must be short. With child processes they run in the worker, not i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from engine.job import Job
+from engine.spared import logger, meant_for_the_caller, spared
 
 if TYPE_CHECKING:
     from engine.queue.producing import NewJob
     from engine.wire.operations import Enqueued
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 Before = Callable[[Job], object]
 After = Callable[[Job, str | None], object]
@@ -41,8 +41,8 @@ class RunHooks:
         return hook
 
     def after(self, hook: After) -> After:
-        """Call this with the Job and its error (None: it returned) after the handler, before the server is told. What it raises
-        is logged, and changes nothing."""
+        """Call this with the Job and its error (None: it returned) after the handler, before the server is told. Whatever it
+        raises, SystemExit as well, is logged, and changes nothing."""
         self._after.append(hook)
         return hook
 
@@ -65,10 +65,8 @@ class RunHooks:
     def ended(self, job: Job, error: str | None) -> None:
         """Call the hooks after a run: its handler has returned (`error` is None), or it has failed."""
         for after in self._after:
-            try:
-                after(job, error)
-            except Exception:
-                log.exception("job %s: a hook after its run failed", job.id, extra={"job_id": job.id})
+            said, extra = ("job %s: a hook after its run failed", job.id), {"job_id": job.id}
+            spared(after, job, error, otherwise=None, log=log, said=said, extra=extra)
 
 
 class NestedHooks(RunHooks):
@@ -111,8 +109,8 @@ class EnqueueHooks:
         return hook
 
     def after(self, hook: Callable[[NewJob, Enqueued], object]) -> Callable[[NewJob, Enqueued], object]:
-        """Call this with each NewJob and what came of it. What it raises is logged: the job is there. Not called where the
-        enqueue has raised."""
+        """Call this with each NewJob and what came of it. What it raises is logged: the job is there. Only KeyboardInterrupt and
+        SystemExit of the main thread, and what ends a greenlet, go on. Not called where the enqueue has raised."""
         self._after.append(hook)
         return hook
 
@@ -125,8 +123,6 @@ class EnqueueHooks:
     def announce(self, jobs: Iterable[NewJob], came: Iterable[Enqueued]) -> None:
         """Call the hooks after an enqueue with each job and what came of it."""
         for job, enqueued in zip(jobs, came, strict=True):
+            said, extra = ("job %s: a hook after its enqueue failed", enqueued.job), {"job_id": enqueued.job}
             for after in self._after:
-                try:
-                    after(job, enqueued)
-                except Exception:
-                    log.exception("job %s: a hook after its enqueue failed", enqueued.job, extra={"job_id": enqueued.job})
+                spared(after, job, enqueued, otherwise=None, log=log, said=said, extra=extra, passes=meant_for_the_caller)

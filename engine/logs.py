@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from engine.spared import tell_unlogged
 from engine.wire.operations import Lease, LeasedJob
 
 #: What a record may carry beside its message.
@@ -227,8 +228,8 @@ class _Forwarding(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._send(Logged(_sendable(record)))
-        except Exception:
-            self.handleError(record)
+        except BaseException as failure:
+            tell_unlogged(failure)
 
 
 def _sendable(record: logging.LogRecord) -> dict[str, Any]:
@@ -244,7 +245,7 @@ def _plain(value: object) -> object:
         return value
     try:
         return json.loads(json.dumps(value, default=repr))
-    except Exception:
+    except BaseException:
         # Whatever its text raises.
         return type(value).__name__
 
@@ -283,6 +284,6 @@ def write(logged: Logged) -> None:
         return
     try:
         logger.handle(record)
-    except Exception:
+    except BaseException as failure:
         # A filter that raises must not come between the child and its answer.
-        logging.Handler().handleError(record)
+        tell_unlogged(failure)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.spared import logger, meant_for_the_caller, spared
 from engine.wire.call import Call
 from engine.wire.operations import LeasedJob, Reply
+
+log = logger("ironclaim")
+
+_SAID = ("an observer failed",)
 
 #: When a call was meant to be sent, monotonic ns, None where nobody says; for a call that carries the jobs of several callers,
 #: when each of them was.
@@ -39,7 +44,7 @@ class ServerIdentity:
 
 
 class Observer(Protocol):
-    """Called from many threads. It must not raise."""
+    """Called from many threads. What it raises is logged, and the call or run goes on."""
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         """Called before the first send. The returned ticket is passed to `completed`."""
@@ -64,3 +69,43 @@ class Observer(Protocol):
     def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
         """Called after a handler returned (error None) or raised."""
         ...
+
+
+class SparedObserver:
+    """An observer whose failures change nothing for who is observed."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
+        """As the observer does; None where it has failed."""
+        return _spared(self._observer.invoked, call, first_send_ns, intended_ns)
+
+    def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
+        """As the observer does."""
+        _spared(self._observer.completed, call, ticket, outcome)
+
+    def connected(self, server: ServerIdentity) -> None:
+        """As the observer does."""
+        _spared(self._observer.connected, server)
+
+    def configured(self, config: Mapping[str, object]) -> None:
+        """As the observer does."""
+        _spared(self._observer.configured, config)
+
+    def handler_started(self, job: LeasedJob, start_ns: int) -> object:
+        """As the observer does; None where it has failed."""
+        return _spared(self._observer.handler_started, job, start_ns)
+
+    def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
+        """As the observer does."""
+        _spared(self._observer.handler_ended, job, ticket, start_ns, end_ns, error)
+
+
+def spared_observer(observer: Observer | None) -> Observer | None:
+    """What the engine calls in place of an observer that it was given."""
+    return observer if observer is None or isinstance(observer, SparedObserver) else SparedObserver(observer)
+
+
+def _spared(function: Callable[..., Any], *arguments: object) -> Any:
+    return spared(function, *arguments, otherwise=None, log=log, said=_SAID, passes=meant_for_the_caller)

@@ -12,7 +12,6 @@ deletes the rows. It may be killed anywhere and come back any time later, and se
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -29,12 +28,13 @@ from engine.queue.faces import synchronous
 from engine.queue.producing import Draft
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
+from engine.spared import logger
 from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
 from engine.tasks import Task
 from engine.wire.operations import CloseWindows, Enqueued, NoteQueue, Options
 from engine.worker.signals import stop_signals
 
-log = logging.getLogger("ironclaim.outbox")
+log = logger("ironclaim.outbox")
 
 P = ParamSpec("P")
 

@@ -63,7 +63,11 @@ def verdict_of(failure: BaseException) -> Verdict:
             kinds += (kind.__name__, f"{kind.__module__}.{kind.__qualname__}")
     match failure:
         case RetryLater():
-            return Verdict("retry", tuple(kinds), failure.delay_ms, failure.charge, asked=True)
+            delay_ms, charge = getattr(failure, "delay_ms", None), getattr(failure, "charge", True)
+            if not isinstance(delay_ms, int) or not 0 <= delay_ms <= validate.DURATION_MS_MAX:
+                # Of a class that does not call our __init__, or changed since: it says no wait, so it is a failed run.
+                return Verdict("retry", tuple(kinds))
+            return Verdict("retry", tuple(kinds), delay_ms, charge is not False, asked=True)
         case Bury():
             return Verdict("bury", tuple(kinds), asked=True)
         case Discard():

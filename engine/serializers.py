@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from engine import validate
 from engine.errors import Malformed
 from engine.options import PLAIN
+from engine.spared import meant_for_the_caller, said_by
 from engine.wire.operations import Options
 
 #: The names of those that every queue has. JSON is not written into envelopes.
@@ -104,8 +105,10 @@ class Serializers:
     def _dumps(serializer: Serializer, payload: object) -> object:
         try:
             return serializer.dumps(payload)
-        except Exception as error:
-            raise Malformed("payload", payload, f"something that {serializer.name} can write ({error})") from error
+        except BaseException as error:
+            if meant_for_the_caller(error):
+                raise
+            raise Malformed("payload", payload, f"something that {serializer.name} can write ({said_by(error)})") from error
 
 
 #: Of a queue that was given none.

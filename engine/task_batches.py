@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from engine.errors import BatchFailed, Malformed
+from engine.errors import BatchFailed
 from engine.handlers import Job
 from engine.parameters import Parameters
 from engine.worker.batch_ends import by_id
@@ -50,7 +50,8 @@ class _Calls(NamedTuple):
         for job, result in results.items():
             try:
                 written[job] = self.write_result(result)
-            except Malformed as error:
+            except BaseException as error:
+                # Also of a validator of the service: its neighbours have nothing to do with it.
                 unfit[job] = error
         return written, unfit
 
@@ -82,7 +83,7 @@ class BatchOf:
             try:
                 items.append(self._parameters.item(job.payload))
                 fit.append(job)
-            except Exception as error:
+            except BaseException as error:
                 unfit[job.id] = error
         if not fit:
             raise BatchFailed(unfit)

@@ -4,11 +4,12 @@ waited for. So a server that is away costs one call its patience, and not every 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable
 
-log = logging.getLogger("ironclaim.channel")
+from engine.spared import logger
+
+log = logger("ironclaim.channel")
 
 #: For how long one is left out that failed, twice as long each time it fails again.
 _ASIDE_MS_MIN = 500

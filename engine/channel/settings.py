@@ -14,7 +14,7 @@ from engine.channel.several_storages import SeveralStorages
 from engine.channel.storage import Opening, Storage
 from engine.errors import Malformed
 from engine.models import Dsps
-from engine.observer import Observer
+from engine.observer import Observer, spared_observer
 from engine.wire.drivers.endpoint import DEFAULT_URL
 from engine.wire.operations.channels import NewMessage
 
@@ -56,7 +56,7 @@ class ChannelSettings:
         else:
             named = _checked_storages(storages)
         self.storages: Mapping[str, Storage] = named
-        self._opening = Opening(self.name, validate.lua_folder(lua), observer)
+        self._opening = Opening(self.name, validate.lua_folder(lua), spared_observer(observer))
         sessions = {id: SessionState(self.ttl_s) for id in named}
         self._plan = OneStorage(self.name, *sessions.popitem()) if len(sessions) == 1 else SeveralStorages(self.name, sessions)
 

@@ -7,8 +7,9 @@ import logging
 
 from engine.command.arguments import add, one_of
 from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
+from engine.spared import logger
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 

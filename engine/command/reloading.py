@@ -6,7 +6,6 @@ the next change. Files are looked at, not listened to: that needs no library, an
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -16,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from engine.spared import logger
 from engine.worker.signals import stop_signals
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 #: Between two looks at the files, and at most before a signal is passed on.
 LOOK_S = 0.25

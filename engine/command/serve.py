@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,11 +13,12 @@ from engine.command.logging_flags import add_logging, begin_logging
 from engine.command.output import print_error
 from engine.errors import EngineError, Malformed
 from engine.queue.scaling import Scaling
+from engine.spared import logger
 
 if TYPE_CHECKING:
     from engine.http.security.roles import Token
 
-log = logging.getLogger("ironclaim.http")
+log = logger("ironclaim.http")
 
 #: New objects, and collections of younger ones, after which the garbage of the process is collected.
 _COLLECT_AFTER = (100_000, 50, 100)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 import sysconfig
@@ -21,11 +20,12 @@ from engine.errors import EngineError, Malformed
 from engine.handlers import Handlers
 from engine.options import nearest
 from engine.queue.settings import QueueSettings
+from engine.spared import logger
 from engine.wire.drivers.endpoint import Endpoint
 from engine.worker.group import WorkerGroup
 from engine.worker.worker import Worker
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 Runnable = QueueSettings | Handlers | Worker | WorkerGroup
 _BOUND = "module:object, or module.object, of a Queue or AsyncQueue with jobs, a Handlers object, a Worker or a WorkerGroup"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from http import HTTPStatus
 from typing import Any
 
@@ -24,8 +23,9 @@ from engine.errors import (
     UnsafeServer,
     UnsupportedFeature,
 )
+from engine.spared import logger
 
-log = logging.getLogger("ironclaim.http")
+log = logger("ironclaim.http")
 
 MEDIA_TYPE = "application/problem+json"
 #: Seconds after which a caller may try again where the server was away or too much was asked of it.

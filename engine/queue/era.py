@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -22,10 +21,11 @@ from typing import Any
 
 from engine.models.model import Model
 from engine.observer import ServerIdentity
+from engine.spared import logger
 from engine.wire.call import Call
 from engine.wire.operations import Beat, Claim, Enqueue, EnqueueMany, EraNoted, Finish, NoteEra
 
-log = logging.getLogger("ironclaim")
+log = logger("ironclaim")
 
 #: What a callback is, and what it returns is not used: a coroutine function is awaited.
 OnDataLoss = Callable[["DataLoss"], Any]
@@ -271,8 +271,12 @@ async def _call(callback: OnDataLoss, loss: DataLoss) -> None:
         result = callback(loss)
         if inspect.isawaitable(result):
             await result
-    except Exception:
-        log.exception("queue %s: a callback of its data loss failed", loss.queue)
+    except BaseException as failure:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # The service ends its loop.
+            raise
+        log.error("queue %s: a callback of its data loss failed", loss.queue, exc_info=failure)
 
 
 def _call_in_thread(callback: OnDataLoss, loss: DataLoss) -> None:

@@ -12,7 +12,7 @@ from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.binding import Bound, bind
 from engine.models.model import Spec
-from engine.observer import Observer
+from engine.observer import Observer, spared_observer
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing, sharding
@@ -20,6 +20,7 @@ from engine.queue.era import EraWatch, OnDataLoss, ShardsWatch
 from engine.queue.producing import NewJob
 from engine.serializers import Serializer, Serializers
 from engine.server_clock import ServerClock
+from engine.spared import meant_for_the_caller
 from engine.wire.drivers.durability import Durability
 from engine.wire.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
 from engine.wire.operations import Enqueue, ReplicationProbe
@@ -63,7 +64,7 @@ class QueueSettings:
         self.url = endpoint.url
         self.lua = validate.lua_folder(lua)
         self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
-        self.observer = observer
+        self.observer = spared_observer(observer)
         bound: Bound = bind(model, self.name, prefix, self.lua)
         #: Its data model, and the settings and the prefix that this was made of.
         self.model, self.spec, self.prefix = bound
@@ -119,7 +120,7 @@ class QueueSettings:
     def _take_over(self, other: QueueSettings, observer: Observer | None) -> None:
         """Have the settings of another queue, and its handlers and hooks themselves."""
         vars(self).update({name: value for name, value in vars(other).items() if name in _SHARED})
-        self.observer = other.observer if observer is None else observer
+        self.observer = other.observer if observer is None else spared_observer(observer)
         self.other_face = None
 
     def _register(self, task: TypedJob[Any], inline: bool, batch: int | None) -> Any:
@@ -175,7 +176,9 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
         return
     try:
         arrives = serializers.read(job.options.serializer, job.payload)
-    except Exception:
+    except BaseException as failure:
+        if meant_for_the_caller(failure):
+            raise
         # This process cannot read what its serialiser writes; workers check the payload.
         return
     parameters.item(arrives)

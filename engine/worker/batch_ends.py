@@ -17,16 +17,21 @@ End = tuple[BaseException | None, bytes | None]
 class Said(Exception):
     """A failure of one job that was given as a text instead of an exception."""
 
+    def __init__(self, text: str) -> None:
+        # A class of the service may say something else of itself, or raise.
+        super().__init__(str.__str__(text))
+
 
 def ends(jobs: Sequence[Job], returned: object, failure: BaseException | None) -> list[End]:
-    """The end of each job that the handler was given."""
-    if failure is None:
-        try:
+    """The end of each job that the handler was given. What was returned or raised may be of classes of the service: whatever
+    reading them raises has failed all of the jobs."""
+    try:
+        if failure is None:
             return _kept(jobs, by_id(jobs, returned), {})
-        except (TypeError, ValueError) as wrong:
-            failure = wrong
-    if isinstance(failure, BatchFailed) and {*failure.failures, *failure.results} <= {job.id for job in jobs}:
-        return _kept(jobs, failure.results, failure.failures)
+        if isinstance(failure, BatchFailed) and {*failure.failures, *failure.results} <= {job.id for job in jobs}:
+            return _kept(jobs, failure.results, failure.failures)
+    except BaseException as wrong:
+        failure = wrong
     return [(failure, None) for _ in jobs]
 
 
@@ -60,7 +65,7 @@ def faults(found: Sequence[End]) -> list[tuple[Fault | None, bytes | None]]:
 
 def fault_in_batch(failure: BaseException) -> Fault:
     """The record of a failure; of a text the text itself."""
-    return Fault(bounded_error(str(failure)), "") if isinstance(failure, Said) else fault_of(failure)
+    return Fault(bounded_error(str(failure)), "") if type(failure) is Said else fault_of(failure)
 
 
 def _kept(jobs: Sequence[Job], results: Mapping[str, object], failures: Mapping[str, BaseException | str]) -> list[End]:
@@ -68,11 +73,11 @@ def _kept(jobs: Sequence[Job], results: Mapping[str, object], failures: Mapping[
     for job in jobs:
         failure = failures.get(job.id)
         if failure is not None:
-            found.append((Said(failure) if isinstance(failure, str) else failure, None))
+            found.append((failure if isinstance(failure, BaseException) else Said(failure), None))
             continue
         try:
             found.append((None, job.encode_result(results.get(job.id))))
-        except Exception as wrong:
+        except BaseException as wrong:
             # Only the job whose result cannot be stored has failed.
             found.append((wrong, None))
     return found

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from engine.logs import running
 from engine.wire.operations import LeasedJob
 from engine.worker.batch_ends import End, Said, ends, fault_in_batch
 from engine.worker.child_processes import Child, ChildFailed, reference_of
+from engine.worker.contexts import RunContexts
 from engine.worker.machine.events import HandlerEnded, Start
 from engine.worker.runs import Runs
 
@@ -53,6 +55,7 @@ class _One:
     ticket: object
     context: AbstractContextManager[None] | None = None
     failure: BaseException | None = None
+    fault: Fault | None = None
     result: bytes | None = None
 
     def enter(self, hooks: RunHooks) -> None:
@@ -80,29 +83,36 @@ class _One:
 class BatchRuns:
     """The batches of one `HandlerPool`. `start` runs what follows a coroutine, without waiting."""
 
-    def __init__(self, runs: Runs, start: Callable[[Run], None], handlers: Handlers, ended: BatchEndedTold) -> None:
+    def __init__(
+        self, runs: Runs, start: Callable[[Run], None], handlers: Handlers, ended: BatchEndedTold, contexts: RunContexts
+    ) -> None:
         self._runs = runs
+        self._contexts = contexts
         self._start = start
         self._handlers = handlers
         self._ended = ended
 
     def run_plain(self, batch: Batch, child: Child | None, *, inline: bool) -> Run | None:
         """Run a plain function, here or in a child process. Returns the next start of this place."""
-        ones = self._enter(batch)
-        going = [one for one in ones if one.failure is None]
+        ones = self._begin(batch)
+        self._contexts.run(self._carry_out, batch, ones, child)
+        return self._told(ones, inline=inline)
+
+    def _carry_out(self, batch: Batch, ones: list[_One], child: Child | None) -> None:
+        """Run a plain function with the hooks of its jobs."""
+        going = self._enter(batch, ones)
         jobs = [one.job for one in going]
-        returned, failure = None, None
+        returned, failure, found = None, None, None
         try:
             if jobs and child is not None:
-                _note(going, self._run_in(child, batch.name, [one.leased for one in going]))
-                return self._leave(ones, inline=inline)
-            if jobs:
+                found = self._run_in(child, batch.name, [one.leased for one in going])
+            elif jobs:
                 returned = call_here(self._handlers.find(batch.name), jobs, batch.name)
         except BaseException as raised:
             # Also SystemExit, as for single jobs.
             failure = raised
-        _note(going, ends(jobs, returned, failure))
-        return self._leave(ones, inline=inline)
+        _note(going, ends(jobs, returned, failure) if found is None else found)
+        self._leave(ones)
 
     def _run_in(self, child: Child, name: str, batch: list[LeasedJob]) -> list[End]:
         """The end of each job in the child process. When the process dies, all of them have failed."""
@@ -121,8 +131,8 @@ class BatchRuns:
     async def run_coroutine(self, batch: Batch, cancel: Callable[[], None]) -> None:
         """Run an async function, which `cancel` cancels."""
         pid = os.getpid()
-        ones = self._enter(batch)
-        going = [one for one in ones if one.failure is None]
+        ones = self._begin(batch)
+        going = self._enter(batch, ones)
         jobs = [one.job for one in going]
         returned, failure = None, None
         try:
@@ -139,39 +149,47 @@ class BatchRuns:
         if os.getpid() != pid:
             end_fork(None)
         _note(going, ends(jobs, returned, failure))
-        following = self._leave(ones, inline=False)
+        self._leave(ones)
+        following = Context().run(partial(self._told, ones, inline=False))
         if following is not None:
             self._start(following)
 
-    def _enter(self, batch: Batch) -> list[_One]:
-        running.set((self._runs.source, batch.jobs[0] if len(batch.jobs) == 1 else batch.name))
+    def _begin(self, batch: Batch) -> list[_One]:
         ones: list[_One] = []
-        hooks = self._handlers.hooks_of(batch.name)
         for leased in batch.jobs:
             start_ns, ticket = self._runs.begins(leased)
             ones.append(_One(leased, self._runs.job(leased), start_ns, ticket))
-            if hooks:
-                ones[-1].enter(hooks)
         return ones
 
-    def _leave(self, ones: list[_One], *, inline: bool) -> Run | None:
-        told: list[HandlerEnded] = []
+    def _enter(self, batch: Batch, ones: list[_One]) -> list[_One]:
+        """Call the hooks before the run, in its context. Those that the handler gets."""
+        running.set((self._runs.source, batch.jobs[0] if len(batch.jobs) == 1 else batch.name))
+        if hooks := self._handlers.hooks_of(batch.name):
+            for one in ones:
+                one.enter(hooks)
+        return [one for one in ones if one.failure is None]
+
+    def _leave(self, ones: list[_One]) -> None:
+        """Call the hooks after the run, and note what each job leaves behind."""
         # One exception may have failed all of them: its trace is stored, and logged, once.
         known: dict[int, Fault] = {}
         for one in ones:
             one.leave()
-            fault: Fault | None = None
             if one.failure is not None:
-                before = fault_in_batch(one.failure) if isinstance(one.failure, Said) else known.get(id(one.failure))
-                fault = self._runs.failed(one.leased, one.failure, before)
+                before = fault_in_batch(one.failure) if type(one.failure) is Said else known.get(id(one.failure))
+                one.fault = self._runs.failed(one.leased, one.failure, before)
                 if before is None:
                     known[id(one.failure)] = _fault(one.failure)
             if hooks := self._handlers.hooks_of(one.leased.name):
-                hooks.ended(one.job, None if fault is None else fault.error)
-            self._runs.over(one.leased, one.ticket, one.start_ns, fault)
+                hooks.ended(one.job, None if one.fault is None else one.fault.error)
+
+    def _told(self, ones: list[_One], *, inline: bool) -> Run | None:
+        """Tell that the run of a batch is over, outside of its context. What runs next in its place."""
+        told: list[HandlerEnded] = []
+        for one in ones:
+            self._runs.over(one.leased, one.ticket, one.start_ns, one.fault)
             lease = one.leased.lease
-            told.append(HandlerEnded(lease, None, result=one.result) if fault is None else HandlerEnded(lease, *fault))
-        running.set(None)
+            told.append(HandlerEnded(lease, None, result=one.result) if one.fault is None else HandlerEnded(lease, *one.fault))
         following = self._ended(tuple(told), inline)
         for one in ones:
             self._runs.forget(one.leased.lease)
@@ -184,7 +202,7 @@ def _note(ones: list[_One], found: list[End]) -> None:
 
 
 def _fault(failure: BaseException) -> Fault:
-    return failure.fault if isinstance(failure, ChildFailed) else fault_in_batch(failure)
+    return failure.fault if type(failure) is ChildFailed else fault_in_batch(failure)
 
 
 def _once(call: Callable[[], None]) -> Callable[[], None]:

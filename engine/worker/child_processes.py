@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -113,14 +114,17 @@ class Child:
 
     def _run(self, reference: tuple[str, str], work: LeasedJob | list[LeasedJob], jobs: Sequence[LeasedJob]) -> list[Answer]:
         answers: list[Answer]
+        # By itself, so that a child which cannot read it says why; raises what the service's own class raises.
+        serializers = None if self._serializers is None else pickle.dumps(self._serializers)
         try:
             with self._lock:
                 if self._closed:
                     raise OSError
                 self._leases = frozenset(job.lease for job in jobs)
-            self._pipe.send((reference, work, self._serializers))
+            self._pipe.send((reference, work, serializers))
             answers = self._hear()
-        except (EOFError, OSError):
+        except Exception:
+            # It has died, or what it says cannot be read.
             died = Fault(self._died(), "")
             answers = [(died, None) for _ in jobs]
         with self._lock:
@@ -133,7 +137,7 @@ class Child:
         elif self._max_jobs and self._jobs >= self._max_jobs:
             self._end()
         if self._process is None or self._process.poll() is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):
                 # Ahead of the next job, which tells when it cannot be started.
                 self.start()
         return answers

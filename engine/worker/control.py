@@ -6,10 +6,10 @@ An idle worker sends nothing on it. What is lost on the way is learned from the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from engine.logs import Source, about
+from engine.spared import logger
 from engine.wire.drivers.client_errors import is_reply, message_of
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.finding import dialer_of
@@ -18,7 +18,7 @@ from engine.wire.drivers.subscription import Subscription
 from engine.wire.operations.control import ControlMessage, read_control
 from engine.worker.machine.events import ControlLost, Subscribed
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 #: A server that refuses it, or is away, is asked again after at most so long.
 PAUSE_MOST_S = 5.0

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
-import logging
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
-log = logging.getLogger("ironclaim.worker")
+from engine.spared import logger
+from engine.worker.contexts import RunContexts
+
+log = logger("ironclaim.worker")
 
 #: Coroutines that are cut off at the end get this long to clean up.
 CLEAN_UP_S = 1.0
@@ -19,17 +21,17 @@ Start = Callable[[], Coroutine[Any, Any, None]]
 
 
 class LoopThread:
-    """Starts with the first coroutine. One that blocks holds up the others of this loop, and nothing else of the worker."""
+    """Starts with the first coroutine. One that blocks holds up the others of this loop, and nothing else of the worker. Each
+    begins in a context of its own, not in that of the handler that started it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, contexts: RunContexts) -> None:
         self._name = name
+        self._contexts = contexts
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
-        # Each coroutine starts with the context variables of now, not with those of the handler that started it.
-        self._context = contextvars.copy_context()
 
     def run(self, start: Start) -> None:
         """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait."""
@@ -63,10 +65,16 @@ class LoopThread:
         thread.join(2 * CLEAN_UP_S)
 
     def _create(self, start: Start) -> None:
-        task = asyncio.get_running_loop().create_task(start(), context=self._context.copy())
+        task = asyncio.get_running_loop().create_task(start(), context=self._contexts.new())
         # The loop itself holds its tasks weakly.
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._done, start))
+
+    def _done(self, start: Start, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() and not self._closing:
+            # A run that has begun ends otherwise. A handler has cancelled all tasks of the loop, and this one had not begun.
+            self._create(start)
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)

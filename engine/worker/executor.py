@@ -8,7 +8,6 @@ is on, the other callers take the replies and send the renewals, so that a busy 
 
 from __future__ import annotations
 
-import logging
 import os
 import queue
 import threading
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
+from engine.spared import logger
 from engine.wire.drivers.driver import Flight, SyncDriver
 from engine.wire.operations import Bury, Finish, LeasedJob, Operation, ReapLost, Release, Retry, Swept, Tick
 from engine.worker.batches import Batch, Run
@@ -47,7 +47,7 @@ from engine.worker.memory import rss_mb
 from engine.worker.runs import job_run
 from engine.worker.shared import SharedWait
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 #: One for each slot of the machine, and one for the inline handlers.
 CALLERS = 6

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextvars import copy_context
 from typing import Any, cast, get_args
 
 from engine import validate
@@ -100,7 +101,8 @@ class WorkerGroup:
                 self.stop()
 
         threads = [
-            threading.Thread(target=work, args=(worker,), name=f"worker-{number}", daemon=True)
+            # Each in the context of the caller, in which its runs begin.
+            threading.Thread(target=copy_context().run, args=(work, worker), name=f"worker-{number}", daemon=True)
             for number, worker in enumerate(self.workers)
         ]
         with stop_signals(lambda reason: self.stop(at_once=reason == "at once")):

@@ -12,6 +12,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,8 @@ from engine.observer import Observer
 from engine.serializers import BUILT_IN, Serializers
 from engine.wire.operations import LeasedJob
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
-from engine.worker.child_processes import Child, ChildFailed, reference_of
+from engine.worker.child_processes import Answer, Child, ChildFailed, reference_of
+from engine.worker.contexts import RunContexts
 from engine.worker.event_loop import LoopThread
 from engine.worker.runs import Runs
 
@@ -56,9 +58,12 @@ class HandlerPool:
         self._say = say
         self._ended = ended
         self.runs = Runs(handlers, observer, say=say, serializers=serializers, source=source)
-        self._batches = BatchRuns(self.runs, self.start, handlers, batch_ended) if batch_ended is not None else None
+        self._contexts = RunContexts()
+        self._batches = (
+            BatchRuns(self.runs, self.start, handlers, batch_ended, self._contexts) if batch_ended is not None else None
+        )
         self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
-        self._loop = LoopThread("handlers-async")
+        self._loop = LoopThread("handlers-async", self._contexts)
         # Coroutines need no thread each; one is left for jobs that have no handler.
         all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
         self._places = min(1, places) if all_coroutines else places
@@ -97,7 +102,7 @@ class HandlerPool:
     def _serve(self, child: Child | None) -> None:
         """Run plain functions, one at a time."""
         if child is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):
                 # Ahead of the first job, which tells when it cannot be started.
                 child.start()
         while (leased := self._work.get()) is not None:
@@ -113,8 +118,13 @@ class HandlerPool:
         if isinstance(leased, Batch):
             assert self._batches is not None
             return self._batches.run_plain(leased, child, inline=inline)
-        running.set((self.runs.source, leased))
         start_ns, ticket = self.runs.begins(leased)
+        fault, result = self._contexts.run(self._carry_out, leased, child)
+        return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
+
+    def _carry_out(self, leased: LeasedJob, child: Child | None) -> Answer:
+        """Run a plain function with its hooks. What it raised, and its result."""
+        running.set((self.runs.source, leased))
         fault: Fault | None = None
         result: bytes | None = None
         # Hooks of a run in a child process have a Job of their own.
@@ -131,7 +141,7 @@ class HandlerPool:
             fault = self.runs.failed(leased, failure)
         if hooks:
             hooks.ended(job, None if fault is None else fault.error)
-        return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
+        return fault, result
 
     def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> bytes | None:
         """Run a plain function, here or in a child process, and return its result. Raises what it raises, or ChildFailed."""
@@ -175,7 +185,8 @@ class HandlerPool:
             end_fork(None)
         if hooks:
             hooks.ended(job, None if fault is None else fault.error)
-        following = self._ends(leased, ticket, start_ns, fault, inline=False, result=result)
+        ends = partial(self._ends, leased, ticket, start_ns, fault, inline=False, result=result)
+        following = Context().run(ends)
         if following is not None:
             # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
             self.start(following)
@@ -183,8 +194,8 @@ class HandlerPool:
     def _ends(
         self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool, result: bytes | None
     ) -> Run | None:
+        """Tell that a run is over, outside of its context. What runs next in its place."""
         self.runs.over(leased, ticket, start_ns, fault)
-        running.set(None)
         following = self._ended(leased, fault, inline, result)
         self.runs.forget(leased.lease)
         return following

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import pickle
 import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -24,13 +26,16 @@ from engine.logs import Forwarder, Source, run_everywhere
 from engine.serializers import BUILT_IN, Serializers
 from engine.wire.operations import Lease, LeasedJob
 from engine.worker.batch_ends import End, ends, faults
+from engine.worker.contexts import RunContexts
+from engine.worker.process_state import ProcessState
 
 _PR_SET_PDEATHSIG = 1
 
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
 Work = LeasedJob | list[LeasedJob]
-Order = tuple[tuple[str, str], Work, Serializers | None]
+#: Module and name of the handler, its work, and the serialisers of the queue where it has some of its own, pickled.
+Order = tuple[tuple[str, str], Work, bytes | None]
 
 
 class Orders:
@@ -68,6 +73,11 @@ class Orders:
             while True:
                 self._take(self._pipe.recv())
         except (EOFError, OSError):
+            pass
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            # Who reads no orders would hold up its worker for ever.
             os._exit(1)
 
     def _take(self, order: Order | Lost) -> None:
@@ -91,11 +101,11 @@ def main() -> None:
     source = Source(*logging["source"])
     orders = Orders(pipe, source.queue)
     threading.Thread(target=orders.read, name="orders", daemon=True).start()
-    forwarder = Forwarder(orders.say, logging["levels"])
+    forwarder, start = Forwarder(orders.say, logging["levels"]), _Start()
     while True:
         reference, work, serializers = orders.jobs.get()
         run_everywhere((source, work[0].name if isinstance(work, list) and len(work) > 1 else _first(work)))
-        answers = _run(orders, reference, work, serializers or BUILT_IN, forwarder)
+        answers = _run(orders, reference, work, serializers, forwarder, start)
         run_everywhere(None)
         orders.say(answers)
 
@@ -104,25 +114,54 @@ def _first(work: Work) -> LeasedJob:
     return work[0] if isinstance(work, list) else work
 
 
-def _run(orders: Orders, reference: tuple[str, str], work: Work, serializers: Serializers, forwarder: Forwarder) -> list[Answer]:
+def _run(
+    orders: Orders, reference: tuple[str, str], work: Work, serializers: bytes | None, forwarder: Forwarder, start: _Start
+) -> list[Answer]:
     """Run a handler. Returns for each job what it raised and what it returned."""
     batch = work if isinstance(work, list) else [work]
     try:
-        new = reference[0] not in sys.modules
-        handler: Any = import_module(reference[0])
-        if new:
-            forwarder.take_over()
-        for part in reference[1].split("."):
-            handler = getattr(handler, part)
-        jobs = orders.begins(batch, serializers)
-        for job in jobs:
-            # Its time begins now, not when this process was started.
-            job.extend(max(1, job.timeout_ms))
-        if work is batch:
-            return faults(_ends(handler, jobs))
-        return [(None, call_plain(handler, jobs[0]))]
+        # Also what the service's own class raises here is a failed run.
+        known: Serializers = BUILT_IN if serializers is None else pickle.loads(serializers)  # noqa: S301  of its own worker
+        handler = _handler(reference, forwarder, start)
+        jobs = orders.begins(batch, known)
+        try:
+            return start.contexts.run(_carry_out, handler, jobs, work)
+        finally:
+            start.state.restore()
     except BaseException as failure:
         return [(fault_of(failure), None)] * len(batch)
+
+
+class _Start:
+    """What each run begins with: what the modules of the service have set when they were imported."""
+
+    def __init__(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """It is what holds now."""
+        self.contexts, self.state = RunContexts(), ProcessState()
+
+
+def _handler(reference: tuple[str, str], forwarder: Forwarder, start: _Start) -> Any:
+    new = reference[0] not in sys.modules
+    handler: Any = import_module(reference[0])
+    if new:
+        forwarder.take_over()
+        start.look()
+    for part in reference[1].split("."):
+        handler = getattr(handler, part)
+    return handler
+
+
+def _carry_out(handler: Any, jobs: list[Job], work: Work) -> list[Answer]:
+    """Run a handler in a context of its own."""
+    for job in jobs:
+        # Its time begins now, not when this process was started.
+        job.extend(max(1, job.timeout_ms))
+    if isinstance(work, list):
+        return faults(_ends(handler, jobs))
+    return [(None, call_plain(handler, jobs[0]))]
 
 
 def _ends(handler: Any, jobs: list[Job]) -> list[End]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 from engine.logs import Source, about
+from engine.spared import logger
 from engine.wire.operations import Bury, Drop, Ended, Finish, FinishedAndClaimed, Lease, Operation, Retry
 
 #: Nearly all ends are such, and counting them costs a job next to nothing.
 _FINISHED = ("ok", "finished")
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 
 class LateEnds:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
@@ -10,11 +9,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from engine.logs import Source, about
+from engine.spared import logger
 
 if TYPE_CHECKING:
     from engine.queue.workers import WorkerInfo
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 #: What a name may consist of, and how much of a host's name is taken.
 _OTHERS = re.compile(r"[^A-Za-z0-9._-]")

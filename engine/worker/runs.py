@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -15,11 +14,12 @@ from engine.logs import Source, about
 from engine.observer import Observer
 from engine.outcomes import TIMED_OUT
 from engine.serializers import Serializers
+from engine.spared import logger
 from engine.wire.operations import Lease, LeasedJob
 from engine.worker.child_processes import ChildFailed
 from engine.worker.machine.deadlines import timed_out
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 #: The error of a run that ended because its job was cancelled.
 CANCELLED = "cancelled"
@@ -111,6 +111,13 @@ class Runs:
 
     def failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None = None) -> Fault:
         """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with its trace."""
+        try:
+            return self._failed(leased, failure, known)
+        except BaseException:
+            # An exception whose class raises when it is asked what it is. The run has failed all the same.
+            return known or fault_of(failure)
+
+    def _failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None) -> Fault:
         here = not isinstance(failure, ChildFailed)
         fault = known or (fault_of(failure) if here else failure.fault)
         if self._lost.get(leased.lease) and (isinstance(failure, asyncio.CancelledError | LeaseLost) or not fault.trace):

@@ -11,10 +11,10 @@ ones stop once these are empty.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, get_args
 
@@ -24,13 +24,14 @@ from engine.logs import Source, about
 from engine.queue.faces import synchronous
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.sharded import ShardedQueue
+from engine.spared import logger
 from engine.worker.machine.events import StopReason
 from engine.worker.machine.places import Places, Quota
 from engine.worker.shared import SharedConnections
 from engine.worker.signals import stop_signals
 from engine.worker.worker import Worker
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 #: Between two looks at the record.
 LOOK_S = 5.0
@@ -153,7 +154,10 @@ class ShardedWorker(Worker):
         self._of_each[name] = worker
         self._quotas[name] = quota
         self._threads[name] = threading.Thread(
-            target=partial(self._work, name, worker, burst, delayed), name=f"worker-{name}", daemon=True
+            # In the context of who runs this, in which its runs begin.
+            target=partial(copy_context().run, self._work, name, worker, burst, delayed),
+            name=f"worker-{name}",
+            daemon=True,
         )
         self._threads[name].start()
 

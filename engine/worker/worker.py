@@ -7,7 +7,6 @@ lock for a third of a lease can starve the renewals, and then the lease is lost 
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import pickle
 import secrets
@@ -32,6 +31,7 @@ from engine.queue.synchronous.queue import Queue
 from engine.queue.workers import HANDLERS_TOLD
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
+from engine.spared import logger, spared
 from engine.validate import Milliseconds
 from engine.version import __version__
 from engine.wire.call import Call
@@ -49,7 +49,7 @@ from engine.worker.names import default_name, warn_of_namesakes
 from engine.worker.shared import SharedConnections
 from engine.worker.signals import stop_signals
 
-log = logging.getLogger("ironclaim.worker")
+log = logger("ironclaim.worker")
 
 #: Child processes of one worker.
 PROCESSES_MAX = 64
@@ -261,7 +261,8 @@ class Worker:
 
     def on_lead(self, told: Callable[[bool], None]) -> None:
         """Call this when the worker leads its queue, and when it does so no more; it must be quick. Before `run`."""
-        self._on_lead = told
+        said = ("worker %s: what is told of its lead failed", self._settings.name)
+        self._on_lead = partial(spared, told, otherwise=None, log=log, said=said)
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits that it has a handler for and may
@@ -393,12 +394,14 @@ def _check_travels(serializers: Serializers) -> None:
 
 
 def _ask(gate: Gate, worker: str) -> bool | int:
-    """Ask the gate. One that raises counts as closed: what it guards against may be the reason."""
-    try:
-        return gate()
-    except Exception:
-        log.exception("worker %s: its gate raised, so nothing is claimed", worker)
-        return False
+    """Ask the gate. One that raises, or answers something else, counts as closed: what it guards against may be the reason."""
+
+    def ask() -> bool | int:
+        said = gate()
+        # Infinity is no bound; what is no number raises here.
+        return said if isinstance(said, bool) else int(max(0, min(said, _JOBS_MAX)))
+
+    return spared(ask, otherwise=False, log=log, said=("worker %s: its gate raised, so nothing is claimed", worker))
 
 
 def _new_incarnation() -> str:

@@ -3,7 +3,6 @@ server knows with the role that it takes. Whatever happens, the answer is one of
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
@@ -22,8 +21,9 @@ from engine.http.channels.service import ChannelService, service_of
 from engine.http.channels.tokens import TokenRefused
 from engine.http.problems import Problem
 from engine.http.security.access import Access, Endpoint, Role, carried_out, needs, public
+from engine.spared import logger
 
-auth_log = logging.getLogger("ironclaim.http.auth")
+auth_log = logger("ironclaim.http.auth")
 
 #: For logs: the subject of a token may be as long as it likes.
 _NAME_CHARS_MAX = 100

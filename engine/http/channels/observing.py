@@ -4,7 +4,6 @@ SDK is. Neither is needed, and without them this does nothing."""
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -12,12 +11,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.http.channels.settings import ChannelSettings, Report
+from engine.spared import logger, spared
 
 if TYPE_CHECKING:
     from engine.handlers import Handlers
     from engine.queue.settings import QueueSettings
 
-log = logging.getLogger("ironclaim.http")
+log = logger("ironclaim.http")
 
 
 class Exchange(Protocol):
@@ -95,12 +95,8 @@ def report_of(settings: ChannelSettings) -> Report:
     told = settings.report or _to_sentry
 
     def report(error: BaseException, about: Mapping[str, str]) -> None:
-        try:
-            # Before the log: the SDK reads that too, and keeps the first of two reports of one error alone.
-            told(error, about)
-        except Exception:
-            # What watches must not break what it watches.
-            log.exception("an error could not be reported")
+        # Before the log: the SDK reads that too, and keeps the first of two reports of one error alone.
+        spared(told, error, about, otherwise=None, log=log, said=("an error could not be reported",))
         log.error("%s (%s)", error, ", ".join(f"{name} {value}" for name, value in about.items()), exc_info=error)
 
     return report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 from collections.abc import Coroutine
 from typing import Any
@@ -29,8 +28,9 @@ from engine.http.describing import Schema, described
 from engine.http.problems import Problem
 from engine.http.security.bounds import QUERY_BYTES_MAX
 from engine.http.waiting import wait_for
+from engine.spared import logger
 
-log = logging.getLogger("ironclaim.http")
+log = logger("ironclaim.http")
 
 _PATH = "/subscription/polling/{subscriber}"
 _MAX_DEFAULT = "64"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import re
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -28,9 +27,10 @@ from engine.http.problems import bad_value
 from engine.http.security.access import needs
 from engine.http.waiting import Waits
 from engine.queue.asynchronous.queue import AsyncQueue
+from engine.spared import logger
 from engine.wire.operations import Event
 
-log = logging.getLogger("ironclaim.http")
+log = logger("ironclaim.http")
 
 BEHIND_MAX = 1_000
 #: A comment after so long without an event, so that what is in between does not close the connection. It has no place among them.

@@ -25,10 +25,11 @@ from engine.http.security.roles import Access as Access
 from engine.http.security.roles import Role as Role
 from engine.http.security.sessions import session_of, token_of
 from engine.http.settings import HttpSettings
+from engine.spared import logger
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-audit_log = logging.getLogger("ironclaim.http.audit")
+audit_log = logger("ironclaim.http.audit")
 # Whoever sets how much the rest of the engine logs leaves these lines alone.
 audit_log.setLevel(logging.INFO)
 #: Path parameters that name what a token may be bound to.

@@ -8,7 +8,6 @@ era of the server, which are then unknown.
 from __future__ import annotations
 
 import functools
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -18,11 +17,12 @@ import redis
 from engine.errors import UnsafeServer
 from engine.observer import Observer, ServerIdentity
 from engine.server_clock import ServerClock
+from engine.spared import logger
 from engine.wire.drivers.client_errors import message_of
 from engine.wire.drivers.routes import ClusterRoute, Node, Route
 from engine.wire.scripts import Script
 
-log = logging.getLogger("ironclaim")
+log = logger("ironclaim")
 
 _VERSION_LEAST = (7, 0)
 _SECTIONS = ("server", "memory", "replication")

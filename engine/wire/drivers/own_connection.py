@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import logging
 import socket
 from typing import Any
 
+from engine.spared import logger
 from engine.wire.drivers.client_errors import message_of
 from engine.wire.drivers.dialer import Connection, ask
 from engine.wire.drivers.handshake import parse_info
 from engine.wire.operations import ClientConnection
 from engine.wire.operations.connections import read_client
 
-log = logging.getLogger("ironclaim")
+log = logger("ironclaim")
 
 #: The kernel asks a silent connection for a sign of life after so many s, again each so many s, and gives it up after so many
 #: times. A server that has lost it answers with a reset. Nothing else would tell who only listens, and no call is made for it.

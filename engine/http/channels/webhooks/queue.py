@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import random
 import threading
 from typing import Any, cast
@@ -26,9 +25,10 @@ from engine.job import Job
 from engine.outcomes import Bury, RetryLater
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.producing import NewJob
+from engine.spared import logger
 from engine.worker.worker import Worker
 
-log = logging.getLogger("ironclaim.http")
+log = logger("ironclaim.http")
 
 NAME = "webhook"
 #: Envelope and ids beside the content.
