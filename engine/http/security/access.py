@@ -85,6 +85,20 @@ async def carried_out(request: Request, admitting: Awaitable[Access], endpoint: 
     return response
 
 
+def noted(request: Request, **members: str | bool) -> None:
+    """Add members to the audit line of a request that changes something."""
+    request.state.noted = {**getattr(request.state, "noted", {}), **members}
+
+
+def refuse_elsewhere(request: Request, id: object) -> None:
+    """Raise Problem for the id of a job that may be in a queue that the caller does not reach."""
+    access = access_of(request)
+    if access.queues and isinstance(id, str) and request.app.state.settings.may_be_elsewhere(id):
+        noted(request, refused=f"id: {id[:128]} may be a job of another queue")
+        bound = "an id without a colon, for who is for some queues alone"
+        raise Problem(403, f"id: {id[:80]!r} may be a job of another queue.", field="id", value=id[:80], bound=bound)
+
+
 def public(endpoint: Endpoint) -> Endpoint:
     """Declare that an endpoint asks nobody: probes, signing in, static files, and what checks credentials of its own."""
     return declared(endpoint, Needed(None, False))
@@ -128,8 +142,13 @@ async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Acc
         raise Problem(403, f"This needs the role {role}, and {access.name} has {access.role}.")
     # What a request is about; nothing where it is about all queues.
     names = [queue] if queue else [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
+    settings: HttpSettings = request.app.state.settings
+    if not queue and "queue" in request.path_params and settings.keyspace:
+        names = [settings.keyspace]
     if not all(map(access.reaches, names)) or (changes and access.queues and not names):
+        noted(request, refused=f"not for {', '.join(names)[:256]}")
         raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
+    refuse_elsewhere(request, request.path_params.get("id"))
     return access
 
 
@@ -149,5 +168,6 @@ def _audit(request: Request, status: int) -> None:
         "method": request.method,
         "path": request.scope["path"],
         "status": status,
+        **getattr(request.state, "noted", {}),
     }
     audit_log.info("%s", json.dumps(line))
