@@ -140,7 +140,7 @@ def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alo
 ) -> None:
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     with Queue("mails", url=ironclaim_url) as mails:
-        far = {"every_ms": 86_400_000, "start_ms": 4_000_000_000_000}
+        far: Any = {"every_ms": 86_400_000, "start_ms": 4_000_000_000_000}
         mails.schedules.put("away", "send", None, reroute_on=AWAY, enabled=False, **far)
         with pytest.raises(Malformed, match="on_failure"):
             mails.schedules.put("later", "send", None, on_failure=NewJob("send", None, reroute_on=AWAY), **far)

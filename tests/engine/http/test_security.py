@@ -152,6 +152,8 @@ def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironcl
     [
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Origin": "http://[", **BROWSER},
         {"Origin": "http://127.0.0.1.evil.example"},
         {"Origin": "http://evil.example/http://127.0.0.1"},
         {"Origin": "http://127.0.0.1"},
@@ -459,6 +461,33 @@ def test_a_short_secret_is_refused_and_never_shown() -> None:
     with pytest.raises(Malformed) as refused:
         Token(secret="hunter2", role="admin")
     assert "hunter2" not in str(refused.value) and "hunter2" not in repr(Token(secret="hunter2hunter2hunter2"))
+
+
+@pytest.mark.parametrize("queues", ["mails", None, b"mails", 5, ("mails", 5), {"mails": 1}])
+def test_queues_that_are_no_list_of_names_are_refused(queues: Any) -> None:
+    """A part of a text is found in it, and None would be all queues."""
+    for made, field in (
+        (lambda: Token(secret=ADMIN, queues=queues), "token.queues"),
+        (lambda: Access(role="read", queues=queues), "access.queues"),
+    ):
+        with pytest.raises(Malformed) as refused:
+            made()
+        assert refused.value.field == field
+    for role in ("root", "", None, []):
+        with pytest.raises(Malformed, match="role"):
+            Access(role=role)  # type: ignore[arg-type]
+
+
+def test_a_hook_that_says_what_there_is_not_lets_nobody_in(ironclaim_url: str, queue: Queue) -> None:
+    async def authorize(request: Request) -> Access | None:
+        return Access(role=request.headers["x-role"], queues=request.headers.get("x-queues", ()))  # type: ignore[arg-type]
+
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, authorize=authorize)
+    with served(settings) as base, httpx.Client(base_url=base, timeout=120, headers=bearer(ADMIN)) as client:
+        for headers in ({"X-Role": "root"}, {"X-Role": "admin", "X-Queues": "q,mails"}):
+            assert client.post(JOBS, json={"name": "a"}, headers=headers).status_code == 422
+        assert client.post(JOBS, json={"name": "a"}, headers={"X-Role": "operate"}).status_code == 201
+    assert queue.counts().waiting == 1
 
 
 def test_a_route_that_does_not_say_what_it_needs_is_no_application(monkeypatch: pytest.MonkeyPatch) -> None:

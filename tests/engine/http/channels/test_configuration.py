@@ -47,6 +47,7 @@ networks = ["10.1.0.0/16"]
 [http]
 realIpHeader = "X-Forwarded-For"
 trustedProxyRanges = ["192.168.0.0/16"]
+trustedProxyHops = 2
 discloseAuthRejectionDetail = true
 longPollingMaxTimeout = "20s"
 """
@@ -78,6 +79,7 @@ def test_every_name_of_the_file_is_a_setting(tmp_path: Path) -> None:
         admin_tokens=["a-secret-of-sixteen-or-more"],
         admin_networks=["10.1.0.0/16"],
         real_ip_header="X-Forwarded-For",
+        trusted_proxy_hops=2,
         trusted_proxies=["192.168.0.0/16"],
         disclose_auth_rejection=True,
         long_poll_max_ms=20_000,
