@@ -15,8 +15,8 @@ from engine.http.channels import answers, networks
 from engine.http.channels.answers import Refused
 from engine.http.channels.describing import ERRORS, argument, record
 from engine.http.channels.guarding import bearer, route
-from engine.http.channels.revocations import JTI_CHARS_MAX
 from engine.http.channels.service import ChannelService, service_of
+from engine.http.channels.tokens import is_revocable
 from engine.http.describing import described
 from engine.http.security.access import Access, Endpoint, carried_out, noted
 
@@ -78,16 +78,21 @@ def _of_an_allowed_network(request: Request, service: ChannelService) -> bool:
     answers={200: record(jti={"type": "string"}, exp={"type": "integer"}), **ERRORS},
 )
 async def revoke(request: Request) -> Response:
-    """Refuse a token from now on, until it would expire by itself."""
+    """Refuse a token from now on, for as long as any server might take it."""
     jti = request.query_params.get("jti", "")
     if not jti:
         raise answers.missing("jti")
-    if len(jti) > JTI_CHARS_MAX:
+    if not is_revocable(jti):
         raise answers.invalid("jti")
     expires = request.query_params.get("exp", "")
     if not _SECONDS.fullmatch(expires):
         raise answers.invalid("exp")
-    await service_of(request).revocations.revoke(jti, int(expires))
+    revocations = service_of(request).revocations
+    noted(request, jti=jti, exp=expires)
+    if revocations.is_late(int(expires)):
+        noted(request, late=True)
+    if not await revocations.revoke(jti, int(expires)):
+        noted(request, late=True, ended=True)
     return answers.told({"jti": jti, "exp": int(expires)})
 
 

@@ -160,6 +160,7 @@ _JWT: Mapping[str, tuple[str, Reader]] = {
     "claims": ("claims", _by_name(_claim)),
     "clockSkewLeeway": ("clock_skew_ms", _duration),
     "requireExp": ("require_exp", _truth),
+    "requireJti": ("require_jti", _truth),
 }
 _CHANNEL: Mapping[str, tuple[str, Reader]] = {
     "regex": ("pattern", _text),

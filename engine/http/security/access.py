@@ -81,7 +81,7 @@ async def carried_out(request: Request, admitting: Awaitable[Access], endpoint: 
         status = problem_of(error).status
         raise
     finally:
-        _audit(request, status)
+        audit(request, status)
     return response
 
 
@@ -158,8 +158,8 @@ async def _meet(request: Request) -> None:
         await request.app.state.opened.meet(request.path_params["queue"])
 
 
-def _audit(request: Request, status: int) -> None:
-    """One line of JSON for each change, also for one that was refused or failed."""
+def audit(request: Request, status: int) -> None:
+    """Write the audit line of a request: one of JSON for each change, also for one that was refused or failed."""
     access: Access | None = getattr(request.state, "access", None)
     line = {
         "who": access.name if access else None,

@@ -72,4 +72,4 @@ def _check_bounds(what: str, role: object, queues: object) -> None:
         raise Malformed(f"{what}.role", role, f"one of {', '.join(_RANKS)}")
     names = cast("Collection[object]", queues)
     if not isinstance(queues, tuple | list | set | frozenset) or not all(isinstance(name, str) for name in names):
-        raise Malformed(f"{what}.queues", queues, "a tuple of names; () for all queues")
+        raise Malformed(f"{what}.queues", names, "a tuple of names; () for all queues")

@@ -30,6 +30,7 @@ keys = { RS256 = ["key.pem"] }
 claims = { room = "{{.channel.id}}", role = ["admin", "user"] }
 clockSkewLeeway = "1m"
 requireExp = false
+requireJti = true
 
 [[channels.webhooks]]
 method = "POST"
@@ -63,6 +64,7 @@ def test_every_name_of_the_file_is_a_setting(tmp_path: Path) -> None:
         claims={"room": "{{.channel.id}}", "role": ["admin", "user"]},
         clock_skew_ms=60_000,
         require_exp=False,
+        require_jti=True,
     )
     webhook = WebhookSettings(
         method="POST",
