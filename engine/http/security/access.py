@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -31,6 +32,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 audit_log = logging.getLogger("ironclaim.http.audit")
 # Whoever sets how much the rest of the engine logs leaves these lines alone.
 audit_log.setLevel(logging.INFO)
+#: Who reads a stream is asked for again so often.
+ASKED_AGAIN_S = 15.0
 #: Path parameters that name what a token may be bound to.
 _BOUND_TO = ("queue", "channel")
 
@@ -132,8 +135,24 @@ async def caller(request: Request) -> Access | None:
     return token and token.access(ambient=True)
 
 
+async def still_admitted(request: Request, role: Role) -> bool:
+    """Whether who reads a stream may do so still: a session ends, and a hook may refuse who was let in before. Asked at most
+    every 15 s; the end of it leaves an audit line."""
+    now_s = time.monotonic()
+    if now_s - getattr(request.state, "admitted_s", now_s) < ASKED_AGAIN_S:
+        return True
+    try:
+        await _admit(request, role, "", False)
+        return True
+    except (Problem, EngineError) as refusal:
+        noted(request, refused=f"no longer admitted: {refusal}")
+        audit(request, 403)
+        return False
+
+
 async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Access:
     """The access of a request, where it is enough. Raises Problem."""
+    request.state.admitted_s = time.monotonic()
     access = await caller(request)
     if access is None:
         raise Problem(401, "Who asks is not known.", headers={"WWW-Authenticate": 'Bearer realm="ironclaim"'})
