@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.errors import Malformed
-from engine.wire.operations import Limit, Parent, Window
+from engine.wire.operations import Limit, Parent, Window, reroute_place
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
@@ -260,8 +260,8 @@ def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
     given = cast("Mapping[object, object]", value)
     _texts(field, list(given), ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
     for target in given.values():
-        queue, colon, name = target.partition(":") if isinstance(target, str) else ("", "", "")
-        if not _NAME.fullmatch(name if colon else queue) or (colon and not _QUEUE.fullmatch(queue)):
+        queue, name = reroute_place(target) if isinstance(target, str) else ("", "")
+        if not _NAME.fullmatch(name) or (":" in str(target) and not _QUEUE.fullmatch(queue)):
             raise Malformed(field, target, bound)
     return tuple(cast("Mapping[str, str]", given).items())
 

@@ -5,6 +5,7 @@ safe from threads, which at worst tell less.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,12 +33,18 @@ _ERAS_MAX = 100_000
 #: Receipts of one subscriber whose proofs are kept: handed in are the last one, and few that are older.
 _PROOFS_MAX = 4
 _MARGIN_MS = 1_000
+#: Times of servers and whole seconds differ by less; two different expiries by more.
+_UNEQUAL_MS = 1_500
+
+log = logging.getLogger("ironclaim.channel")
 
 
 class SessionState:
-    """The state that is kept about one storage. `ttl_s`: the life of this channel's keys."""
+    """The state that is kept about one storage. `ttl_s`: the life of this channel's keys; `channel`: its name, for the log."""
 
-    def __init__(self, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns, channel: str = "") -> None:
+        self._channel = channel
+        self._told_of_expiry = False
         #: In whole seconds.
         self.ttl_s = ttl_s
         # A copy of a call may arrive until its deadline: by then the channel may have expired by itself, and a lower clock is no
@@ -101,12 +108,27 @@ class SessionState:
 
     def fetched(self, subscriber: str, reply: FetchReply) -> int | None:
         """Learn the era from a fetch of this subscriber. Returns that of the fetch before it."""
+        self._compare_expiry(reply)
         before = self._eras.get(subscriber)
         if len(self._eras) >= _ERAS_MAX:
             self._eras.clear()
             self._proofs.clear()
         self._eras[subscriber] = reply.era
         return before
+
+    def _compare_expiry(self, reply: FetchReply) -> None:
+        """Warn once that another service, such as a DSPS server, keeps this channel for another time: where that is shorter, the
+        clock may end before the cursors of the engine, and the subscriptions are gone."""
+        later_ms = reply.proof_ms - reply.srv_us // 1000 - self.ttl_s * 1000
+        if self._told_of_expiry or max(reply.early_ms, later_ms) <= _UNEQUAL_MS:
+            return
+        self._told_of_expiry = True
+        what, by_ms = ("shorter", reply.early_ms) if reply.early_ms > _UNEQUAL_MS else ("longer", later_ms)
+        log.warning(
+            "channel %s: another service keeps its keys for a time that is %s by about %s s; give both the same expire, or"
+            " subscriptions end before their time",
+            *(self._channel, what, by_ms // 1000),
+        )
 
     def gave(self, subscriber: str, at: int, proof: Proof | None) -> None:
         """Take what the receipt stands for that this subscriber is given: all up to a clock, that of the proof or one before."""

@@ -57,7 +57,7 @@ class ChannelSettings:
             named = _checked_storages(storages)
         self.storages: Mapping[str, Storage] = named
         self._opening = Opening(self.name, validate.lua_folder(lua), spared_observer(observer))
-        sessions = {id: SessionState(self.ttl_s) for id in named}
+        sessions = {id: SessionState(self.ttl_s, channel=self.name) for id in named}
         self._plan = OneStorage(self.name, *sessions.popitem()) if len(sessions) == 1 else SeveralStorages(self.name, sessions)
 
 

@@ -124,5 +124,9 @@ def read_tokens(file: Path) -> tuple[Token, ...]:
         if len(parts) not in (3, 4):
             raise Malformed("--tokens", f"line {number} of {file}", _LINE)
         name, role, secret, *queues = parts
-        found.append(Token(name=name, role=cast("Any", role), secret=secret, queues=words("".join(queues))))
+        bound_to = words("".join(queues))
+        if queues and not bound_to:
+            # Without names it would be for all queues.
+            raise Malformed("--tokens", f"line {number} of {file}", _LINE)
+        found.append(Token(name=name, role=cast("Any", role), secret=secret, queues=bound_to))
     return tuple(found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine import validate
+from engine import models, validate
 from engine.errors import Malformed
 from engine.http.security.roles import Access
 from engine.http.security.roles import Token as Token
@@ -77,6 +77,18 @@ class HttpSettings:
     def spec(self) -> Spec:
         """The data model of the queues. Raises Malformed."""
         return named(self.model)
+
+    @property
+    def keyspace(self) -> str:
+        """The name of the one queue that all names are of: those formats have one queue in a keyspace, and the name that a path
+        gives it is not in its keys. '' for formats that keep queues apart."""
+        spec = self.spec
+        return type(spec).__name__.lower() if isinstance(spec, models.Bananas | models.Bridge) else ""
+
+    def may_be_elsewhere(self, id: str) -> bool:
+        """Whether the key of this job of one queue may be that of another queue's job: in Bull, `x:1` of `mails` has the key of
+        `1` of `mails:x`. What schedules make begins with `cron:`."""
+        return isinstance(self.spec, models.Bull) and ":" in id and not id.startswith("cron:")
 
     @property
     def asks_who(self) -> bool:

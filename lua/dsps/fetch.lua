@@ -16,7 +16,7 @@
 --   most        number: most messages
 --   ttl_s       number: life of what is renewed
 --   seen        latest clock that the caller has received, or ''
--- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, proof_ms, for each message: clock, body
+-- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, proof_ms, for each message: clock, body, and early_ms where it is not 0
 --    or srv_us, channel-not-found | subscription-not-found
 
 local found = settled_clock(bodies, { clock, cursor })
@@ -56,12 +56,17 @@ local now = { last = string.format('%d', at), era = string.format('%d', era), up
 now.known, now.scan, now[fields[6]] = index.known == 'all' and 'all' or string.format('%d', index.known), index.scan, known_era
 note_changes(meta, fields, kept, now)
 local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000
+-- These scripts let the clock and their own state of it end together: an earlier clock is one that another service has shortened.
+local clock_ends_ms, own_ends_ms = redis.call('PEXPIRETIME', clock), redis.call('PEXPIRETIME', meta)
+local early_ms = clock_ends_ms > 0 and math.max(0, own_ends_ms - clock_ends_ms) or 0
 if turned then redis.call('SET', clock, now.last) end
-renew(lasting(ends_ms, clock, meta), clock, meta, live)
+renew(string.format('%d', math.max(ends_ms, clock_ends_ms, own_ends_ms)), clock, meta, live)
 renew(lasting(ends_ms, cursor), cursor)
 local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0 -- anchor: cursor-stays-at-a-fetch
 local texts = { now.last, string.format('%d', own), string.format('%d', upto) }
 local flags = { turned and 1 or 0, era_changed and 1 or 0, more and 1 or 0, searching and 1 or 0 }
 -- For the acknowledgement: when the last message of this reply expires, -2 where there is none (any more).
 local proof_ms = redis.call('PEXPIRETIME', bodies .. (items[#items - 1] or texts[3]))
-return { srv_us, 'ok', texts[1], texts[2], era, flags[1], flags[2], texts[3], flags[3], flags[4], proof_ms, items }
+local reply = { srv_us, 'ok', texts[1], texts[2], era, flags[1], flags[2], texts[3], flags[3], flags[4], proof_ms, items }
+if early_ms > 0 then reply[#reply + 1] = early_ms end
+return reply

@@ -15,10 +15,10 @@ from engine.http.channels import answers, networks
 from engine.http.channels.answers import Refused
 from engine.http.channels.describing import ERRORS, argument, record
 from engine.http.channels.guarding import bearer, route
-from engine.http.channels.revocations import JTI_CHARS_MAX
-from engine.http.channels.service import service_of
+from engine.http.channels.service import ChannelService, service_of
+from engine.http.channels.tokens import is_revocable
 from engine.http.describing import described
-from engine.http.security.access import Access, Endpoint, carried_out
+from engine.http.security.access import Access, Endpoint, carried_out, noted
 
 #: Until the year 5138.
 _SECONDS = re.compile(r"[0-9]{1,11}")
@@ -44,15 +44,28 @@ async def _admit(request: Request) -> Access:
     """The access of an administrator. Raises Refused, which does not say why."""
     service = service_of(request)
     settings = service.settings
-    peer = request.client.host if request.client else ""
-    forwarded = request.headers.getlist(settings.real_ip_header) if settings.real_ip_header else []
-    caller = networks.caller(peer, forwarded, service.trusted_proxies)
+    allowed = _of_an_allowed_network(request, service)
     # Each token is compared, so that the time tells nothing.
     given = bearer(request).encode(errors="surrogateescape")
     known = sum(hmac.compare_digest(token.encode(), given) for token in settings.admin_tokens)
-    if not networks.among(caller, service.admin_networks) or not known:
+    if not allowed or not known:
         raise Refused(403, "")
     return Access(role="admin", name="administrator")
+
+
+def _of_an_allowed_network(request: Request, service: ChannelService) -> bool:
+    """Whether the caller is of an allowed network; not where nobody can say who it is, which the audit line tells."""
+    peer, name = request.client.host if request.client else "", service.settings.real_ip_header
+    forwarded = request.headers.getlist(name) if name else None
+    try:
+        caller = networks.caller(peer, forwarded, service.trusted_proxies, service.settings.trusted_proxy_hops)
+    except networks.Unreadable as error:
+        noted(request, refused=f"the caller cannot be read: {error}")
+        return False
+    if not networks.among(caller, service.admin_networks):
+        noted(request, refused=f"{caller} is in no admin network")
+        return False
+    return True
 
 
 @described(
@@ -65,16 +78,21 @@ async def _admit(request: Request) -> Access:
     answers={200: record(jti={"type": "string"}, exp={"type": "integer"}), **ERRORS},
 )
 async def revoke(request: Request) -> Response:
-    """Refuse a token from now on, until it would expire by itself."""
+    """Refuse a token from now on, for as long as any server might take it."""
     jti = request.query_params.get("jti", "")
     if not jti:
         raise answers.missing("jti")
-    if len(jti) > JTI_CHARS_MAX:
+    if not is_revocable(jti):
         raise answers.invalid("jti")
     expires = request.query_params.get("exp", "")
     if not _SECONDS.fullmatch(expires):
         raise answers.invalid("exp")
-    await service_of(request).revocations.revoke(jti, int(expires))
+    revocations = service_of(request).revocations
+    noted(request, jti=jti, exp=expires)
+    if revocations.is_late(int(expires)):
+        noted(request, late=True)
+    if not await revocations.revoke(jti, int(expires)):
+        noted(request, late=True, ended=True)
     return answers.told({"jti": jti, "exp": int(expires)})
 
 

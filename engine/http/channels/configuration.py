@@ -9,8 +9,9 @@
     [admin.auth]
     bearer = ["a-secret-of-sixteen-or-more"]
 
-Beside DSPS's names a webhook has `secret` and `allowNetworks`, a `jwt` has `requireExp`, and `storage` names the server in
-acknowledgement handles. Keys are files, found from the folder of the configuration.
+Beside DSPS's names a webhook has `secret` and `allowNetworks`, a `jwt` has `requireExp` and `requireJti`, `http` has
+`trustedProxyHops`, and `storage` names the server in acknowledgement handles. Keys are files, found from the folder of the
+configuration.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ _ADMIN: Mapping[str, tuple[str, Reader]] = {"bearer": ("admin_tokens", _texts), 
 _HTTP: Mapping[str, tuple[str, Reader]] = {
     "realIpHeader": ("real_ip_header", _text),
     "trustedProxyRanges": ("trusted_proxies", _texts),
+    "trustedProxyHops": ("trusted_proxy_hops", _whole),
     "discloseAuthRejectionDetail": ("disclose_auth_rejection", _truth),
     "longPollingMaxTimeout": ("long_poll_max_ms", _duration),
 }
@@ -158,6 +160,7 @@ _JWT: Mapping[str, tuple[str, Reader]] = {
     "claims": ("claims", _by_name(_claim)),
     "clockSkewLeeway": ("clock_skew_ms", _duration),
     "requireExp": ("require_exp", _truth),
+    "requireJti": ("require_jti", _truth),
 }
 _CHANNEL: Mapping[str, tuple[str, Reader]] = {
     "regex": ("pattern", _text),

@@ -3,9 +3,10 @@ server knows with the role that it takes. Whatever happens, the answer is one of
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,9 +19,9 @@ from engine.http.channels.answers import Refused
 from engine.http.channels.observing import Exchange
 from engine.http.channels.policies import ChannelAccess
 from engine.http.channels.service import ChannelService, service_of
-from engine.http.channels.tokens import TokenRefused
+from engine.http.channels.tokens import TokenRefused, jti_of
 from engine.http.problems import Problem
-from engine.http.security.access import Access, Endpoint, Role, carried_out, needs, public
+from engine.http.security.access import Access, Endpoint, Role, audit, carried_out, needs, noted, public
 from engine.spared import logger
 
 auth_log = logger("ironclaim.http.auth")
@@ -29,6 +30,10 @@ auth_log = logger("ironclaim.http.auth")
 _NAME_CHARS_MAX = 100
 
 ChannelEndpoint = Callable[[Request, ChannelAccess], Awaitable[Response]]
+T = TypeVar("T")
+#: A request that waits has its token looked up so often.
+RECHECK_S = 2.0
+_REVOKED = "presented JWT has been revoked"
 _NEEDS: dict[bool, Role] = {False: "read", True: "operate"}
 
 
@@ -105,17 +110,42 @@ async def _token_access(service: ChannelService, request: Request, channel: Chan
     cannot be read: then nobody is let in."""
     try:
         claims = channel.claims_of(bearer(request))
-        jti: Any = claims.get("jti")
-        if isinstance(jti, str) and jti:
+        request.state.jti = jti = jti_of(claims)
+        if jti:
             about(request, {"jwt.jti": jti})
             if await service.revocations.is_revoked(jti):
-                raise TokenRefused("presented JWT has been revoked")
+                raise TokenRefused(_REVOKED)
     except TokenRefused as error:
-        auth_log.info("JWT verification failure for channel %s: %s", channel.name, error)
-        reason = f"JWT verification failure: {error}" if service.settings.disclose_auth_rejection else ""
-        raise Refused(403, "Unauthorized", answers.REJECTED, reason) from error
+        raise _unauthorized(service, channel.name, str(error)) from error
     name = str(claims.get("sub") or claims.get("iss"))[:_NAME_CHARS_MAX]
     return Access(role="operate", queues=(channel.name,), name=f"token of {name}", ambient=False)
+
+
+async def while_admitted(request: Request, channel: ChannelAccess, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What a request waits for. Its token is looked up meanwhile, and once more before the end. Raises Refused as soon as it is
+    revoked, with an audit line, and ServerUnavailable where nobody can say whether it is."""
+    jti: str = getattr(request.state, "jti", "")
+    if not jti:
+        return await work()
+    service, task = service_of(request), asyncio.ensure_future(work())
+    try:
+        while True:
+            await asyncio.wait((task,), timeout=RECHECK_S)
+            if await service.revocations.is_revoked(jti):
+                noted(request, jti=jti, refused="revoked while it waited")
+                audit(request, 403)
+                raise _unauthorized(service, channel.name, _REVOKED)
+            if task.done():
+                return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _unauthorized(service: ChannelService, channel: str, why: str) -> Refused:
+    auth_log.info("JWT verification failure for channel %s: %s", channel, why)
+    reason = f"JWT verification failure: {why}" if service.settings.disclose_auth_rejection else ""
+    return Refused(403, "Unauthorized", answers.REJECTED, reason)
 
 
 async def _answer(service: ChannelService, request: Request, endpoint: Endpoint) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -9,6 +10,14 @@ from engine.errors import Malformed
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+
+#: An address as gateways write it: IPv4, or IPv6 with a zone, with brackets or without; a port behind IPv4 or brackets.
+_WRITTEN = re.compile(
+    r"""(?P<v4>[0-9.]{7,15})(:(?P<port>[0-9]{1,5}))?
+    |\[(?P<bracketed>[0-9A-Fa-f:.]{2,45})(%[0-9A-Za-z._~-]{1,32})?\](:(?P<port6>[0-9]{1,5}))?
+    |(?P<v6>[0-9A-Fa-f:.]{2,45})(%[0-9A-Za-z._~-]{1,32})?""",
+    re.VERBOSE,
+)
 
 #: Where DSPS takes admin calls from, and trusts proxies, unless it is configured: RFC 1918, 4193, 1122, 3927 and 4291.
 PRIVATE = (
@@ -30,11 +39,24 @@ def networks(field: str, given: Iterable[object]) -> tuple[Network, ...]:
     return tuple(found)
 
 
+_PORT_MAX = 65_535
+
+
+class Unreadable(Exception):
+    """Who calls is not known: a header is missing, or what stands where it names the caller is no address."""
+
+
 def address(text: str) -> Address | None:
-    """The address; an IPv4 one that is written as IPv6 is what it stands for. None for what is no address."""
+    """The address, without its zone and port; an IPv4 one that is written as IPv6 is what it stands for. None for what is no
+    address."""
+    written = _WRITTEN.fullmatch(text.strip(" \t"))
+    if written is None or int(written["port"] or written["port6"] or 0) > _PORT_MAX:
+        return None
     try:
-        found = ip_address(text.strip().strip("[]").partition("%")[0])
+        found = ip_address(written["v4"] or written["bracketed"] or written["v6"])
     except ValueError:
+        return None
+    if found.version != (4 if written["v4"] else 6):
         return None
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
 
@@ -53,16 +75,27 @@ def is_public(found: Address) -> bool:
     return found.is_global and not odd
 
 
-def caller(peer: str, forwarded: Sequence[str], proxies: Iterable[Network]) -> Address | None:
-    """Who calls: the peer, or where that is a trusted proxy, the last address that it and the proxies before it forward for and
-    that is none of them. `forwarded`: values of the header that names them, in order."""
-    found = address(peer)
-    trusted = tuple(proxies)
-    for text in reversed([word for value in forwarded for word in value.split(",")]):
-        if not among(found, trusted):
+def caller(peer: str, forwarded: Sequence[str] | None, proxies: Iterable[Network], hops: int = 0) -> Address:
+    """Who calls: the peer, or where that is a trusted proxy, the address that it and the proxies before it forward for.
+    `forwarded`: the values of the header that names them, in order; None: no header is asked for. `hops`: so many proxies stand
+    in front, the peer included, so that the caller is the entry of that number from the end; 0: the last entry that is none of
+    the proxies, or the first one. Entries before that one are not read, for the caller may have made them up. Raises
+    Unreadable."""
+    trusted, found = tuple(proxies), _read(peer)
+    if forwarded is None or not among(found, trusted):
+        return found
+    entries = [word for value in forwarded for word in value.split(",")]
+    if len(entries) < max(1, hops):
+        raise Unreadable(f"{len(entries)} addresses")
+    for entry in reversed(entries[-hops:]):
+        found = _read(entry)
+        if not hops and not among(found, trusted):
             break
-        before = address(text)
-        if before is None:
-            break
-        found = before
+    return found
+
+
+def _read(text: str) -> Address:
+    found = address(text)
+    if found is None:
+        raise Unreadable(repr(text[:80]))
     return found

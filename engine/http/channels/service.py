@@ -30,9 +30,9 @@ class ChannelService:
         self.telemetry = telemetry_of(settings)
         self.report = report_of(settings)
         self.policies = Policies(settings.channels)
-        self.revocations = Revocations(url)
+        self.revocations = Revocations(url, settings)
         #: The same, for probes: they want to know soon.
-        self.probed = Revocations(url, _PROBE)
+        self.probed = Revocations(url, settings, _PROBE)
         delivery = Delivery(self.telemetry)
         self.webhooks = WebhookQueue(settings, url, self.policies, delivery, self.telemetry, self.report)
 

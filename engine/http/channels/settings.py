@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,100}")
 _TOKEN = re.compile(r"[\x21-\x7e]{16,512}")
+PROXY_HOPS_MAX = 16
 #: `AsyncChannel.fetch` waits for no longer.
 LONG_POLL_MS_MAX = 30_000
 
@@ -58,7 +59,9 @@ class ChannelSettings:
     acknowledgement handles; beside a DSPS server, that of its configuration.
 
     `admin_tokens` and `admin_networks`: callers of the admin API show one of the tokens, and come from one of the networks;
-    without tokens nobody is admitted. `real_ip_header`: the header in which `trusted_proxies` name who calls.
+    without tokens nobody is admitted. `real_ip_header`: the header in which `trusted_proxies` name who calls. One that is missing
+    or cannot be read is refused. `trusted_proxy_hops`: how many proxies stand in front, each of which appends to it; 0: the
+    last address that is no trusted proxy counts.
     `disclose_auth_rejection`: tell callers why a token was refused; not for production. `long_poll_max_ms` bounds each fetch.
     Deliveries of webhooks are jobs of the queue `webhook_queue`, at most `webhook_concurrency` at once in this process.
     `report` hears of errors; None: Sentry's SDK, where it is installed and set up. `tracer_provider` and `meter_provider` of
@@ -71,6 +74,7 @@ class ChannelSettings:
     admin_networks: Sequence[str] = networks.PRIVATE
     real_ip_header: str | None = None
     trusted_proxies: Sequence[str] = networks.PRIVATE
+    trusted_proxy_hops: int = 0
     disclose_auth_rejection: bool = False
     long_poll_max_ms: int = LONG_POLL_MS_MAX
     webhook_queue: str = "webhooks"
@@ -87,6 +91,9 @@ class ChannelSettings:
                 raise Malformed("admin_tokens", f"{len(token)} characters", "16 to 512 visible ASCII characters each")
         networks.networks("admin_networks", self.admin_networks)
         networks.networks("trusted_proxies", self.trusted_proxies)
+        validate.integer("trusted_proxy_hops", self.trusted_proxy_hops, 0, PROXY_HOPS_MAX)
+        if self.trusted_proxy_hops and self.real_ip_header is None:
+            raise Malformed("trusted_proxy_hops", self.trusted_proxy_hops, "0 without real_ip_header, in which they are counted")
         if self.real_ip_header is not None and not _HEADER.fullmatch(self.real_ip_header):
             raise Malformed("real_ip_header", self.real_ip_header, "the name of a header, such as X-Forwarded-For")
         validate.integer("long_poll_max_ms", self.long_poll_max_ms, 1, LONG_POLL_MS_MAX)

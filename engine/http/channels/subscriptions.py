@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -21,7 +22,7 @@ from engine.http.channels import answers
 from engine.http.channels.answers import Refused
 from engine.http.channels.describing import ERRORS, argument, record
 from engine.http.channels.durations import WRITTEN, duration_ms
-from engine.http.channels.guarding import about, channel_route, id_of
+from engine.http.channels.guarding import about, channel_route, id_of, while_admitted
 from engine.http.channels.policies import ChannelAccess
 from engine.http.channels.service import service_of
 from engine.http.describing import Schema, described
@@ -91,8 +92,8 @@ async def fetch(request: Request, channel: ChannelAccess) -> Response:
         raise answers.invalid("max")
     service = service_of(request)
     wait_ms = min(wait_ms, service.settings.long_poll_max_ms, request.app.state.settings.poll_max_ms)
-    fetching = _opened(request, channel).fetch(subscriber, max_messages=min(int(most), MESSAGES_MAX), wait_ms=wait_ms)
-    fetched = await (_waited(request, fetching) if wait_ms else fetching)
+    fetching = partial(_opened(request, channel).fetch, subscriber, max_messages=min(int(most), MESSAGES_MAX), wait_ms=wait_ms)
+    fetched = await (_waited(request, while_admitted(request, channel, fetching)) if wait_ms else fetching())
     service.telemetry.count("delivered", len(fetched.messages))
     return answers.spelled(_body(channel.name, fetched))
 

@@ -17,6 +17,10 @@ from engine.http.channels.token_keys import KeySource, VerificationKey, loaded
 #: A longer one is no token: headers of requests end near this.
 _CHARS_MAX = 16_384
 _LEEWAY_MS_MAX = 86_400_000
+#: Of an id in UTF-8. So much of any characters fits into the query of the call that revokes it.
+JTI_BYTES_MAX = 1_024
+#: The end of a token in seconds, until the year 5138; so many digits has the call that revokes it.
+EXPIRES_S_MAX = 99_999_999_999
 
 
 class TokenRefused(Exception):
@@ -29,7 +33,8 @@ class JwtSettings:
     by algorithm (RS, PS, ES and HS with 256, 384 or 512), public keys or certificates as PEM, for HS secrets in base64; a
     `Path` is read. `claims`: what claims of its own must say, a text or one of several, in which `{{.channel.NAME}}` is what
     that group of the channel's pattern took. `clock_skew_ms`: how far clocks may differ for `exp`, `nbf` and `iat`.
-    `require_exp`: a token without an end is refused; DSPS takes it. Raises Malformed."""
+    `require_exp`: a token without an end is refused; DSPS takes it. `require_jti`: so is one without an id, which nobody can
+    revoke. Raises Malformed."""
 
     iss: Sequence[str]
     keys: Mapping[str, Sequence[KeySource]] = field(repr=False)
@@ -37,6 +42,7 @@ class JwtSettings:
     claims: Mapping[str, str | Sequence[str]] = field(default_factory=dict[str, "str | Sequence[str]"])
     clock_skew_ms: int = 300_000
     require_exp: bool = True
+    require_jti: bool = False
 
     def __post_init__(self) -> None:
         if not _texts("jwt.iss", self.iss):
@@ -66,6 +72,9 @@ class TokenCheck:
         if len(token) > _CHARS_MAX:
             raise TokenRefused(f"it is longer than {_CHARS_MAX} characters")
         claims = self._verified(token)
+        _check_times(claims)
+        if not jti_of(claims) and self._settings.require_jti:
+            raise TokenRefused("it has no jti, and this channel asks for one")
         for name, wanted in self._settings.claims.items():
             expected = [templates.filled(text, groups) for text in _alternatives(wanted)]
             if _spelled(claims.get(name)) not in expected:
@@ -104,8 +113,45 @@ class TokenCheck:
             issuer=list(settings.iss),
             audience=list(settings.aud) or None,
             leeway=settings.clock_skew_ms / 1000,
-            options={"require": ["iss", "exp"] if settings.require_exp else ["iss"], "verify_aud": bool(settings.aud)},
+            options={
+                "require": ["iss", "exp"] if settings.require_exp else ["iss"],
+                "verify_aud": bool(settings.aud),
+                # As in DSPS a subject is of any kind; an id is what `jti_of` takes.
+                "verify_sub": False,
+                "verify_jti": False,
+            },
         )
+
+
+def jti_of(claims: Mapping[str, Any]) -> str:
+    """The id of a token, by which it is revoked: a text, or a number in Go's spelling; '' for a token without one. Raises
+    TokenRefused for an id that nobody could revoke."""
+    claim: object = claims.get("jti")
+    if claim is None:
+        return ""
+    jti = None if isinstance(claim, bool) else _spelled(claim)
+    if jti is None or not is_revocable(jti):
+        raise TokenRefused(f"its jti is no text or number of at most {JTI_BYTES_MAX} bytes, so nobody could revoke it")
+    return jti
+
+
+def is_revocable(jti: str) -> bool:
+    """Whether a token of this id can be revoked."""
+    try:
+        return len(jti.encode()) <= JTI_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
+
+
+def _check_times(claims: Mapping[str, Any]) -> None:
+    """Raise TokenRefused for times that are no numbers, which the library reads in a text too, and for an end that no revocation
+    could outlast, as one in milliseconds is."""
+    for name in ("exp", "nbf", "iat"):
+        claim: object = claims.get(name)
+        if claim is not None and (isinstance(claim, bool) or not isinstance(claim, int | float)):
+            raise TokenRefused(f"its {name} is no number of seconds")
+    if claims.get("exp", 0) > EXPIRES_S_MAX:
+        raise TokenRefused(f"its exp is beyond {EXPIRES_S_MAX} s, the year 5138")
 
 
 def _texts(name: str, given: object) -> tuple[str, ...]:

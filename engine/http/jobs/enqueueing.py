@@ -12,15 +12,15 @@ from engine.errors import EngineError, Malformed, PartlyEnqueued
 from engine.http.bodies import json_object, only
 from engine.http.describing import Header, described
 from engine.http.jobs import schemas
+from engine.http.jobs.references import CALLBACKS, refuse_reroutes
 from engine.http.opening import queue_of
 from engine.http.problems import bad_value, problem_of
-from engine.http.security.access import needs
+from engine.http.security.access import needs, refuse_elsewhere
 from engine.options import nearest
 from engine.queue.producing import NewJob
 from engine.wire.operations import Enqueued
 
 KEY_HEADER = "Idempotency-Key"
-_CALLBACKS = ("on_success", "on_failure")
 
 
 @described(
@@ -33,9 +33,10 @@ _CALLBACKS = ("on_success", "on_failure")
 async def enqueue(request: Request) -> Response:
     """201 with the new job, 200 with the one that is there already."""
     found = await json_object(request)
-    name, payload, id, options = _fields(found, "")
+    name, payload, id, options = _fields(request, found, "")
     key = own_key(request)
     id = key if id is None else id  # anchor: key-becomes-the-id
+    refuse_elsewhere(request, id)
     enqueued = await queue_of(request).enqueue(name, payload, id=id, **options)
     where = {"Location": f"{request.url.path}/{enqueued.job}"}
     return JSONResponse(_view(enqueued), 201 if enqueued.created else 200, where)
@@ -61,8 +62,10 @@ async def enqueue_batch(request: Request) -> Response:
     for at, job in enumerate(jobs):
         if not isinstance(job, dict):
             raise bad_value(f"jobs[{at}]", job, "an object of JSON")
-        name, payload, id, options = _fields(cast("dict[str, Any]", job), f"jobs[{at}].")
-        made.append(NewJob(name, payload, id=f"{key}.{at}" if id is None and key is not None else id, **options))
+        name, payload, id, options = _fields(request, cast("dict[str, Any]", job), f"jobs[{at}].")
+        id = f"{key}.{at}" if id is None and key is not None else id
+        refuse_elsewhere(request, id)
+        made.append(NewJob(name, payload, id=id, **options))
     try:
         results: Any = await queue_of(request).enqueue_many(made)
     except PartlyEnqueued as partly:
@@ -70,24 +73,25 @@ async def enqueue_batch(request: Request) -> Response:
     return JSONResponse({"jobs": [_outcome(result) for result in results]}, 201)
 
 
-def _fields(found: dict[str, Any], of: str) -> tuple[Any, Any, Any, dict[str, Any]]:
+def _fields(request: Request, found: dict[str, Any], of: str) -> tuple[Any, Any, Any, dict[str, Any]]:
     """Name, payload, id and options of a job. Raises Problem."""
     for name, value in found.items():
         if name not in schemas.JOB_FIELDS:
             raise bad_value(f"{of}{name}", value, f"a member of a job{nearest(name, schemas.JOB_FIELDS)}")
     options = {name: value for name, value in found.items() if name not in ("name", "payload", "id")}
-    for name in _CALLBACKS:
+    refuse_reroutes(request, f"{of}reroute_on", options.get("reroute_on"))
+    for name in CALLBACKS:
         if options.get(name) is not None:
-            options[name] = _callback(options[name], f"{of}{name}")
+            options[name] = _callback(request, options[name], f"{of}{name}")
     if "name" not in found:
         raise bad_value(f"{of}name", None, "given: a job has a name")
     return found["name"], found.get("payload"), found.get("id"), options
 
 
-def _callback(found: Any, of: str) -> NewJob:
+def _callback(request: Request, found: Any, of: str) -> NewJob:
     if not isinstance(found, dict):
         raise bad_value(of, found, "an object of JSON: a job")
-    name, payload, id, options = _fields(cast("dict[str, Any]", found), f"{of}.")
+    name, payload, id, options = _fields(request, cast("dict[str, Any]", found), f"{of}.")
     return NewJob(name, payload, id=id, **cast("Any", options))
 
 

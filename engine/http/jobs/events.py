@@ -24,7 +24,7 @@ from engine.http.describing import Header, described
 from engine.http.jobs import schemas
 from engine.http.opening import queue_of
 from engine.http.problems import bad_value
-from engine.http.security.access import needs
+from engine.http.security.access import needs, still_admitted
 from engine.http.waiting import Waits
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.spared import logger
@@ -188,7 +188,7 @@ async def stream_events(request: Request) -> Response:
     except BaseException:
         await stack.aclose()
         raise
-    return EventStream(_stream(reader, listener, after, state.waits), stack)
+    return EventStream(_stream(request, reader, listener, after), stack)
 
 
 class EventStream(StreamingResponse):
@@ -204,7 +204,8 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-async def _stream(reader: Reader, listener: Listener, after: str | None, waits: Waits) -> AsyncGenerator[bytes]:
+async def _stream(request: Request, reader: Reader, listener: Listener, after: str | None) -> AsyncGenerator[bytes]:
+    waits: Waits = request.app.state.waits
     yield f"retry: {_RETRY_MS}\n\n".encode()
     seen = (0, 0)
     if after is not None:
@@ -212,7 +213,7 @@ async def _stream(reader: Reader, listener: Listener, after: str | None, waits: 
             async for event in reader.queue.events.read(after, wait_ms=0):
                 seen = place_of(event.id)
                 yield _chunk(event)
-    while not waits.ending.is_set():
+    while not waits.ending.is_set() and await still_admitted(request, "read"):
         while listener.waiting:
             piece = listener.take(seen)
             if piece:

@@ -13,7 +13,7 @@ from engine.http.jobs import schemas
 from engine.http.jobs.views import job_view
 from engine.http.opening import queue_of
 from engine.http.problems import Problem
-from engine.http.security.access import access_of, needs
+from engine.http.security.access import access_of, needs, still_admitted
 from engine.http.waiting import wait_for
 from engine.queue.altering import LISTED, PIECE
 from engine.queue.job_info import JobInfo
@@ -87,6 +87,8 @@ async def get_result(request: Request) -> Response:
         found = await wait_for(request, queue.results.wait(id, wait_ms=wait_ms))
     except TimedOut:
         return JSONResponse({"id": id, "state": await queue.jobs.state(id)}, 202)
+    if not await still_admitted(request, "read"):
+        raise Problem(403, "Who asked is not admitted any more.")
     view: dict[str, Any] = {"id": id, "state": found.outcome, "ended_ms": found.ended_ms}
     if not found.ok:
         return JSONResponse({**view, "error": found.error})

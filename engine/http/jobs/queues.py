@@ -13,6 +13,7 @@ from engine.errors import UnsupportedFeature
 from engine.http.bodies import json_object, only
 from engine.http.describing import arguments, described, whole
 from engine.http.jobs import schemas
+from engine.http.jobs.references import refuse_schedule
 from engine.http.jobs.views import schedule_view, worker_view
 from engine.http.opening import queue_of
 from engine.http.problems import Problem
@@ -89,6 +90,7 @@ async def list_schedules(request: Request) -> Response:
 @needs("operate", changes=True)
 async def enable_schedule(request: Request) -> Response:
     """From its next tick on."""
+    await refuse_schedule(request)
     return _of_schedule(request, await queue_of(request).schedules.enable(request.path_params["schedule"]))
 
 
@@ -103,6 +105,7 @@ async def disable_schedule(request: Request) -> Response:
 @needs("operate", changes=True)
 async def run_schedule(request: Request) -> Response:
     """201 with the job."""
+    await refuse_schedule(request)
     found = await queue_of(request).schedules.run_now(request.path_params["schedule"])
     if found is None:
         raise _no_schedule(request)

@@ -8,6 +8,7 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from engine.http.jobs.references import refuse_schedule
 from engine.http.opening import queue_of
 from engine.http.page import bulk, rendering
 from engine.http.page.notices import word_of
@@ -105,10 +106,12 @@ async def change_schedule(request: Request) -> Response:
     schedules, name = queue_of(request).schedules, request.path_params["schedule"]
     match request.path_params["action"]:
         case "enable":
+            await refuse_schedule(request)
             did = "schedule" if await schedules.enable(name) else "no-schedule"
         case "disable":
             did = "schedule" if await schedules.disable(name) else "no-schedule"
         case "run-now":
+            await refuse_schedule(request)
             did = "ran" if await schedules.run_now(name) is not None else "no-schedule"
         case _:
             raise Problem(404, "There is no such action.")

@@ -24,7 +24,7 @@ from engine.http.page.notices import notice_of
 from engine.http.page.serving import view
 from engine.http.page.views import channels, dead, job, jobs, limits, overview, runs, schedules, workers
 from engine.http.problems import Problem
-from engine.http.security.access import access_of
+from engine.http.security.access import access_of, still_admitted
 from engine.http.settings import HttpSettings
 from engine.http.waiting import Waits
 from engine.queue.selecting import PLACES_MAX
@@ -116,6 +116,8 @@ async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGen
     shown = None
     while not waits.ending.is_set():
         sample = await sampler.next()
+        if not await still_admitted(request, "read"):
+            return
         yield _event("samples", [sample.fields()])
         found = sampler.obstacles.whole
         if found is not None and found is not shown:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -32,6 +33,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 audit_log = logger("ironclaim.http.audit")
 # Whoever sets how much the rest of the engine logs leaves these lines alone.
 audit_log.setLevel(logging.INFO)
+#: Who reads a stream is asked for again so often.
+ASKED_AGAIN_S = 15.0
 #: Path parameters that name what a token may be bound to.
 _BOUND_TO = ("queue", "channel")
 
@@ -82,8 +85,22 @@ async def carried_out(request: Request, admitting: Awaitable[Access], endpoint: 
         status = problem_of(error).status
         raise
     finally:
-        _audit(request, status)
+        audit(request, status)
     return response
+
+
+def noted(request: Request, **members: str | bool) -> None:
+    """Add members to the audit line of a request that changes something."""
+    request.state.noted = {**getattr(request.state, "noted", {}), **members}
+
+
+def refuse_elsewhere(request: Request, id: object) -> None:
+    """Raise Problem for the id of a job that may be in a queue that the caller does not reach."""
+    access = access_of(request)
+    if access.queues and isinstance(id, str) and request.app.state.settings.may_be_elsewhere(id):
+        noted(request, refused=f"id: {id[:128]} may be a job of another queue")
+        bound = "an id without a colon, for who is for some queues alone"
+        raise Problem(403, f"id: {id[:80]!r} may be a job of another queue.", field="id", value=id[:80], bound=bound)
 
 
 def public(endpoint: Endpoint) -> Endpoint:
@@ -119,8 +136,24 @@ async def caller(request: Request) -> Access | None:
     return token and token.access(ambient=True)
 
 
+async def still_admitted(request: Request, role: Role) -> bool:
+    """Whether who reads a stream may do so still: a session ends, and a hook may refuse who was let in before. Asked at most
+    every 15 s; the end of it leaves an audit line."""
+    now_s = time.monotonic()
+    if now_s - getattr(request.state, "admitted_s", now_s) < ASKED_AGAIN_S:
+        return True
+    try:
+        await _admit(request, role, "", False)
+        return True
+    except (Problem, EngineError) as refusal:
+        noted(request, refused=f"no longer admitted: {refusal}")
+        audit(request, 403)
+        return False
+
+
 async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Access:
     """The access of a request, where it is enough. Raises Problem."""
+    request.state.admitted_s = time.monotonic()
     access = await caller(request)
     if access is None:
         raise Problem(401, "Who asks is not known.", headers={"WWW-Authenticate": 'Bearer realm="ironclaim"'})
@@ -129,8 +162,13 @@ async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Acc
         raise Problem(403, f"This needs the role {role}, and {access.name} has {access.role}.")
     # What a request is about; nothing where it is about all queues.
     names = [queue] if queue else [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
+    settings: HttpSettings = request.app.state.settings
+    if not queue and "queue" in request.path_params and settings.keyspace:
+        names = [settings.keyspace]
     if not all(map(access.reaches, names)) or (changes and access.queues and not names):
+        noted(request, refused=f"not for {', '.join(names)[:256]}")
         raise Problem(403, f"{access.name} is for {', '.join(access.queues)} alone.")
+    refuse_elsewhere(request, request.path_params.get("id"))
     return access
 
 
@@ -140,8 +178,8 @@ async def _meet(request: Request) -> None:
         await request.app.state.opened.meet(request.path_params["queue"])
 
 
-def _audit(request: Request, status: int) -> None:
-    """One line of JSON for each change, also for one that was refused or failed."""
+def audit(request: Request, status: int) -> None:
+    """Write the audit line of a request: one of JSON for each change, also for one that was refused or failed."""
     access: Access | None = getattr(request.state, "access", None)
     line = {
         "who": access.name if access else None,
@@ -150,5 +188,6 @@ def _audit(request: Request, status: int) -> None:
         "method": request.method,
         "path": request.scope["path"],
         "status": status,
+        **getattr(request.state, "noted", {}),
     }
     audit_log.info("%s", json.dumps(line))

@@ -60,14 +60,21 @@ async def refuse_foreign(request: Request) -> None:
         if _media_type(request) in _FORMS:
             raise Problem(403, "A form is sent with the Origin of this site.")
         return
-    origin = urlsplit(headers.get("origin", ""))
-    if origin.scheme not in ("http", "https") or origin.netloc.lower() != headers.get("host", "").lower():
+    if not _of_this_site(headers.get("origin", ""), headers.get("host", "")):
         raise Problem(403, "The page that this comes from is not of this site (Origin).")
     known, given = request.cookies.get(COOKIE, ""), headers.get(HEADER)
     if given is None and _media_type(request) == _FORMS[0]:
         given = (await form_of(request)).get(FIELD)
     if not _TOKEN.fullmatch(known) or not hmac.compare_digest(known.encode(), (given or "").encode(errors="surrogateescape")):
         raise Problem(403, f"The token of this browser is missing or another one ({FIELD}); load the page again.")
+
+
+def _of_this_site(origin: str, host: str) -> bool:
+    try:
+        found = urlsplit(origin)
+    except ValueError:
+        return False
+    return found.scheme in ("http", "https") and found.netloc.lower() == host.lower()
 
 
 def _media_type(request: Request) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from engine import validate
 from engine.errors import Malformed
@@ -29,6 +30,9 @@ class Access:
     name: str = ""
     ambient: bool = False
 
+    def __post_init__(self) -> None:
+        _check_bounds("access", self.role, self.queues)
+
     def may(self, role: Role) -> bool:
         """Whether it has this role."""
         return _RANKS[self.role] >= _RANKS[role]
@@ -52,8 +56,7 @@ class Token:
         if not _TOKEN.fullmatch(self.secret):
             bound = f"{TOKEN_CHARACTERS_LEAST} to {TOKEN_CHARACTERS_MAX} visible ASCII characters"
             raise Malformed("token.secret", f"{len(self.secret)} characters", bound)
-        if self.role not in _RANKS:
-            raise Malformed("token.role", self.role, f"one of {', '.join(_RANKS)}")
+        _check_bounds("token", self.role, self.queues)
         for queue in self.queues:
             validate.queue_name(queue)
         validate.worker_name(self.name)
@@ -61,3 +64,12 @@ class Token:
     def access(self, *, ambient: bool) -> Access:
         """What it allows."""
         return Access(role=self.role, queues=self.queues, name=self.name, ambient=ambient)
+
+
+def _check_bounds(what: str, role: object, queues: object) -> None:
+    """Raise Malformed for a role that there is not, and for queues that are no list: in a text each part of it is found."""
+    if not isinstance(role, str) or role not in _RANKS:
+        raise Malformed(f"{what}.role", role, f"one of {', '.join(_RANKS)}")
+    names = cast("Collection[object]", queues)
+    if not isinstance(queues, tuple | list | set | frozenset) or not all(isinstance(name, str) for name in names):
+        raise Malformed(f"{what}.queues", names, "a tuple of names; () for all queues")

@@ -97,6 +97,7 @@ from engine.wire.operations.jobs import (
     Options,
     Parent,
     ParentFailure,
+    reroute_place,
 )
 from engine.wire.operations.looks import (
     Count,
@@ -414,4 +415,5 @@ __all__ = [
     "WorkerUpdates",
     "WorkersOperation",
     "bucket_end_ns",
+    "reroute_place",
 ]

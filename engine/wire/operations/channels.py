@@ -144,7 +144,8 @@ class FetchReply:
 
     `more`: there are, or may be, further ones after `upto`. `searching`: the bounded work of this call was used up before it
     could say; the next call goes on where it stopped. `era_changed`: the clock went back since this subscriber's last
-    acknowledgement. `proof_ms`: when the last of the items expires, without items what is at `upto`; see Proof.
+    acknowledgement. `proof_ms`: when the last of the items expires, without items what is at `upto`; see Proof. `early_ms`: so
+    much earlier than by the engine's calls the clock was to end, because another service keeps it for a shorter time.
     """
 
     srv_us: int
@@ -159,6 +160,7 @@ class FetchReply:
     searching: bool = False
     items: tuple[tuple[int, bytes], ...] = ()
     proof_ms: int = -2
+    early_ms: int = 0
 
 
 @immutable

@@ -117,6 +117,12 @@ class Options:
         return self.delay_ms or -self.run_at_ms
 
 
+def reroute_place(target: str) -> tuple[str, str]:
+    """Where a reroute goes: its queue ('' for the job's own) and its name. A target is a name, or a queue, a colon and a name."""
+    queue, colon, name = target.partition(":")
+    return (queue, name) if colon else ("", target)
+
+
 class Enqueue(NamedTuple):
     """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name
     with what it wants of a worker, its lane that class and its key (rule 18)."""

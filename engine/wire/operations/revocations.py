@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 
 
 @immutable
 class Revoke(Declaration):
-    """Refuse a token by its id (`jti`) until it would have expired by itself: `expires_s` since 1970, its `exp`."""
+    """Refuse a token by its id (`jti`), as long as anybody might take it: `expires_s` since 1970, its `exp`."""
 
     jti: str
     expires_s: int
 
-    def parse(self, raw: object, decode: object) -> Literal[True]:
-        """It is on the list."""
-        return True
+    def parse(self, raw: object, decode: object) -> bool:
+        """Whether this has put it on the list, or let it stay there for longer."""
+        return bool(raw)
 
 
 @immutable

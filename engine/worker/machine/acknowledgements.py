@@ -9,7 +9,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from engine.wire.operations import Bury, Drop, DropOutcome, Enqueue, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
+from engine.wire.operations import (
+    Bury,
+    Drop,
+    DropOutcome,
+    Enqueue,
+    Failure,
+    Lease,
+    LeasedJob,
+    Operation,
+    Release,
+    Retry,
+    Value,
+    reroute_place,
+)
 from engine.worker.machine.concurrency import LINGER_MS
 from engine.worker.machine.events import MS
 
@@ -27,8 +40,7 @@ class Reroute(NamedTuple):
     @property
     def queue(self) -> str:
         """The queue that the job goes to; '' for its own."""
-        queue, colon, _ = self.target.partition(":")
-        return queue if colon else ""
+        return reroute_place(self.target)[0]
 
 
 class Rerouting:
@@ -57,7 +69,7 @@ class Rerouting:
         lease = job.lease
         token = f"{lease.job} {lease.fence} {lease.nonce}".encode()
         options = replace(job.options, unique="", needs=(), on_parent_failure="bury", reroute_on=(), expires_ms=0)
-        name = target.partition(":")[2] or target
+        _, name = reroute_place(target)
         nonce = hashlib.blake2b(token, digest_size=8).digest()
         return Enqueue(f"{lease.job}>reroute", name, job.payload, nonce, now_ms + SEND_MS, options)
 

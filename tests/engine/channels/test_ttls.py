@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
+import redis
 
+from engine import Channel
 from engine.channel import rules
-from engine.models import ChannelRule
+from engine.models import ChannelRule, Dsps
 from tests.engine.channels.channel_desk import ChannelDesk
 
 T_S = 115
@@ -146,3 +149,31 @@ def test_a_message_id_may_come_again_after_its_life(desk: ChannelDesk) -> None:
     desk.age(21)
     again = desk.publish("m1", ttl_s=20)
     assert (again.items[0].result, again.clock, again.turned) == ("created", 2, False)
+
+
+def publish_as_dsps(raw: redis.Redis, number: int, ttl_s: int) -> None:
+    """The commands of the original's publish: the clock gets its time to live, whatever it had."""
+    at = cast("int", raw.incr("c.{orders}.clock"))
+    raw.expire("c.{orders}.clock", ttl_s)
+    raw.set(f"c.{{orders}}.mid.d{number}", at, ex=ttl_s)
+    raw.set(f"c.{{orders}}.m.{at}", f'{{"id":"d{number}","content":1}}', ex=ttl_s)
+    raw.publish("dsps.c.{orders}", "new message")
+
+
+@pytest.mark.parametrize(
+    ("their_ttl_s", "told"), [(T_S, ""), (T_S + 1, ""), (60, "shorter by about 5"), (1_000, "longer by about 88")]
+)
+def test_a_service_with_another_expiry_is_told_of_once(
+    ironclaim_url: str, caplog: pytest.LogCaptureFixture, their_ttl_s: int, told: str
+) -> None:
+    model = Dsps(rules=(ChannelRule(expire_ms=(T_S - 15) * 1_000),))
+    with Channel("orders", model, url=ironclaim_url) as channel, redis.Redis.from_url(ironclaim_url) as raw:
+        channel.subscribe("s1")
+        for number in range(3):
+            channel.publish(f"m{number}", number)
+            publish_as_dsps(raw, number, their_ttl_s)
+            assert len(channel.fetch("s1").messages) == 2 * (number + 1)
+            # What the engine's own call has put right, a duplicate of theirs puts wrong again.
+            assert T_S - 10 < raw.ttl("c.{orders}.clock") <= max(T_S, their_ttl_s)
+    warned = [record.getMessage() for record in caplog.records if "expire" in record.getMessage()]
+    assert len(warned) == bool(told) and all(told in text and "channel orders" in text for text in warned), warned

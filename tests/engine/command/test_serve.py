@@ -98,6 +98,8 @@ def test_a_bad_line_of_the_tokens_is_named_and_not_shown(tmp_path: Path) -> None
     file = tmp_path / "tokens.txt"
     for line, told in (
         ("ci operate", "line 2 of"),
+        # Without a name it would be for all queues.
+        ("ci operate " + "c" * 32 + " ,", "line 2 of"),
         ("ci boss " + "c" * 32, "token.role"),
         ("ci read short-secret", "token.secret"),
     ):

@@ -7,6 +7,7 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -20,7 +21,7 @@ from engine import Queue
 from engine.errors import Malformed
 from engine.http import application as applications
 from engine.http import page, serving
-from engine.http.security import forgery, sessions, shield
+from engine.http.security import access, forgery, sessions, shield
 from engine.http.security.access import Access, needs, public
 from engine.http.serving import check_bind
 from engine.http.settings import HttpSettings, Token
@@ -152,6 +153,8 @@ def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironcl
     [
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Origin": "http://[", **BROWSER},
         {"Origin": "http://127.0.0.1.evil.example"},
         {"Origin": "http://evil.example/http://127.0.0.1"},
         {"Origin": "http://127.0.0.1"},
@@ -459,6 +462,71 @@ def test_a_short_secret_is_refused_and_never_shown() -> None:
     with pytest.raises(Malformed) as refused:
         Token(secret="hunter2", role="admin")
     assert "hunter2" not in str(refused.value) and "hunter2" not in repr(Token(secret="hunter2hunter2hunter2"))
+
+
+@pytest.mark.parametrize("queues", ["mails", None, b"mails", 5, ("mails", 5), {"mails": 1}])
+def test_queues_that_are_no_list_of_names_are_refused(queues: Any) -> None:
+    """A part of a text is found in it, and None would be all queues."""
+    for made, field in (
+        (lambda: Token(secret=ADMIN, queues=queues), "token.queues"),
+        (lambda: Access(role="read", queues=queues), "access.queues"),
+    ):
+        with pytest.raises(Malformed) as refused:
+            made()
+        assert refused.value.field == field
+    for role in ("root", "", None, []):
+        with pytest.raises(Malformed, match="role"):
+            Access(role=role)  # type: ignore[arg-type]
+
+
+def test_a_hook_that_says_what_there_is_not_lets_nobody_in(ironclaim_url: str, queue: Queue) -> None:
+    async def authorize(request: Request) -> Access | None:
+        return Access(role=request.headers["x-role"], queues=request.headers.get("x-queues", ()))  # type: ignore[arg-type]
+
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, authorize=authorize)
+    with served(settings) as base, httpx.Client(base_url=base, timeout=120, headers=bearer(ADMIN)) as client:
+        for headers in ({"X-Role": "root"}, {"X-Role": "admin", "X-Queues": "q,mails"}):
+            assert client.post(JOBS, json={"name": "a"}, headers=headers).status_code == 422
+        assert client.post(JOBS, json={"name": "a"}, headers={"X-Role": "operate"}).status_code == 201
+    assert queue.counts().waiting == 1
+
+
+def test_a_stream_ends_for_who_is_let_in_no_longer(
+    ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A hook is asked again: what comes afterwards is not sent any more."""
+    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+    known, asked_of = {"ada"}, [""]
+
+    async def authorize(request: Request) -> Access | None:
+        asked_of.append(request.url.path)
+        return Access(role="read", name="ada") if request.headers.get("x-user") in known else None
+
+    monkeypatch.setattr(access, "ASKED_AGAIN_S", 0.0)
+    queue.events.on()
+    with served(HttpSettings(url=ironclaim_url, authorize=authorize)) as base:
+        for path in ("/api/queues/q/events", "/queues/q/live"):
+            known.add("ada")
+            with httpx.stream("GET", f"{base}{path}", headers={"X-User": "ada"}, timeout=30) as stream:
+                lines = stream.iter_lines()
+                next(lines)
+                known.clear()
+                later = f"later-than{path.replace('/', '-')}"
+                queue.enqueue(later, None)
+                assert not any(later in line for line in lines), path
+        known.add("ada")
+        queue.enqueue("late", None, id="late")
+        with ThreadPoolExecutor(1) as pool:
+            asked: Any = {"params": {"wait_ms": 25_000}, "headers": {"X-User": "ada"}, "timeout": 30}
+            poll = pool.submit(httpx.get, f"{base}{JOBS}/late/result", **asked)
+            wait_until(lambda: asked_of[-1].endswith("/result"), "the poll is let in", 20)
+            known.clear()
+            queue.jobs.cancel("late")
+            assert poll.result(60).status_code == 403
+    ended = [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
+    paths = ["/api/queues/q/events", "/queues/q/live", f"{JOBS}/late/result"]
+    assert [(line["path"], line["status"]) for line in ended] == [(path, 403) for path in paths]
+    assert all(line["refused"].startswith("no longer admitted") for line in ended)
 
 
 def test_a_route_that_does_not_say_what_it_needs_is_no_application(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -87,6 +88,106 @@ def test_the_network_counts(
         assert client.put(REVOKE, headers=[*BEARER.items(), *given]).status_code == (200 if admitted else 403)
 
 
+def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
+
+
+#: Values of the header, each of its lines, from which nobody can tell who calls.
+UNREADABLE = (
+    *(
+        [],
+        [""],
+        ["unknown"],
+        ["203.0.113.5, unknown"],
+        ["unknown", ""],
+        ["127.0.0.1,"],
+        ["10.0.0.1", "", "127.0.0.1,unknown"],
+    ),
+    *(
+        ["127.0.0.1:"],
+        ["127.0.0.1:port"],
+        ["127.0.0.1:65536"],
+        ["[::1]:65536"],
+        ["127.0.0.1 127.0.0.1"],
+        ["127.0.0.1;127.0.0.1"],
+        ["[127.0.0.1]"],
+    ),
+    *(["::1]"], ["[::1"], ["[::1]443"], ["[[::1]]"], ["::1%"], ["127.0.0.1%lo"], ["127.1"], ["2130706433"], ["0x7f000001"]),
+    *(["0177.0.0.1"], ["127.0.0.01"], ["localhost"], ["for=127.0.0.1"], ['"127.0.0.1"'], ["_hidden"], ["127.0.0.1/8"], ["::g"]),
+    *(["::1::"], ["127.0.0.1\t127.0.0.1"], ["-"], ["null"], ["127.0.0.256"], ["\u0661\u0662\u0667.0.0.1"], ["1" * 4_000], [","]),
+)
+
+
+def test_a_caller_that_cannot_be_read_is_refused_and_audited(ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The peer is a trusted proxy of an allowed network: it must not pass for the caller."""
+    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+    settings = ChannelSettings(admin_tokens=(ADMIN,), real_ip_header="X-Forwarded-For")
+    with desk(ironclaim_url, settings) as client, redis.Redis.from_url(ironclaim_url) as raw:
+        for lines in (*UNREADABLE, ["203.0.113.5:4711"], ["[2001:db8::1]:443"]):
+            caplog.clear()
+            headers = [*BEARER.items(), *(("X-Forwarded-For", line.encode()) for line in lines)]
+            assert client.put(REVOKE, headers=headers).status_code == 403, lines
+            (line,) = audited(caplog)
+            assert (line["status"], line["path"]) == (403, "/admin/jwt/revoke"), lines
+            known = lines[:1] in (["203.0.113.5:4711"], ["[2001:db8::1]:443"])
+            assert ("in no admin network" if known else "cannot be read") in line["refused"], lines
+        assert raw.dbsize() == 0
+        caplog.clear()
+        assert client.put(REVOKE, headers=[*BEARER.items(), ("X-Forwarded-For", "10.1.2.3:4711")]).status_code == 200
+        assert "refused" not in audited(caplog)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        *((text, "10.0.0.1") for text in ("10.0.0.1", " 10.0.0.1\t", "10.0.0.1:0", "10.0.0.1:65535", "::ffff:10.0.0.1")),
+        *((text, "10.0.0.1") for text in ("::ffff:a00:1", "[::ffff:10.0.0.1]:443", "::FFFF:10.0.0.1%eth0")),
+        *((text, "2001:db8::1") for text in ("2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443", "2001:DB8:0:0::1")),
+        *((text, "fe80::1") for text in ("fe80::1%eth0", "[fe80::1%eth0]:8080", "fe80::1%2")),
+        *((line, None) for lines in UNREADABLE if len(lines) == 1 for line in lines if "," not in line),
+    ],
+)
+def test_addresses_are_read_as_gateways_write_them(text: str, read: str | None) -> None:
+    found = networks.address(text)
+    assert (found and str(found)) == read
+
+
+PROXIES = networks.networks("", ("192.0.2.0/24",))
+
+
+@pytest.mark.parametrize(
+    ("hops", "forwarded", "caller"),
+    [
+        (0, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
+        (0, ["10.0.0.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
+        (0, ["unknown, 203.0.113.9"], "203.0.113.9"),
+        (0, ["192.0.2.8", "192.0.2.9"], "192.0.2.8"),
+        (0, ["203.0.113.9, unknown, 192.0.2.7"], None),
+        (1, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
+        (1, ["10.0.0.1", " 203.0.113.9:99 "], "203.0.113.9"),
+        (1, ["203.0.113.9, 192.0.2.7"], "192.0.2.7"),
+        (1, [], None),
+        (2, ["10.0.0.1, 203.0.113.9, 198.51.100.1"], "203.0.113.9"),
+        (2, ["10.0.0.1", "203.0.113.9", "192.0.2.7"], "203.0.113.9"),
+        (2, ["unknown, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
+        (2, ["203.0.113.9, unknown"], None),
+        (2, ["203.0.113.9"], None),
+        (3, ["203.0.113.9, 192.0.2.7"], None),
+    ],
+)
+def test_which_entry_is_the_caller(hops: int, forwarded: list[str], caller: str | None) -> None:
+    for peer in ("192.0.2.1", "::ffff:192.0.2.1"):
+        try:
+            found: str | None = str(networks.caller(peer, forwarded, PROXIES, hops))
+        except networks.Unreadable:
+            found = None
+        assert found == caller
+    # Of a peer that is no proxy, the header says nothing.
+    assert str(networks.caller("198.51.100.77", forwarded, PROXIES, hops)) == "198.51.100.77"
+    with pytest.raises(networks.Unreadable):
+        networks.caller("", forwarded, PROXIES, hops)
+
+
 @pytest.mark.parametrize(
     ("query", "error"),
     [
@@ -139,6 +240,9 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         ({"admin_networks": ("10.0.0.0/33",)}, "admin_networks[0]"),
         ({"trusted_proxies": ("10.0.0.0/8", "proxy")}, "trusted_proxies[1]"),
         ({"real_ip_header": "X Forwarded"}, "real_ip_header"),
+        ({"trusted_proxy_hops": 1}, "trusted_proxy_hops"),
+        ({"trusted_proxy_hops": -1, "real_ip_header": "X-Forwarded-For"}, "trusted_proxy_hops"),
+        ({"trusted_proxy_hops": 17, "real_ip_header": "X-Forwarded-For"}, "trusted_proxy_hops"),
         ({"channels": ()}, "channels"),
         ({"long_poll_max_ms": 30_001}, "long_poll_max_ms"),
         ({"webhook_queue": "no queue"}, "queue"),

@@ -30,6 +30,7 @@ keys = { RS256 = ["key.pem"] }
 claims = { room = "{{.channel.id}}", role = ["admin", "user"] }
 clockSkewLeeway = "1m"
 requireExp = false
+requireJti = true
 
 [[channels.webhooks]]
 method = "POST"
@@ -47,6 +48,7 @@ networks = ["10.1.0.0/16"]
 [http]
 realIpHeader = "X-Forwarded-For"
 trustedProxyRanges = ["192.168.0.0/16"]
+trustedProxyHops = 2
 discloseAuthRejectionDetail = true
 longPollingMaxTimeout = "20s"
 """
@@ -62,6 +64,7 @@ def test_every_name_of_the_file_is_a_setting(tmp_path: Path) -> None:
         claims={"room": "{{.channel.id}}", "role": ["admin", "user"]},
         clock_skew_ms=60_000,
         require_exp=False,
+        require_jti=True,
     )
     webhook = WebhookSettings(
         method="POST",
@@ -78,6 +81,7 @@ def test_every_name_of_the_file_is_a_setting(tmp_path: Path) -> None:
         admin_tokens=["a-secret-of-sixteen-or-more"],
         admin_networks=["10.1.0.0/16"],
         real_ip_header="X-Forwarded-For",
+        trusted_proxy_hops=2,
         trusted_proxies=["192.168.0.0/16"],
         disclose_auth_rejection=True,
         long_poll_max_ms=20_000,

@@ -1,0 +1,45 @@
+"""What a job says of other queues, held against the queues of whoever makes it: the job itself is carried out by a worker, which
+knows of no token. So what leads out of the caller's queues is refused when the job comes in, and nothing of it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from starlette.requests import Request
+
+from engine.http.opening import queue_of
+from engine.http.problems import Problem
+from engine.http.security.access import access_of, noted
+from engine.wire.operations import reroute_place
+
+#: Options that are jobs themselves, with options of their own.
+CALLBACKS = ("on_success", "on_failure")
+
+
+def refuse_reroutes(request: Request, field: str, given: object) -> None:
+    """Raise Problem where `reroute_on`, as a caller has sent it, names a queue that the caller does not reach. What is no mapping
+    of texts is left to the check of the option."""
+    if isinstance(given, Mapping):
+        _refuse(request, field, cast("Mapping[Any, Any]", given).items())
+
+
+async def refuse_schedule(request: Request) -> None:
+    """Raise Problem where the jobs of the schedule that the path names lead to a queue that the caller does not reach."""
+    if access_of(request).queues:
+        name = request.path_params["schedule"]
+        found = await queue_of(request).schedules.get(name)
+        if found is not None:
+            # A schedule stores no callbacks.
+            _refuse(request, f"schedule {name}: reroute_on", found.options.reroute_on)
+
+
+def _refuse(request: Request, field: str, reroutes: Iterable[tuple[Any, Any]]) -> None:
+    access = access_of(request)
+    for _, target in reroutes:
+        queue = reroute_place(target)[0] if isinstance(target, str) else ""
+        if queue and not access.reaches(queue):
+            noted(request, refused=f"{field} leads to the queue {queue[:128]}")
+            own = ", ".join(access.queues)
+            detail = f"{field}: {target[:80]} leads to the queue {queue[:80]}, and {access.name} is for {own} alone."
+            raise Problem(403, detail, field=field, value=target[:80], bound=f"a queue that {access.name} is for: {own}")

@@ -1,0 +1,239 @@
+"""What a caller can write of another queue: a token for one queue puts, reads and changes nothing in any other, by no reference,
+also not later, when a worker that knows of no token carries it out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from engine import Handlers, Job, Malformed, NewJob, Queue, Worker
+from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.webhooks.settings import WebhookSettings
+from engine.http.jobs.references import CALLBACKS
+from engine.http.settings import HttpSettings, Token
+from engine.models.named import named
+from engine.options import OPTIONS
+from tests.engine.helpers.waiting import wait_until
+from tests.engine.http.channels.receiver import Receiver
+from tests.engine.http.serving import served
+
+MAILS, BOTH, ALL = "m" * 32, "b" * 32, "a" * 32
+TOKENS = (
+    Token(secret=MAILS, role="admin", name="mails", queues=("mails",)),
+    Token(secret=BOTH, role="admin", name="both", queues=("mails", "bills")),
+    Token(secret=ALL, role="admin", name="all"),
+)
+AWAY = {"Exception": "bills:pay"}
+#: Options that name nothing outside of their own queue: what the others are is in CASES.
+OF_ITS_OWN_QUEUE = set(OPTIONS) - {"reroute_on", *CALLBACKS}
+CALLBACK = {"name": "send", "reroute_on": AWAY}
+#: Path, body, and the field that is refused.
+CASES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "reroute_on": ("jobs", {"name": "send", "reroute_on": AWAY}, "reroute_on"),
+    "reroute_on among others": (
+        "jobs",
+        {"name": "send", "reroute_on": {"KeyError": "send", "ValueError": "mails:x", **AWAY}},
+        "reroute_on",
+    ),
+    "reroute_on of a name with colons": ("jobs", {"name": "send", "reroute_on": {"Exception": "bills:pay:x"}}, "reroute_on"),
+    "on_success": ("jobs", {"name": "send", "on_success": CALLBACK}, "on_success.reroute_on"),
+    "on_failure": ("jobs", {"name": "send", "on_failure": CALLBACK}, "on_failure.reroute_on"),
+    "batch": ("jobs/batch", {"jobs": [{"name": "send"}, {"name": "send", "reroute_on": AWAY}]}, "jobs[1].reroute_on"),
+    "callback in a batch": ("jobs/batch", {"jobs": [{"name": "send", "on_failure": CALLBACK}]}, "jobs[0].on_failure.reroute_on"),
+}
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[httpx.Client]:
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True, tokens=TOKENS)
+    with served(settings) as base, httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as made:
+        yield made
+
+
+def fail(job: Job) -> None:
+    raise ValueError("made to fail")
+
+
+def work_off(url: str, queue: str) -> None:
+    """Let every job fail for good, and what that makes."""
+    handlers = Handlers()
+    for name in ("send", "pay", "x"):
+        handlers(name)(fail)
+    with Queue(queue, url=url) as opened:
+        opened.dead.requeue_all()
+        Worker(opened, handlers).run(burst=True)
+
+
+def keys_of(url: str, queue: str) -> list[bytes]:
+    with redis.Redis.from_url(url) as raw:
+        return sorted(raw.scan_iter(f"ic:{{{queue}}}*"))
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
+
+
+def test_each_option_is_known_to_lead_out_of_its_queue_or_not() -> None:
+    """A new option: does it name a queue? Then it needs a case and a guard in engine/http/jobs/references.py."""
+    assert {
+        *("delay_ms", "run_at_ms", "timestamp_ms", "priority", "lifo", "attempts", "backoff_ms", "backoff", "backoff_max_ms"),
+        *("backoff_delays_ms", "jitter", "crashes_max", "timeout_ms", "headers", "serializer", "key", "unique", "dedup"),
+        *("dedup_ms", "needs", "on_parent_failure", "skip_on", "route", "target", "result_ttl_ms", "error_ttl_ms"),
+        *("expires_ms", "cost"),
+    } == OF_ITS_OWN_QUEUE
+
+
+def test_no_reference_leads_out_of_the_queues_of_a_token(
+    client: httpx.Client, ironclaim_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+    for case, (path, body, field) in CASES.items():
+        caplog.clear()
+        answer = client.post(f"/api/queues/mails/{path}", json=body)
+        assert (answer.status_code, answer.json().get("field")) == (403, field), (case, answer.text)
+        assert "bills" in answer.json()["value"] and "mails" in answer.json()["bound"]
+        (line,) = audited(caplog)
+        assert (line["who"], line["status"], line["refused"]) == ("mails", 403, f"{field} leads to the queue bills"), case
+        # Nothing of it is stored, in neither queue, so that nothing can be carried out later.
+        assert not keys_of(ironclaim_url, "bills") and not keys_of(ironclaim_url, "mails"), case
+    for body in (
+        {"name": "send", "reroute_on": {"Exception": "mails:x"}, "attempts": 1},
+        {"name": "send", "reroute_on": {"Exception": "x"}, "attempts": 1, "on_failure": {"name": "x", "attempts": 1}},
+    ):
+        assert client.post("/api/queues/mails/jobs", json=body).status_code == 201
+    work_off(ironclaim_url, "mails")
+    with Queue("mails", url=ironclaim_url) as mails:
+        assert mails.counts().dead == 3, "what stays in the queue goes where it says"
+    assert not keys_of(ironclaim_url, "bills")
+
+
+def test_who_reaches_both_queues_may_lead_from_one_to_the_other(client: httpx.Client, ironclaim_url: str) -> None:
+    for number, secret in enumerate((BOTH, ALL), 1):
+        body = {"name": "send", "reroute_on": AWAY}
+        assert client.post("/api/queues/mails/jobs", json=body, headers=bearer(secret)).status_code == 201
+        work_off(ironclaim_url, "mails")
+        with Queue("bills", url=ironclaim_url) as bills:
+            assert bills.counts().waiting == number
+
+
+def test_jobs_of_another_queue_are_no_parents(client: httpx.Client, ironclaim_url: str) -> None:
+    with Queue("bills", url=ironclaim_url) as bills:
+        bills.enqueue("pay", None, id="b1")
+    before = keys_of(ironclaim_url, "bills")
+    answer = client.post("/api/queues/mails/jobs", json={"name": "send", "needs": ["b1"]})
+    assert answer.status_code == 422, answer.text
+    assert keys_of(ironclaim_url, "bills") == before
+
+
+def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alone(
+    client: httpx.Client, ironclaim_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+    with Queue("mails", url=ironclaim_url) as mails:
+        far: Any = {"every_ms": 86_400_000, "start_ms": 4_000_000_000_000}
+        mails.schedules.put("away", "send", None, reroute_on=AWAY, enabled=False, **far)
+        with pytest.raises(Malformed, match="on_failure"):
+            mails.schedules.put("later", "send", None, on_failure=NewJob("send", None, reroute_on=AWAY), **far)
+        mails.schedules.put("here", "send", None, reroute_on={"Exception": "x"}, **far)
+        base, csrf = str(client.base_url).rstrip("/"), "t" * 43
+        page = {**bearer(MAILS), "Origin": base, "Cookie": f"ironclaim_csrf={csrf}"}
+        for action in ("run-now", "enable"):
+            caplog.clear()
+            assert client.post(f"/api/queues/mails/schedules/away/{action}").status_code == 403
+            form = client.post(f"/queues/mails/schedules/away/{action}", data={"csrf_token": csrf}, headers=page)
+            assert form.status_code == 403
+            assert [line["status"] for line in audited(caplog)] == [403, 403]
+            assert all(line["refused"].endswith("leads to the queue bills") for line in audited(caplog))
+        assert not any(schedule.enabled for schedule in mails.schedules.list() if schedule.name != "here")
+        assert client.post("/api/queues/mails/schedules/here/run-now").status_code == 201
+        assert mails.counts().waiting == 1
+        assert client.post("/api/queues/mails/schedules/away/run-now", headers=bearer(BOTH)).status_code == 201
+    assert not keys_of(ironclaim_url, "bills")
+
+
+@pytest.mark.parametrize("model", ["bridge", "bananas"])
+def test_where_a_keyspace_is_one_queue_no_name_of_a_path_makes_it_another_one(ironclaim_url: str, model: str) -> None:
+    own = Token(secret="k" * 32, role="admin", name="own", queues=(model,))
+    settings = HttpSettings(url=ironclaim_url, model=model, allow_changes=True, tokens=(*TOKENS, own))
+    with (
+        Queue("bills", named(model), url=ironclaim_url) as bills,
+        served(settings) as base,
+        httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
+    ):
+        job = bills.enqueue("pay", {"a": "1"}).job
+        for path in ("", "/jobs", f"/jobs/{job}", f"/jobs/{job}/result", "/metrics"):
+            assert client.get(f"/api/queues/mails{path}").status_code == 403, path
+        for path in ("/jobs", f"/jobs/{job}/cancel", f"/jobs/{job}/discard", "/dead/requeue", "/pause"):
+            assert client.post(f"/api/queues/mails{path}", json={"name": "send"}).status_code == 403, path
+        assert client.post("/api/v1/jobs", json={"name": "send"}).status_code == 403
+        assert bills.jobs.state(job) == "waiting" and bills.counts().waiting == 1
+        assert client.get(f"/api/queues/mails/jobs/{job}", headers=bearer("k" * 32)).status_code == 200
+
+
+def test_formats_whose_keyspace_is_one_queue_are_known(ironclaim_url: str) -> None:
+    for model in ("lanes", "bull", "bridge", "bananas", "mosquito"):
+        with Queue("a", named(model), url=ironclaim_url) as one, Queue("b", named(model), url=ironclaim_url) as other:
+            one.enqueue("send", {"n": "1"})
+            assert bool(HttpSettings(model=model).keyspace) == bool(other.counts().waiting), model
+
+
+def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str) -> None:
+    """The key of job `x:1` of `mails` is that of job 1 of `mails:x`."""
+    settings = HttpSettings(url=ironclaim_url, model="bull", allow_changes=True, show_payloads=True, tokens=TOKENS)
+    with (
+        Queue("mails:x", named("bull"), url=ironclaim_url) as other,
+        served(settings) as base,
+        httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
+        redis.Redis.from_url(ironclaim_url) as raw,
+    ):
+        id = f"x:{other.enqueue('pay', {'secret': 'of another'}).job}"
+        before = sorted(raw.scan_iter("bull:mails:*"))
+        assert client.get(f"/api/queues/mails/jobs/{id}").status_code == 403
+        for action in ("cancel", "discard", "requeue"):
+            assert client.post(f"/api/queues/mails/jobs/{id}/{action}").status_code == 403
+        asked = (
+            ("jobs", {"name": "send", "id": "x:new"}, {}),
+            ("jobs", {"name": "send"}, {"Idempotency-Key": "x:new"}),
+            ("jobs/batch", {"jobs": [{"name": "send", "id": "x:new"}]}, {}),
+            ("jobs/batch", {"jobs": [{"name": "send"}]}, {"Idempotency-Key": "x:new"}),
+        )
+        for path, body, headers in asked:
+            answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
+            assert (answer.status_code, answer.json()["field"]) == (403, "id"), answer.text
+        assert sorted(raw.scan_iter("bull:mails:*")) == before
+        assert client.get(f"/api/queues/mails/jobs/{id}", headers=bearer(ALL)).status_code == 200
+
+
+def test_who_may_enqueue_into_the_queue_of_webhooks_speaks_for_no_channel(ironclaim_url: str) -> None:
+    with Receiver() as receiver:
+        speak_for_a_channel(ironclaim_url, receiver)
+
+
+def speak_for_a_channel(ironclaim_url: str, receiver: Receiver) -> None:
+    """Two jobs that look like deliveries; neither is made."""
+    url = f"{receiver.url}/hook"
+    hook = WebhookSettings(url=url, allow_networks=("127.0.0.0/8",))
+    channels = ChannelSettings(channels=(ChannelPolicy(pattern="room", webhooks=(hook,)),))
+    tokens = (Token(secret=MAILS, role="operate", queues=("webhooks",)),)
+    told = {"channelID": "room", "messageID": "m1", "content": "made up"}
+    with (
+        served(HttpSettings(url=ironclaim_url, allow_changes=True, tokens=tokens, channels=channels)) as base,
+        httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
+        Queue("webhooks", url=ironclaim_url) as queue,
+    ):
+        assert client.put("/channel/room/message/m1", content="1").status_code == 403
+        for payload in (json.dumps(told), told):
+            body = {"name": "webhook", "payload": payload, "headers": {"webhook-url": url}, "attempts": 1}
+            assert client.post("/api/queues/webhooks/jobs", json=body).status_code == 201
+        wait_until(lambda: queue.counts().dead == 2, "both are buried", 30)
+    assert not receiver.received
