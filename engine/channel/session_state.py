@@ -5,12 +5,12 @@ safe from threads, which at worst tell less.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from engine.channel import clock
+from engine.spared import logger
 from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations.channels import (
@@ -36,7 +36,7 @@ _MARGIN_MS = 1_000
 #: Times of servers and whole seconds differ by less; two different expiries by more.
 _UNEQUAL_MS = 1_500
 
-log = logging.getLogger("ironclaim.channel")
+log = logger("ironclaim.channel")
 
 
 class SessionState:

@@ -17,7 +17,8 @@ from engine import AsyncQueue, Handlers, Job, JobFailed, Queue, Worker
 from engine.models.model import Spec
 from engine.testing import start_guarded
 from engine.wire.operations import Look
-from tests.conformance.declared import accepts, has
+from tests.conformance.declared import accepts, attempts, has
+from tests.conformance.desk import ModelDesk
 from tests.conformance.models import ALL
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import raw_client
@@ -199,3 +200,27 @@ def test_workers_are_listed_and_locks_are_held_once(queue: Queue, own: Queue, no
     lock = queue.locks.acquire("l")
     assert lock is not None and queue.locks.acquire("l") is None
     assert queue.locks.release(lock) and queue.locks.acquire("l") is not None
+
+
+def test_a_burst_without_delayed_jobs_ends_before_a_back_off_of_50_ms(desk: ModelDesk, notes: Notes) -> None:
+    """The desk's clock stands still, so it ends because nothing can be claimed, and not because it was quick."""
+    wanted: dict[str, Any] = {"backoff": "fixed", "backoff_ms": 50}
+    back_off = wanted if accepts(desk.queue, **wanted) else {}
+    desk.put("failing", name="fail", **attempts(desk.queue, 2), **back_off)
+    desk.put("later", name="main", delay_ms=60_000)
+
+    def burst() -> None:
+        worker = Worker(desk.queue, notes.handlers, **QUICK, beat_ms=0)
+        thread = threading.Thread(target=worker.run, kwargs={"burst": True, "delayed": False}, daemon=True)
+        thread.start()
+        thread.join(30)
+        over = not thread.is_alive()
+        worker.stop()
+        thread.join(20)
+        assert over
+
+    burst()
+    assert (notes.labels(), desk.listed()["delayed"]) == (["failing"], ["failing", "later"])
+    desk.tick(10_000)
+    burst()
+    assert notes.labels()[:2] == ["failing"] * 2 and "later" in desk.listed()["delayed"]

@@ -48,16 +48,17 @@ class AsyncSchedules(AsyncPart):
         start. `job_name` may also be a task, with its options; a task without a payload is called without arguments,
         else with `task.payload(...)`.
 
-        One of three says when it ticks: `cron`, five fields (minute, hour, day, month, weekday), or six of which the *first*
-        is the second; `every_ms`, at least 100; or `months`, on the day and at the time of day of the start (31 January, 28
-        February, 31 March). `zone` is an IANA name, for cron and months. Nothing ticks before `start_ms` (server time), from
-        which intervals count without drift; 0: from now. A time of day that the clocks skip ticks once right after the gap,
-        one that comes twice ticks the first time; a cron expression for every hour follows the clock on the wall instead.
+        One of three says when it ticks: `cron`, in the dialect of crontab(5), five fields (minute, hour, day, month, weekday), or
+        six of which the *first* is the second; `every_ms`, at least 100; or `months`, on the day and at the time of day of the
+        start (31 January, 28 February, 31 March). `zone` is an IANA name, for cron and months. Nothing ticks before `start_ms`
+        (server time), from which intervals count without drift; 0: from now. A time of day that the clocks skip ticks once right
+        after the gap, one that comes twice ticks the first time; a cron expression for every hour follows the clock on the wall
+        instead.
 
-        A tick that nobody saw for more than `late_ms` is missed: then `missed="once"` runs the last one for all, `"all"` runs
-        each, at most the last 100, `"skip"` none. `overlap="skip"` makes no job while the one before is waiting or running.
-        `enabled=None` leaves it as it is; a new one is. `options` are those of `enqueue` that travel with the job: no delay
-        and no dedup.
+        Where nobody saw the first due tick for more than `late_ms`, `missed="once"` runs the last one for all, `"all"` runs each,
+        `"skip"` those that are not late; at most the last 100 run, and each of the others counts as missed. `overlap="skip"`
+        makes no job while the one before is waiting or running. `enabled=None` leaves it as it is; a new one is. `options` are
+        those of `enqueue` that travel with the job: no delay and no dedup.
 
         Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue` does.
         """

@@ -118,7 +118,8 @@ YEARLY_MS = START_MS + 365 * 86_400_000
 
 
 def own_keys(client: BridgeClient) -> list[str]:
-    return sorted(key for key in client.redis.keys("bridge:ironclaim:*") if ":op:" not in key and not key.endswith(":sweep"))
+    found: Any = client.redis.keys("bridge:ironclaim:*")
+    return sorted(key for key in found if ":op:" not in key and not key.endswith(":sweep"))
 
 
 @pytest.mark.feature("BQ10", model="bridge")
