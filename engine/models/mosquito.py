@@ -73,7 +73,8 @@ FINDINGS = (
         ("J1", "J4"),
         "A Crystal coordinator removes a due id and pushes it later; a runner that reschedules a failed run, and an overseer "
         "that cleans up after a dead one, do the same. One that dies in between loses the job. Coordinators do not promote with "
-        "coordinate=True, because the engine's leader does. Two of them add an id twice; the engine's claims lease it once.",
+        "coordinate=True, because the engine's leader does. Two of them add an id twice: the engine's claims lease it once, but "
+        "a Crystal runner runs each entry, also while the engine has the other one.",
     ),
     Finding(
         "HEAD adopts what names no overseer",

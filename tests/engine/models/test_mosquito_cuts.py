@@ -43,6 +43,9 @@ class Scene:
             theirs.schedule(KIND, self.desk.now_ms, id=self.id, n="1")
         elif where != "nowhere":
             theirs.enqueue(KIND, id=self.id, n="1")
+        if where == "waiting twice":
+            # What two coordinators make of one due job.
+            theirs.push(self.desk.there.waiting, self.id)
         if where in ("ours", "ours, of a dead worker"):
             self.claim()
         if where == "ours, of a dead worker":
@@ -183,6 +186,8 @@ PROGRAMS: tuple[tuple[Program, str], ...] = (
     (programs.promote, "scheduled"),
     (programs.succeed_v2, "waiting"),
     (programs.succeed_head, "waiting"),
+    (programs.succeed_v2, "waiting twice"),
+    (programs.succeed_head, "waiting twice"),
     (programs.fail_v2, "waiting"),
     (programs.fail_head, "waiting"),
     (programs.banish_v2, "waiting"),
@@ -240,6 +245,9 @@ STAYS = "stays in ['pending']"
 
 #: What the format cannot prevent: pattern of the cells, and their verdicts. Each is one of the model's FINDINGS.
 DECLARED: dict[tuple[Program, str], tuple[str, tuple[str, ...]]] = {
+    # A runner runs each entry, whoever has the other one; and when its run has left `pending` nothing shows yet that it is over.
+    (programs.succeed_v2, "waiting twice"): (r".*(hold|finish) [03]", ("again",)),
+    (programs.succeed_head, "waiting twice"): (r".*(hold|finish) [05]", ("again",)),
     # An overseer adopts a job that names none: it read the hash after the engine had given the job back, and wrote after the next
     # claim.
     (programs.clean_up, "ours"): (r"(release|retry_at_once) 2, hold 3", (STAYS,)),
