@@ -67,6 +67,7 @@ WRITES = (
     "HINCRBY",
     "ZADD",
     "ZREM",
+    "ZINTERSTORE",
     "ZREMRANGEBYRANK",
     "ZREMRANGEBYSCORE",
     "HDEL",

@@ -51,8 +51,10 @@ end
 -- such a job while it ends, and claims pass over second entries.
 local function wire_ends(w, at)
   local keys, places, prefix = at.keys, at.places, at.prefix
-  -- Take a job out of `pending`, and delete the fields by which overseers of HEAD would take it for an orphan.
+  -- Take a job out of `pending`, and delete what is known of its runner: the fields by which overseers of HEAD would take it for an
+  -- orphan, and since when it is taken for a foreign one (see `strays`).
   local function leave(id)
+    if at.adopt_ms > 0 then redis.call('ZREM', prefix .. 'foreign', id) end
     redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
     return places.drop('pending', id)
   end
@@ -97,11 +99,17 @@ local function wire_ends(w, at)
     at.tell('forgotten', id)
   end
 
+  -- Creates no hash: that of a job which a foreign runner has ended meanwhile may have expired, and a new one would stay for ever.
+  local function note_failures(id, failure)
+    if redis.call('EXISTS', keys.job(id)) == 0 then return end
+    redis.call('HSET', keys.job(id), 'retry_count', string.format('%d', failure.failures))
+  end
+
   function w.again(id, _, failure, redo)
     -- An earlier copy was cut off, and the job was moved back since.
     if redo and not places.has('pending', id) and w.place(id) then return end
     redis.call('ZADD', keys.scheduled, string.format('%d', failure.due_ms), id)
-    redis.call('HSET', keys.job(id), 'retry_count', string.format('%d', failure.failures))
+    note_failures(id, failure)
     leave(id)
     at.list_queue()
     at.tell('rescheduled', id, failure.due_ms)
@@ -121,7 +129,7 @@ local function wire_ends(w, at)
 
   function w.bury(id, _, failure)
     bury(id)
-    redis.call('HSET', keys.job(id), 'retry_count', string.format('%d', failure.failures))
+    note_failures(id, failure)
     leave(id)
     at.tell('banished', id)
   end
@@ -179,11 +187,12 @@ end
 -- `adopt_after_ms`, where that is set. Ids without a hash can never run: they are removed from `pending`.
 local function wire_strays(w, at)
   local keys, places, prefix = at.keys, at.places, at.prefix
-  -- The time (ms) since which an entry without a known runner has been there: for a list that is the time of the first check.
+  -- `foreign`: entries without a known runner by the time (ms) of the pass that first saw them; `foreign_seen`: those of this pass.
+  local foreign, foreign_seen = prefix .. 'foreign', prefix .. 'foreign_seen'
   local function since(id)
-    local known = redis.call('ZSCORE', prefix .. 'foreign', id)
-    if not known then redis.call('ZADD', prefix .. 'foreign', string.format('%d', at.now_ms), id) end
-    return tonumber(known or at.now_ms)
+    redis.call('ZADD', foreign, 'NX', string.format('%d', at.now_ms), id)
+    redis.call('SADD', foreign_seen, id)
+    return tonumber(redis.call('ZSCORE', foreign, id))
   end
   local function is_stray(id)
     local run = redis.pcall('HMGET', keys.job(id), 'type', 'overseer_id')
@@ -207,9 +216,10 @@ local function wire_strays(w, at)
     -- A page with strays is read again by the next call, because each stray must be seen twice.
     local to = #found > 0 and from or #ids == 200 and from + 200 or 0
     if to ~= from then redis.call('HSET', prefix .. 'sweep', 'strays_from', to) end
-    -- Entries a day older than the adoption limit belong to jobs that have left `pending`: otherwise they would have come back.
-    if to == 0 and at.adopt_ms > 0 then
-      redis.call('ZREMRANGEBYSCORE', prefix .. 'foreign', '-inf', string.format('%d', at.now_ms - at.adopt_ms - 86400000))
+    -- An entry that has left `pending` is forgotten: if its job comes back, a new run has begun, and so has its time.
+    if #found == 0 and to == 0 and at.adopt_ms > 0 then
+      redis.call('ZINTERSTORE', foreign, 2, foreign, foreign_seen, 'WEIGHTS', 1, 0)
+      redis.call('DEL', foreign_seen)
     end
     return found
   end

@@ -84,7 +84,7 @@ local function wire_looks(w, at)
     end
     for _, id in ipairs(redis.call('ZRANGE', done, 0, -1)) do redis.call('DEL', keys.job(id), prefix .. 'result:' .. id) end
     redis.call('ZREM', keys.queues, at.queue)
-    redis.call('DEL', keys.pause)
+    redis.call('DEL', keys.pause, prefix .. 'foreign', prefix .. 'foreign_seen')
     return false
   end
 

@@ -418,3 +418,41 @@ def test_finding_no_type_is_on_the_wire(desk: MosquitoDesk) -> None:
     desk.run(desk.enqueue_operation("", name=KIND, payload={"n": 7, "last": True}))
     (job,) = desk.take()
     assert job.payload == b'{"n":"7","last":"true"}'
+
+
+@pytest.mark.parametrize("layout", ["live", "document"])
+def test_the_time_until_an_adoption_begins_anew_with_each_run(ironclaim_url: str, layout: Layout) -> None:
+    desk = MosquitoDesk(ironclaim_url, layout, adopt_after_ms=60_000)
+    id = desk.theirs.enqueue(KIND)
+    assert desk.theirs.take() == id
+    desk.sweep_past(50_000)
+    # It fails, waits, and a runner of v2 takes it once more: the times of both runs are not added up.
+    desk.theirs.drop(desk.there.pending, id)
+    desk.theirs.redis.zadd(desk.there.scheduled, {id: desk.now_ms + 2_000})
+    desk.sweep_past(3_000)
+    assert desk.theirs.take() == id
+    desk.sweep_past(50_000)
+    assert (desk.entries("pending"), desk.entries("waiting")) == ([id], []), "its runner has had it for 50 s"
+    desk.sweep_past(13_000)
+    assert (desk.entries("pending"), desk.entries("waiting")) == ([], [id])
+    # The same where a sweep does not see all of them: it reads 200.
+    many = [desk.theirs.enqueue(KIND) for _ in range(450)]
+    assert {desk.theirs.take() for _ in range(451)} == {id, *many}
+    desk.sweep_past(50_000)
+    assert desk.entries("waiting") == []
+    desk.sweep_past(40_000)
+    assert len(desk.entries("waiting")) == 451
+    desk.close()
+
+
+def test_ends_of_a_job_whose_hash_is_gone_leave_no_hash_behind(desk: MosquitoDesk) -> None:
+    for end in ("retry", "bury"):
+        id = desk.add(len(end))
+        (job,) = desk.take()
+        # A runner of theirs has ended a second entry of it: its hash expires while the engine's run goes on.
+        desk.redis.delete(desk.there.run(id))
+        failure = Failure(job.lease, "no", 1_000, charge=False)
+        desk.run(Retry((failure,)) if end == "retry" else Bury((failure,)))
+        desk.sweep_past(5_000)
+        assert desk.take() == []
+        assert desk.redis.exists(desk.there.run(id)) == 0, end

@@ -1,0 +1,172 @@
+"""What Mosquito's programs do to one job, command by command. Each program stops after every command that it sends, so that a
+test may act in between, or end it there. `ran` gets an entry when the handler of the program runs. `v2` is 2.0.0, `head` a later
+version with overseers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.engine.models.crystal import Crystal
+
+#: The overseer whose heartbeats these programs stand for.
+OVERSEER = "theirs"
+KIND = "ok_job"
+BACK_OFF_MS = 2_000
+
+Program = Callable[[Crystal, str, list[str]], Iterator[None]]
+
+
+def enqueue(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    """A producer. Its two pushes are a pipeline, and no transaction."""
+    their.store(KIND, id=id, n="1")
+    yield
+    their.push(their.keys.waiting, id)
+    yield
+    their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
+    yield
+
+
+def schedule(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    """A producer of a job for later."""
+    their.store(KIND, id=id, n="1")
+    yield
+    their.redis.zadd(their.keys.scheduled, {id: their.now_ms() + 500})
+    yield
+
+
+def promote(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    """A coordinator: the replies to its first two commands do not stop it."""
+    due = their.redis.zrangebyscore(their.keys.scheduled, 0, their.now_ms())
+    yield
+    if id not in due:  # type: ignore[operator]
+        return
+    their.redis.zrem(their.keys.scheduled, id)
+    yield
+    fields = their.fields(id)
+    yield
+    if "type" in fields and "enqueue_time" in fields:
+        their.push(their.keys.waiting, id)
+        yield
+        their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
+        yield
+
+
+def _begin(their: Crystal, id: str, ran: list[str], *, head: bool) -> Iterator[None]:
+    """The beginning of every run: take, read, and in later versions claim."""
+    if their.take() != id:
+        return
+    yield
+    fields = their.fields(id)
+    yield
+    if "type" not in fields:
+        return
+    if head:
+        their.redis.hset(their.keys.run(id), "overseer_id", OVERSEER)
+        yield
+    ran.append(id)
+
+
+def _store(their: Crystal, id: str, *, retry_count: str, head: bool, overseer: str = OVERSEER) -> None:
+    """The hash as the program has it in its memory, whether the key still exists or not."""
+    fields = ["n", "1", "enqueue_time", str(their.now_ms()), "type", KIND, "retry_count", retry_count]
+    with their.redis.pipeline(transaction=True) as pipe:
+        pipe.hset(their.keys.run(id), items=fields + (["overseer_id", overseer] if head and overseer else []))
+        if not overseer:
+            pipe.hdel(their.keys.run(id), "overseer_id")
+        pipe.execute()
+
+
+def _reschedule(their: Crystal, id: str, *, head: bool) -> Iterator[None]:
+    their.drop(their.keys.pending, id)
+    yield
+    their.redis.zadd(their.keys.scheduled, {id: their.now_ms() + BACK_OFF_MS})
+    yield
+    if head:
+        their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
+        yield
+
+
+def succeed_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    yield from _begin(their, id, ran, head=False)
+    if ran:
+        their.drop(their.keys.pending, id)
+        yield
+        their.redis.expire(their.keys.run(id), 1)
+        yield
+
+
+def succeed_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    yield from _begin(their, id, ran, head=True)
+    if ran:
+        _store(their, id, retry_count="0", head=True)
+        yield
+        their.drop(their.keys.pending, id)
+        yield
+        their.redis.expire(their.keys.run(id), 60)
+        yield
+
+
+def fail_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    yield from _begin(their, id, ran, head=False)
+    if ran:
+        _store(their, id, retry_count="1", head=False)
+        yield
+        yield from _reschedule(their, id, head=False)
+
+
+def fail_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    """Its reschedule leaves the overseer in the hash."""
+    yield from _begin(their, id, ran, head=True)
+    if ran:
+        _store(their, id, retry_count="1", head=True)
+        yield
+        yield from _reschedule(their, id, head=True)
+
+
+def banish_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    yield from _begin(their, id, ran, head=False)
+    if ran:
+        _store(their, id, retry_count="5", head=False)
+        yield
+        their.drop(their.keys.pending, id)
+        yield
+        their.push(their.keys.dead, id)
+        yield
+        their.redis.expire(their.keys.run(id), 86_400)
+        yield
+
+
+def preempt_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    """A run that a resource gate has ended goes back to the waiting ones."""
+    yield from _begin(their, id, ran, head=True)
+    if ran:
+        _store(their, id, retry_count="0", head=True)
+        yield
+        their.drop(their.keys.pending, id)
+        yield
+        their.push(their.keys.waiting, id)
+        yield
+        their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
+        yield
+
+
+def clean_up(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
+    """An overseer that looks for jobs of dead ones: it reads the living ones first, `pending` next, and then each hash."""
+    living = their.redis.zrangebyscore(their.keys.overseers, their.now_ms() // 1000 - 100, "+inf")
+    yield
+    pending = their.ids(their.keys.pending)
+    yield
+    if id not in pending:  # type: ignore[operator]
+        return
+    fields = their.fields(id)
+    yield
+    if "type" not in fields:
+        their.drop(their.keys.pending, id)
+        yield
+    elif "overseer_id" not in fields:
+        their.redis.hset(their.keys.run(id), "overseer_id", OVERSEER)
+        yield
+    elif fields["overseer_id"] not in living:  # type: ignore[operator]
+        _store(their, id, retry_count="1", head=True, overseer="")
+        yield
+        yield from _reschedule(their, id, head=True)
