@@ -183,7 +183,7 @@ class _Relay:
         self._after: dict[str, int] = {}
         # When rows that no queue can have are looked for next, monotonic seconds.
         self._strays_s = 0.0
-        # Rows of which it was said that they cannot even be set aside.
+        # Rows that stay though nobody can do anything with them, and of which that was said.
         self._told: set[int] = set()
 
     def run(self, stop: threading.Event, poll_s: float, burst: bool) -> int:
@@ -253,8 +253,7 @@ class _Relay:
         unreadable = {each.row.number for each in bad}
         done = [*(row for row in found if row.sent and row.number not in unreadable), *accepted]
         if done:
-            done, fault = _closed(queue, done)
-            failure = failure or fault
+            done = self._closed(queue, done)
             _change(connection, dialect, "DELETE FROM ironclaim_outbox", done)
             connection.commit()
         moved = len(done) + sum([self._set_aside(connection, dialect, queue.name, each) for each in (*aside, *bad, *refused)])
@@ -308,6 +307,28 @@ class _Relay:
         self._strays_s = time.monotonic() + (_STRAYS_S if len(found) < self._batch else 0)
         return found
 
+    def _closed(self, queue: Queue, done: Sequence[_Row]) -> list[_Row]:
+        """Let the windows of jobs end. Returns the rows of which that is done: others stay."""
+        closed: list[_Row] = []
+        for part in (done, *([row] for row in done)):
+            try:
+                windows = tuple((_WINDOW.format(row.job), row.job) for row in part)
+                queue.driver.run(queue.model.call(CloseWindows(windows)))
+                closed += part
+            except ScriptFault as fault:
+                if len(part) == 1 and self._first_of(part[0]):
+                    log.error("row %d of the outbox (job %s) is sent, and stays: %s", part[0].number, part[0].job, fault)
+                continue
+            if part is done:
+                break
+        return closed
+
+    def _first_of(self, row: _Row) -> bool:
+        """Whether nothing was said of this row yet."""
+        told = row.number in self._told
+        self._told.add(row.number)
+        return not told
+
     def _set_aside(self, connection: Connection, dialect: Dialect, queue: str, aside: _Aside) -> bool:
         """Set a row aside in a transaction of its own. Whether that is done: one that the database does not let be changed stays,
         and holds up nobody."""
@@ -323,8 +344,7 @@ class _Relay:
             connection.commit()
         except Exception as failure:
             connection.rollback()
-            if row.number not in self._told:
-                self._told.add(row.number)
+            if self._first_of(row):
                 log.error("row %d of the outbox cannot be sent (%s), nor be set aside: %s", row.number, why, failure)
             return False
         log.error("row %d of the outbox (job %a, queue %s) is set aside: %s", row.number, row.job, queue, why)
@@ -415,29 +435,6 @@ def _send_part(queue: Queue, drafts: Sequence[Draft], not_after_ms: int) -> Sequ
         return partly.results
     except EngineError as error:
         return [error] * len(drafts)
-
-
-def _closed(queue: Queue, done: Sequence[_Row]) -> tuple[list[_Row], ScriptFault | None]:
-    """Let the windows of jobs end. Returns the rows of which that is done, and a fault where there is none."""
-
-    def close(rows: Sequence[_Row]) -> None:
-        queue.driver.run(queue.model.call(CloseWindows(tuple((_WINDOW.format(row.job), row.job) for row in rows))))
-
-    try:
-        close(done)
-        return [*done], None
-    except ScriptFault as fault:
-        first = fault
-    closed: list[_Row] = []
-    for row in done:
-        try:
-            close([row])
-            closed.append(row)
-        except ScriptFault as fault:
-            log.warning(
-                "row %d of the outbox (job %s) is sent, and stays until its window can be closed: %s", row.number, row.job, fault
-            )
-    return closed, None if closed else first
 
 
 def _change(connection: Connection, dialect: Dialect, what: str, changed: Sequence[_Row]) -> None:
