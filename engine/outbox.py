@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, ParamSpec, cast
 
 from engine import validate
-from engine.errors import EngineError, Malformed, PartlyEnqueued, UnknownParent, UnsupportedFeature
+from engine.errors import EngineError, Malformed, PartlyEnqueued, ScriptFault, UnknownParent, UnsupportedFeature
 from engine.options import PLAIN, checked
 from engine.queue import producing
 from engine.queue.faces import synchronous
@@ -46,6 +46,10 @@ _WINDOW = "outbox:{}"
 ORPHAN_S = 60.0
 BATCH_MAX = 1_000
 POLL_MS_MAX = 3_600_000
+#: How often a relay looks for rows that no queue can have.
+_STRAYS_S = 60.0
+#: Of a row's `error`.
+_ERROR_CHARS = 2_000
 #: How long a relay pauses after a failure.
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.5, 10.0
 
@@ -118,7 +122,8 @@ def relay(
 
     `connect` makes a connection of its own for the relay, which is closed at the end and made anew when it has failed. Rows of
     other queues than these stay. `batch` rows at most are sent at once, in the order of their numbers; where there is nothing to
-    do the table is looked at every `poll_ms`. Rows that cannot be enqueued are set aside, as `failed`.
+    do the table is looked at every `poll_ms`. Rows that cannot be enqueued are set aside, as `failed`, and hold up no other one.
+    A server that cannot be reached holds up the rows of its own queues alone.
 
     Any number of relays may run. On PostgreSQL they divide the rows (SELECT ... FOR UPDATE SKIP LOCKED). On sqlite two of them
     send the same rows, of which each still becomes one job: no lock is held while Redis is waited for, because it would keep
@@ -142,14 +147,21 @@ def relay(
 
 
 class _Row(NamedTuple):
-    """A row, as a relay reads it."""
+    """A row, as a relay reads it: what is no text in UTF-8 stays bytes, or None, which no check lets pass."""
 
     number: int
-    state: str
-    job: str
-    name: str
-    payload: bytes
-    options: str
+    sent: bool
+    job: Any
+    name: str | bytes | None
+    options: str | bytes | None
+    payload: str | bytes | None
+
+
+class _Aside(NamedTuple):
+    """A row that is to be set aside, and why."""
+
+    row: _Row
+    why: str
 
 
 class _Relay:
@@ -161,23 +173,29 @@ class _Relay:
         self._batch = batch
         self._connection: Connection | None = None
         self._sent = 0
+        # Queues that their server has noted.
+        self._noted: set[str] = set()
         # Whether it has once seen the table: what goes wrong before that is not likely to pass.
         self._looked = False
         # Rows whose parents are unknown: number -> when that was first seen, monotonic seconds.
         self._orphans: dict[int, float] = {}
+        # The number that the next look begins after, by queue: that of the last row of a batch that could not be moved on.
+        self._after: dict[str, int] = {}
+        # When rows that no queue can have are looked for next, monotonic seconds.
+        self._strays_s = 0.0
+        # Rows that stay though nobody can do anything with them, and of which that was said.
+        self._told: set[int] = set()
 
     def run(self, stop: threading.Event, poll_s: float, burst: bool) -> int:
         """Work until it is told to stop."""
         pause_s = _PAUSE_FIRST_S
         try:
             while not stop.is_set():
-                try:
-                    moved = sum([self._round(queue) for queue in self._queues.values()])
-                except Exception as failure:
+                moved, failure = self._rounds()
+                if failure is not None:
                     if burst or not self._looked:
-                        raise
+                        raise failure
                     log.warning("the outbox waits %.1f s after a failure: %s", pause_s, failure, exc_info=failure)
-                    self._disconnect()
                     stop.wait(pause_s)
                     pause_s = min(_PAUSE_MOST_S, pause_s * 2)
                     continue
@@ -189,6 +207,17 @@ class _Relay:
         finally:
             self._disconnect()
         return self._sent
+
+    def _rounds(self) -> tuple[int, Exception | None]:
+        """A round of each queue. Returns how many rows were moved on, and the first failure: that of one queue stops no other."""
+        moved, first = 0, None
+        for queue in self._queues.values():
+            try:
+                moved += self._round(queue)
+            except Exception as failure:
+                first = first or failure
+                self._disconnect()
+        return moved, first
 
     def _disconnect(self) -> None:
         """Close the connection; what it has not committed never was."""
@@ -203,84 +232,191 @@ class _Relay:
         """Move rows of a queue on; how many. Raises what goes wrong, after what could be done is done."""
         if self._connection is None:
             self._connection = self._connect()
-            for each in self._queues.values():
-                if each.model.now_ms is None:
-                    each.driver.run(each.model.call(NoteQueue(each.driver.server_now_ms())))
         connection = self._connection
         dialect = dialect_of(connection)
+        if queue.name not in self._noted and queue.model.now_ms is None:
+            queue.driver.run(queue.model.call(NoteQueue(queue.driver.server_now_ms())))
+            self._noted.add(queue.name)
         queue.driver.server_now_ms()
         # Fixed before the look at the rows: whoever was frozen in between is refused as late, or meets the window, which is not
         # closed before the row was seen as sent, and stays for longer than this after that (rule 23).
         not_after_ms = queue.driver.not_after_ms()
+        aside = self._strays(connection, dialect)
         found = self._look(connection, dialect, queue.name)
-        new = [row for row in found if row.state == "new"]
-        accepted, aside, failure = self._enqueue(queue, new, not_after_ms) if new else ([], [], None)
-        for row, why in aside:
-            log.error("row %d of the outbox (job %s, queue %s) is set aside: %s", row.number, row.job, queue.name, why)
-            update = f"UPDATE ironclaim_outbox SET state = 'failed', error = {dialect.mark} WHERE number = {dialect.mark}"  # noqa: S608
-            run(connection, update, (why, row.number))
+        drafts, bad = _drafts(queue, found)
+        accepted, refused, failure = self._enqueue(queue, drafts, not_after_ms) if drafts else ([], [], None)
+        # Before the bad rows, so that its neighbours are known to be sent whatever becomes of a bad one.
         _change(connection, dialect, "UPDATE ironclaim_outbox SET state = 'sent'", accepted)
         connection.commit()
         self._sent += len(accepted)
         # Not before the commit: a row that is not known to be sent may be sent again, and needs its window.
-        done = [*(row for row in found if row.state == "sent"), *accepted]
+        unreadable = {each.row.number for each in bad}
+        done = [*(row for row in found if row.sent and row.number not in unreadable), *accepted]
         if done:
-            windows = tuple((_WINDOW.format(row.job), row.job) for row in done)
-            queue.driver.run(queue.model.call(CloseWindows(windows)))
+            done = self._closed(queue, done)
             _change(connection, dialect, "DELETE FROM ironclaim_outbox", done)
             connection.commit()
+        moved = len(done) + sum([self._set_aside(connection, dialect, queue.name, each) for each in (*aside, *bad, *refused)])
+        more = self._passed(queue.name, found, moved)
         if failure is not None:
             raise failure
-        return len(done) + len(aside)
+        return moved + more
+
+    def _passed(self, queue: str, found: Sequence[_Row], moved: int) -> bool:
+        """Whether the next look goes on behind these rows: none of them could be moved on, and they are all that one look has."""
+        more = not moved and len(found) == self._batch
+        self._after[queue] = found[-1].number if more else 0
+        return more
 
     def _look(self, connection: Connection, dialect: Dialect, queue: str) -> list[_Row]:
         """The first rows of a queue that are new, or sent and still there. PostgreSQL keeps them from other relays until the
         transaction ends."""
-        query = (
-            f"SELECT number, state, job, name, payload, options FROM ironclaim_outbox WHERE queue = {dialect.mark} "  # noqa: S608
-            f"AND state IN ('new', 'sent') ORDER BY number LIMIT {self._batch}{dialect.locking}"
-        )
-        found = [_Row(row[0], row[1], row[2], row[3], _bytes(row[4]), row[5]) for row in rows(connection, query, (queue,))]
+        where = f"queue = {dialect.mark} AND number > {dialect.mark} AND state IN ('new', 'sent')"
+        found = self._rows(connection, dialect, f"{where} ORDER BY number LIMIT {self._batch}{dialect.locking}", queue)
         self._looked = True
         if not found or not dialect.locking:
             connection.rollback()
         return found
 
+    def _rows(self, connection: Connection, dialect: Dialect, where: str, queue: str) -> list[_Row]:
+        texts = ", ".join(
+            f"{dialect.is_text.format(column=name)} AS is_{name}, {dialect.text_bytes.format(column=name)} AS {name}_bytes"
+            for name in ("job", "name", "options")
+        )
+        payload = f"{dialect.data_bytes.format(column='payload')} AS payload_bytes"
+        query = f"SELECT number, state = 'sent' AS is_sent, {texts}, {payload} FROM ironclaim_outbox WHERE {where}"  # noqa: S608
+        return [
+            _Row(row[0], bool(row[1]), _text(*row[2:4]), _text(*row[4:6]), _text(*row[6:8]), row[8])
+            for row in rows(connection, query, (queue, self._after.get(queue, 0)))
+        ]
+
+    def _strays(self, connection: Connection, dialect: Dialect) -> list[_Aside]:
+        """Rows of a queue that can be nobody's, from time to time: no relay would ever look at them."""
+        if time.monotonic() < self._strays_s:
+            return []
+        query = (
+            f"SELECT number, state = 'sent' AS is_sent, {dialect.text_bytes.format(column='queue')} AS queue_bytes "  # noqa: S608
+            f"FROM ironclaim_outbox WHERE state IN ('new', 'sent') AND {dialect.no_name.format(column='queue')} "
+            f"LIMIT {self._batch}"
+        )
+        found: list[_Aside] = []
+        for number, sent, name in rows(connection, query, ()):
+            why = str(Malformed("queue", _text(True, name), validate.shape(validate.QUEUE)))
+            found.append(_Aside(_Row(number, bool(sent), None, None, None, None), why))
+        connection.rollback()
+        self._strays_s = time.monotonic() + (_STRAYS_S if len(found) < self._batch else 0)
+        return found
+
+    def _closed(self, queue: Queue, done: Sequence[_Row]) -> list[_Row]:
+        """Let the windows of jobs end. Returns the rows of which that is done: others stay."""
+        closed: list[_Row] = []
+        for part in (done, *([row] for row in done)):
+            try:
+                windows = tuple((_WINDOW.format(row.job), row.job) for row in part)
+                queue.driver.run(queue.model.call(CloseWindows(windows)))
+                closed += part
+            except ScriptFault as fault:
+                if len(part) == 1 and self._first_of(part[0]):
+                    log.error("row %d of the outbox (job %s) is sent, and stays: %s", part[0].number, part[0].job, fault)
+                continue
+            if part is done:
+                break
+        return closed
+
+    def _first_of(self, row: _Row) -> bool:
+        """Whether nothing was said of this row yet."""
+        told = row.number in self._told
+        self._told.add(row.number)
+        return not told
+
+    def _set_aside(self, connection: Connection, dialect: Dialect, queue: str, aside: _Aside) -> bool:
+        """Set a row aside in a transaction of its own. Whether that is done: one that the database does not let be changed stays,
+        and holds up nobody."""
+        row = aside.row
+        # Every database stores ASCII without NUL, whatever was in the row.
+        why = aside.why.encode("ascii", "backslashreplace").decode().replace("\0", "\\x00")[:_ERROR_CHARS]
+        update = (
+            f"UPDATE ironclaim_outbox SET state = 'failed', error = {dialect.mark} "  # noqa: S608
+            f"WHERE number = {dialect.mark} AND state = {dialect.mark}"
+        )
+        try:
+            changed = run(connection, update, (why, row.number, "sent" if row.sent else "new"))
+            connection.commit()
+        except Exception as failure:
+            connection.rollback()
+            if self._first_of(row):
+                log.error("row %d of the outbox cannot be sent (%s), nor be set aside: %s", row.number, why, failure)
+            return False
+        log.error("row %d of the outbox (job %a, queue %s) is set aside: %s", row.number, row.job, queue, why)
+        return changed > 0
+
     def _enqueue(
-        self, queue: Queue, new: Sequence[_Row], not_after_ms: int
-    ) -> tuple[list[_Row], list[tuple[_Row, str]], EngineError | None]:
+        self, queue: Queue, drafts: Sequence[tuple[_Row, Draft]], not_after_ms: int
+    ) -> tuple[list[_Row], list[_Aside], EngineError | None]:
         """Enqueue rows. Returns those whose job is there, those that are to be set aside with the reason, and the first failure
         that says nothing of a single row. The others stay as they are."""
-        aside: list[tuple[_Row, str]] = []
-        drafts: list[tuple[_Row, Draft]] = []
-        for row in new:
-            try:
-                drafts.append((row, _draft(queue, row.job, row.name, row.payload, row.options)))
-            except (Malformed, UnsupportedFeature, TypeError, ValueError) as error:
-                aside.append((row, str(error)))
+        aside: list[_Aside] = []
         accepted: list[_Row] = []
+        faults: list[tuple[_Row, ScriptFault]] = []
         failure: EngineError | None = None
         for (row, _), result in zip(drafts, _send(queue, [draft for _, draft in drafts], not_after_ms), strict=True):
             if isinstance(result, UnknownParent):
                 if time.monotonic() - self._orphans.setdefault(row.number, time.monotonic()) >= ORPHAN_S:
-                    aside.append((row, str(result)))
+                    aside.append(_Aside(row, str(result)))
+            elif isinstance(result, ScriptFault):
+                faults.append((row, result))
             elif isinstance(result, EngineError):
                 failure = failure or result
             elif not result.refused:
                 accepted.append(row)
-        for row in (*accepted, *(row for row, _ in aside)):
+        # Where others get through, the fault is the row's: a key of this job, say, that somebody else has written.
+        if accepted:
+            aside += [_Aside(row, str(fault)) for row, fault in faults]
+        elif faults:
+            failure = failure or faults[0][1]
+        for row in (*accepted, *(each.row for each in aside)):
             self._orphans.pop(row.number, None)
         return accepted, aside, failure
 
 
+def _drafts(queue: Queue, found: Sequence[_Row]) -> tuple[list[tuple[_Row, Draft]], list[_Aside]]:
+    """The jobs of new rows, and the rows that are none. Of rows that were sent only the id is still needed."""
+    drafts: list[tuple[_Row, Draft]] = []
+    bad: list[_Aside] = []
+    for row in found:
+        try:
+            if row.sent:
+                queue.model.check_id(row.job)
+            else:
+                drafts.append((row, _draft(queue, row.job, row.name, row.payload, row.options)))
+        except Exception as error:
+            # Whatever it is: the next row has nothing to do with it.
+            bad.append(_Aside(row, str(error) or type(error).__name__))
+    return drafts, bad
+
+
+def _ends(result: Enqueued | EngineError) -> bool:
+    """Whether this is a failure that says nothing of a single job."""
+    return isinstance(result, EngineError) and not isinstance(result, UnknownParent | ScriptFault)
+
+
 def _send(queue: Queue, drafts: Sequence[Draft], not_after_ms: int) -> list[Enqueued | EngineError]:
-    """Enqueue jobs; a result for each. Those that need others go one by one, since each may be refused for its own reason."""
+    """Enqueue jobs; a result for each. Those that need others go one by one, since each may be refused for its own reason, and so
+    do those of a call that has met a fault, which may be that of one of them."""
     results: list[Enqueued | EngineError] = []
     for needing, group in groupby(drafts, key=lambda draft: bool(draft.options.needs)):
         run = list(group)
         for part in [[draft] for draft in run] if needing else [run]:
-            results += _send_part(queue, part, not_after_ms)
-            failed = next((it for it in results if isinstance(it, EngineError) and not isinstance(it, UnknownParent)), None)
+            made = list(_send_part(queue, part, not_after_ms))
+            if len(part) > 1 and any(isinstance(it, ScriptFault) for it in made):
+                for at, draft in enumerate(part):
+                    # Also what was not sent behind the fault.
+                    if isinstance(made[at], EngineError):
+                        (made[at],) = _send_part(queue, [draft], not_after_ms)
+                        if _ends(made[at]):
+                            break
+            results += made
+            failed = next((it for it in results if isinstance(it, EngineError) and _ends(it)), None)
             if failed is not None:
                 return results + [failed] * (len(drafts) - len(results))
     return results
@@ -323,9 +459,9 @@ def _new_row(task: Task[..., Any], args: Any, kwargs: Any) -> tuple[str, str, st
     return draft.job, queue.name, draft.name, draft.payload, stored
 
 
-def _draft(queue: QueueSettings, job: object, name: object, payload: bytes, stored: str) -> Draft:
-    """The job of a row. Raises Malformed and ValueError for a row that is none."""
-    options: Any = json.loads(stored)
+def _draft(queue: QueueSettings, job: object, name: object, payload: object, stored: object) -> Draft:
+    """The job of a row, checked to the last byte of its call. Raises Malformed for a row that is none."""
+    options: Any = _read("options", stored)
     if not isinstance(options, dict):
         raise Malformed("options", stored, "a JSON object with options of jobs")
     job = queue.model.check_id(job)
@@ -336,13 +472,50 @@ def _draft(queue: QueueSettings, job: object, name: object, payload: bytes, stor
         if error.field == "dedup":
             raise Malformed("id", job, f"text of at most {128 - len(_WINDOW.format(''))} characters in the outbox") from None
         raise
-    return Draft(job, validate.job_name(name), payload, made)
+    if payload is None:
+        raise Malformed("payload", payload, "bytes")
+    given_bytes: Any = payload.encode() if isinstance(payload, str) else payload
+    data = bytes(given_bytes)
+    if len(data) > queue.payload_bytes_max:
+        raise Malformed("payload", f"{len(data)} bytes", f"at most {queue.payload_bytes_max} bytes")
+    if not made.serializer:
+        _read("payload", data)
+    draft = Draft(job, validate.job_name(name), data, made)
+    if queue.model.check is not None:
+        queue.model.check(*draft[:4])
+    try:
+        queue.model.call(draft.operation(bytes(8), 0))
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise Malformed("options", stored, f"options that can be stored ({error})") from error
+    return draft
 
 
-def _bytes(value: object) -> bytes:
-    """A payload as the driver gives it; sqlite keeps text where somebody has written text."""
-    data: Any = value
-    return bytes(data) if isinstance(value, bytes | bytearray | memoryview) else str(value).encode()
+def _read(field: str, value: object) -> Any:
+    """What JSON in UTF-8 says. Raises Malformed, also for the numbers that only some programs write into JSON."""
+    bound = "JSON in UTF-8"
+    if not isinstance(value, str | bytes) or (field == "options" and isinstance(value, bytes)):
+        raise Malformed(field, value, f"text with {bound}")
+
+    def refuse(word: str) -> None:
+        raise Malformed(field, value[:40], f"{bound}, which has no {word}")
+
+    try:
+        return json.loads(value if isinstance(value, str) else value.decode(), parse_constant=refuse)
+    except Malformed:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise Malformed(field, value[:40], f"{bound} ({error})") from error
+
+
+def _text(is_text: object, data: object) -> str | bytes | None:
+    """A column as the text that it holds, or its bytes where that is none in UTF-8."""
+    found: Any = data
+    if found is None:
+        return None
+    try:
+        return bytes(found).decode() if is_text else bytes(found)
+    except UnicodeDecodeError:
+        return bytes(found)
 
 
 def _stored(options: Options) -> str:

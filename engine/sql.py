@@ -55,6 +55,11 @@ class Dialect:
     locking: str
     #: The condition that a time column lies further back than one parameter, in seconds.
     older: str
+    is_text: str
+    text_bytes: str
+    data_bytes: str
+    #: The condition that the text of a column is not 1 to 128 of the characters that names have.
+    no_name: str
 
     def marks(self, count: int) -> str:
         """So many parameters: `(?, ?)`."""
@@ -69,6 +74,13 @@ SQLITE = Dialect(
     "TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP",
     "",
     "{column} <= datetime('now', '-' || {mark} || ' seconds')",
+    "typeof({column}) = 'text'",
+    # Read as text, a single one that is no UTF-8 is an error of the whole query.
+    "CAST({column} AS BLOB)",
+    "CAST({column} AS BLOB)",
+    # The length of a text counts characters, and ends at a NUL.
+    "(typeof({column}) <> 'text' OR length({column}) <> length(CAST({column} AS BLOB)) "
+    "OR length({column}) NOT BETWEEN 1 AND 128 OR {column} GLOB '*[^A-Za-z0-9_.:-]*')",
 )
 POSTGRESQL = Dialect(
     "postgresql",
@@ -78,6 +90,11 @@ POSTGRESQL = Dialect(
     "TIMESTAMPTZ NOT NULL DEFAULT now()",
     " FOR UPDATE SKIP LOCKED",
     "{column} <= now() - {mark} * interval '1 second'",
+    "{column} IS NOT NULL",
+    # A database in SQL_ASCII holds whatever bytes it was given, and converts none.
+    "convert_to({column}, CASE getdatabaseencoding() WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END)",
+    "{column}",
+    "{column} !~ '^[A-Za-z0-9_.:-]{{1,128}}$'",
 )
 #: By their names.
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (SQLITE, POSTGRESQL)}

@@ -60,10 +60,11 @@ Milliseconds = int | timedelta
 
 #: One encoder for all payloads: `json.dumps` makes one for each call that has options.
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-_QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+#: What a queue may be called.
+QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_ID = _QUEUE
-_NAME = _QUEUE
+_ID = QUEUE
+_NAME = QUEUE
 #: Also of a job that another one was rerouted to.
 PARENT = re.compile(rf"{_ID.pattern}(?:>reroute)?")
 #: A class, with its module or without.
@@ -78,7 +79,7 @@ _KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
 
 def queue_name(value: object) -> str:
     """A queue name."""
-    return _matching("queue", value, _QUEUE)
+    return _matching("queue", value, QUEUE)
 
 
 def prefix(value: object) -> str:
@@ -261,7 +262,7 @@ def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
     _texts(field, list(given), ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
     for target in given.values():
         queue, name = reroute_place(target) if isinstance(target, str) else ("", "")
-        if not _NAME.fullmatch(name) or (":" in str(target) and not _QUEUE.fullmatch(queue)):
+        if not _NAME.fullmatch(name) or (":" in str(target) and not QUEUE.fullmatch(queue)):
             raise Malformed(field, target, bound)
     return tuple(cast("Mapping[str, str]", given).items())
 

@@ -1,0 +1,262 @@
+"""Rows of the outbox that other programs have written: a bad one is set aside with the reason, and its neighbours are sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+import psycopg.conninfo
+import pytest
+import redis
+
+from engine import Queue, outbox
+from engine.errors import ServerUnavailable, WrongKeyType
+from tests.engine.helpers.databases import Database
+
+INSERT = "INSERT INTO ironclaim_outbox (job, queue, name, payload, options) VALUES ({})"
+DEEP = "[" * 200_000 + "]" * 200_000
+
+
+class Bad(NamedTuple):
+    """What stands in one column of a row, how sqlite is to keep it, and what the error begins with."""
+
+    column: str
+    value: Any
+    error: str
+    stored: str = "?"
+
+
+#: Only sqlite keeps them: any kind of value in any column.
+ON_SQLITE = [
+    *(
+        Bad(column, value, error, stored)
+        for column, error in {"job": "id", "queue": "queue", "name": "name", "payload": "payload", "options": "options"}.items()
+        for value, stored in (
+            (b'{"n":"\xe9"}', "CAST(? AS TEXT)"),
+            (b"\xff\x00\xfe", "CAST(? AS TEXT)"),
+            (b"\xff\x00\xfe", "?"),
+            ("q\0", "?"),
+        )
+    ),
+    *(Bad(column, b"q", error) for column, error in {"job": "id", "queue": "queue", "name": "name"}.items()),
+    Bad("options", b"{}", "options"),
+    Bad("payload", float("inf"), "payload"),
+    Bad("options", 1.5, "options"),
+    Bad("options", 10**18, "options"),
+]
+#: Bytes of the payload; PostgreSQL keeps valid text in the other columns.
+ANYWHERE = [
+    *(Bad("queue", text, "queue") for text in ("no queue", "", "x" * 129, "é")),
+    *(Bad("job", text, "id") for text in ("cron:x", "", "x" * 122, "é")),
+    *(Bad("name", text, "name") for text in ("no name", "", "x" * 129)),
+    *(Bad("options", text, "options") for text in ("", "[", "[1]", "null", "7", "NaN", '{"cost": NaN}', DEEP, "9" * 5_000)),
+    Bad("options", '{"colour": 1}', "colour"),
+    Bad("options", '{"\\ud800": 1}', "\\ud800"),
+    Bad("options", '{"\\u0000": 1}', "\\x00"),
+    Bad("options", '{"priority": "high"}', "priority"),
+    Bad("options", '{"delay_ms": 1e400}', "delay_ms"),
+    Bad("options", json.dumps({"attempts": 10**400}), "attempts"),
+    Bad("options", json.dumps({"jitter": 10**400}), "jitter"),
+    Bad("options", '{"target": {"stack": 7}}', "target"),
+    Bad("options", '{"needs": ["a b"]}', "needs"),
+    Bad("options", '{"needs": "a"}', "needs"),
+    Bad("options", '{"on_success": {"name": "ship"}}', "on_success"),
+    Bad("options", '{"backoff_delays_ms": []}', "backoff_delays_ms"),
+    *(
+        Bad("payload", data, "payload")
+        for data in (
+            b"",
+            b"[",
+            b"NaN",
+            b'{"n": -Infinity}',
+            b'"\xe9"',
+            b"\xff\xfe1\0",
+            DEEP.encode(),
+            b"1 1",
+            b'"' + b"x" * 600_000 + b'"',
+        )
+    ),
+]
+
+
+def insert(connection: Any, database: Database, job: str, bad: Bad | None = None) -> None:
+    fields: dict[str, tuple[Any, str]] = {
+        name: (value, database.mark)
+        for name, value in {"job": job, "queue": "q", "name": "ship", "payload": b'{"number":1}', "options": "{}"}.items()
+    }
+    if bad is not None:
+        fields[bad.column] = bad.value, bad.stored if database.kind == "sqlite" else database.mark
+    marks = ", ".join(mark for _, mark in fields.values())
+    connection.execute(INSERT.format(marks), [value for value, _ in fields.values()])
+
+
+def waiting(queue: Queue) -> list[str]:
+    return [job.id for job in queue.jobs.list("waiting", limit=1_000)]
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as made:
+        yield made
+
+
+def test_whatever_is_in_a_row_it_is_set_aside_and_its_neighbours_are_sent(queue: Queue, database: Database) -> None:
+    rows = ANYWHERE + (ON_SQLITE if database.kind == "sqlite" else [])
+    connection = database.connect()
+    for at, bad in enumerate(rows):
+        insert(connection, database, f"bad-{at}", bad)
+        insert(connection, database, f"good-{at}")
+    connection.commit()
+    connection.close()
+    # Also where many bad rows are all that a look finds.
+    assert outbox.relay(database.connect, queue, batch=7, burst=True) == len(rows)
+    assert waiting(queue) == [f"good-{at}" for at in range(len(rows))]
+    found = database.query("SELECT state, error FROM ironclaim_outbox ORDER BY number")
+    assert [state for state, _ in found] == ["failed"] * len(rows)
+    wrong = [(bad, error) for bad, (_, error) in zip(rows, found, strict=True) if not error.startswith(bad.error) or not error]
+    assert wrong == []
+    assert all(error.isascii() and len(error) <= 2_000 for _, error in found)
+    # The reason gone, it is a row as any other.
+    database.change("UPDATE ironclaim_outbox SET state = 'new', queue = 'q', job = 'mended' WHERE number = 1")
+    assert outbox.relay(database.connect, queue, burst=True) == 1
+    assert waiting(queue)[-1] == "mended"
+
+
+def test_a_sent_row_that_nobody_can_read_keeps_no_other_one_there(queue: Queue, database: Database) -> None:
+    connection = database.connect()
+    insert(connection, database, "bad", Bad("job", "é", "id"))
+    insert(connection, database, "good")
+    connection.execute("UPDATE ironclaim_outbox SET state = 'sent'")
+    connection.commit()
+    connection.close()
+    assert outbox.relay(database.connect, queue, burst=True) == 0
+    assert [error[:4] for (error,) in database.query("SELECT error FROM ironclaim_outbox")] == ["id: "]
+
+
+def test_a_key_of_another_program_stops_only_the_row_that_needs_it(queue: Queue, database: Database, client: redis.Redis) -> None:
+    keys = queue.model.keys
+    client.hset(keys.job("bad"), "a", "b")
+    client.lpush(keys.dedup("outbox:worse"), "a")
+    connection = database.connect()
+    for job in ("first", "bad", "second", "worse", "third"):
+        insert(connection, database, job)
+    connection.commit()
+    connection.close()
+    assert outbox.relay(database.connect, queue, burst=True) == 3
+    assert waiting(queue) == ["first", "second", "third"]
+    found = database.query("SELECT job, state, error FROM ironclaim_outbox ORDER BY number")
+    assert [(job, state) for job, state, _ in found] == [("bad", "failed"), ("worse", "failed")]
+    assert all("WRONGTYPE" in error for _, _, error in found)
+    # A fault of all rows says nothing of one: they stay as they are, until the key is gone.
+    client.rename(keys.seq, "aside")
+    client.hset(keys.seq, "a", "b")
+    connection = database.connect()
+    insert(connection, database, "fourth")
+    insert(connection, database, "fifth")
+    connection.commit()
+    connection.close()
+    with pytest.raises(WrongKeyType):
+        outbox.relay(database.connect, queue, burst=True)
+    client.rename("aside", keys.seq)
+    assert database.states() == {"failed": 2, "new": 2}
+    assert outbox.relay(database.connect, queue, burst=True) == 2
+
+
+def test_a_window_that_cannot_be_closed_keeps_its_own_row_alone(queue: Queue, database: Database, client: redis.Redis) -> None:
+    connection = database.connect()
+    insert(connection, database, "bad")
+    insert(connection, database, "good")
+    connection.execute("UPDATE ironclaim_outbox SET state = 'sent'")
+    connection.commit()
+    connection.close()
+    window = queue.model.keys.dedup("outbox:bad")
+    client.lpush(window, "a")
+    assert outbox.relay(database.connect, queue, burst=True) == 0
+    assert database.query("SELECT job, state FROM ironclaim_outbox") == [("bad", "sent")]
+    client.delete(window)
+    assert outbox.relay(database.connect, queue, burst=True) == 0 and database.states() == {}
+
+
+def test_a_row_that_the_database_does_not_let_be_changed_holds_up_nobody(queue: Queue, database: Database) -> None:
+    """Also where such rows are all that a look finds."""
+    if database.kind == "sqlite":
+        database.change(
+            "CREATE TRIGGER kept BEFORE UPDATE ON ironclaim_outbox WHEN new.state = 'failed' "
+            "BEGIN SELECT RAISE(ABORT, 'not by you'); END"
+        )
+    else:
+        database.change("ALTER TABLE ironclaim_outbox ADD CHECK (state <> 'failed')")
+    connection = database.connect()
+    for at in range(9):
+        insert(connection, database, f"bad-{at}", Bad("options", "[", "options"))
+    for at in range(5):
+        insert(connection, database, f"good-{at}")
+    connection.commit()
+    connection.close()
+    assert outbox.relay(database.connect, queue, batch=3, burst=True) == 5
+    assert waiting(queue) == [f"good-{at}" for at in range(5)]
+    assert database.states() == {"new": 9}
+
+
+def test_jobs_whose_parents_are_unknown_hold_up_nobody_behind_them(queue: Queue, database: Database) -> None:
+    connection = database.connect()
+    for at in range(9):
+        insert(connection, database, f"orphan-{at}", Bad("options", '{"needs": ["nobody"]}', ""))
+    insert(connection, database, "good")
+    connection.commit()
+    connection.close()
+    assert outbox.relay(database.connect, queue, batch=3, burst=True) == 1
+    assert (waiting(queue), database.states()) == (["good"], {"new": 9})
+
+
+def test_a_server_that_is_away_holds_up_the_rows_of_its_own_queues_alone(queue: Queue, database: Database) -> None:
+    connection = database.connect()
+    insert(connection, database, "bad", Bad("queue", "away", ""))
+    insert(connection, database, "good")
+    connection.commit()
+    connection.close()
+    with Queue("away", url="redis://127.0.0.1:1") as away, pytest.raises(ServerUnavailable):
+        outbox.relay(database.connect, [away, queue], burst=True)
+    assert waiting(queue) == ["good"]
+    assert database.states() == {"new": 1}
+
+
+def test_a_connection_that_gives_bytes_for_text_is_read_as_any_other(queue: Queue, database: Database) -> None:
+    """What a connection does with text belongs to whoever made it: of sqlite3 its `text_factory`."""
+
+    def connect() -> Any:
+        connection = database.connect()
+        if database.kind == "sqlite":
+            connection.text_factory = bytes
+        else:
+            connection.execute("SET client_encoding TO 'SQL_ASCII'")
+            connection.commit()
+        return connection
+
+    connection = connect()
+    insert(connection, database, "good")
+    connection.commit()
+    connection.close()
+    assert outbox.relay(connect, queue, burst=True) == 1 and waiting(queue) == ["good"]
+
+
+def test_a_database_without_an_encoding_is_read_as_any_other(queue: Queue, database: Database) -> None:
+    """PostgreSQL in SQL_ASCII keeps bytes that are no text, and gives them to nobody who wants text."""
+    if database.kind == "sqlite":
+        return
+    with psycopg.connect(database.address, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE bytes_only ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+    parameters = psycopg.conninfo.conninfo_to_dict(database.address) | {"dbname": "bytes_only", "client_encoding": "UTF8"}
+    other = Database("postgresql", psycopg.conninfo.make_conninfo(**parameters))
+    with other.connect() as connection:
+        outbox.create_table(connection)
+        insert(connection, other, "good")
+        insert(connection, other, "bad")
+        insert(connection, other, "better")
+    with psycopg.connect(other.address, client_encoding="SQL_ASCII") as connection:
+        connection.execute("UPDATE ironclaim_outbox SET name = convert_from('\\xff'::bytea, 'SQL_ASCII') WHERE job = 'bad'")
+    assert outbox.relay(other.connect, queue, burst=True) == 2
+    assert waiting(queue) == ["good", "better"]
+    assert other.query("SELECT state, left(error, 6) FROM ironclaim_outbox") == [("failed", "name: ")]
