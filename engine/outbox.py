@@ -331,12 +331,12 @@ def _draft(queue: QueueSettings, job: object, name: object, payload: bytes, stor
     job = queue.model.check_id(job)
     given = {**cast("dict[str, object]", options), "dedup": _WINDOW.format(job), "dedup_ms": WINDOW_MS}
     try:
-        made = checked(given, queue.model.defaults)
+        made = checked(given, queue.model.defaults, queue.model.names.options)
     except Malformed as error:
         if error.field == "dedup":
             raise Malformed("id", job, f"text of at most {128 - len(_WINDOW.format(''))} characters in the outbox") from None
         raise
-    return Draft(job, validate.job_name(name), payload, made)
+    return Draft(job, queue.model.names.job_name(name), payload, made)
 
 
 def _bytes(value: object) -> bytes:

@@ -55,7 +55,7 @@ class Token:
         if self.role not in _RANKS:
             raise Malformed("token.role", self.role, f"one of {', '.join(_RANKS)}")
         for queue in self.queues:
-            validate.queue_name(queue)
+            validate.any_text("token.queues", queue)
         validate.worker_name(self.name)
 
     def access(self, *, ambient: bool) -> Access:
