@@ -21,7 +21,7 @@ class Bound(NamedTuple):
 def bind(spec: Spec | None, queue: str, prefix: object, lua: Path | None) -> Bound:
     """The model of a queue. None means Lanes, and a prefix of None the model's default. Raises Malformed."""
     spec = Lanes() if spec is None else spec
-    if not hasattr(spec, "bind"):
+    if isinstance(spec, type) or not hasattr(spec, "bind"):
         raise Malformed("model", spec, "one of engine.models, such as models.Bull()")
     given: Any = spec.prefix if prefix is None else prefix
     # Up to here the names of its keys are texts and nothing else.
