@@ -74,7 +74,8 @@ class Handlers:
             raise Malformed("name", given, 'text: @handlers("name"), with the name that jobs are enqueued under')
         if not isinstance(inline, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("inline", inline, "True or False")
-        checked = validate.job_name(name)
+        # Which of them are allowed depends on the model of the queue: a worker asks it.
+        checked = validate.any_text("name", name)
         most = 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
         if checked in self._by_name:
             raise Malformed("name", checked, "a name that has no handler yet")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Annotated, Any, Protocol, TypedDict, get_args, get_type_hints
 
 from engine import validate
@@ -189,15 +190,20 @@ class JobOptions(TypedDict, total=False):
 
 #: The options of a job that has none of its own.
 PLAIN = Options()
+#: No checks of a model's own.
+NO_CHECKS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType({})
 #: What checks each option.
 OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     name: get_args(hint)[1] for name, hint in get_type_hints(JobOptions, include_extras=True).items()
 }
 
 
-def checked(given: Mapping[str, object], defaults: Options = PLAIN) -> Options:
-    """A job's options; `defaults`: those of a job that is given none. Raises Malformed for one that does not exist, is out of
-    bounds, or does not go with another."""
+def checked(
+    given: Mapping[str, object], defaults: Options = PLAIN, own: Mapping[str, Callable[[str, object], Any]] = NO_CHECKS
+) -> Options:
+    """A job's options; `defaults`: those of a job that is given none; `own`: what checks some of them instead, where the queue's
+    model has names of another kind. Raises Malformed for one that does not exist, is out of bounds, or does not go with
+    another."""
     if not given:
         return defaults
     values: dict[str, Any] = {}
@@ -205,7 +211,7 @@ def checked(given: Mapping[str, object], defaults: Options = PLAIN) -> Options:
         option = OPTIONS.get(name)
         if option is None:
             raise Malformed(name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them")
-        values[name] = option.check(name, value)
+        values[name] = (Checked(own[name]) if name in own else option).check(name, value)
     options = Options(**values) if defaults is PLAIN else replace(defaults, **values)
     _check_together(options)
     return options

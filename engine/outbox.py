@@ -467,7 +467,7 @@ def _draft(queue: QueueSettings, job: object, name: object, payload: object, sto
     job = queue.model.check_id(job)
     given = {**cast("dict[str, object]", options), "dedup": _WINDOW.format(job), "dedup_ms": WINDOW_MS}
     try:
-        made = checked(given, queue.model.defaults)
+        made = checked(given, queue.model.defaults, queue.model.names.options)
     except Malformed as error:
         if error.field == "dedup":
             raise Malformed("id", job, f"text of at most {128 - len(_WINDOW.format(''))} characters in the outbox") from None
@@ -480,7 +480,7 @@ def _draft(queue: QueueSettings, job: object, name: object, payload: object, sto
         raise Malformed("payload", f"{len(data)} bytes", f"at most {queue.payload_bytes_max} bytes")
     if not made.serializer:
         _read("payload", data)
-    draft = Draft(job, validate.job_name(name), data, made)
+    draft = Draft(job, queue.model.names.job_name(name), data, made)
     if queue.model.check is not None:
         queue.model.check(*draft[:4])
     try:

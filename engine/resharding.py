@@ -34,6 +34,7 @@ from typing import Any, cast
 
 from engine import validate
 from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
+from engine.models.names import LANES
 from engine.queue import administering, sharding
 from engine.queue.job_info import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord
@@ -190,7 +191,7 @@ class Resharding:
         for name, words in self._hash(keys.paused).items():
             until_ms = int(words.split()[0])
             if not until_ms or until_ms > now_ms:
-                drafts.append(administering.pause(None if name == "*" else name, max(0, until_ms - now_ms)))
+                drafts.append(administering.pause(LANES, None if name == "*" else name, max(0, until_ms - now_ms)))
         kept = {name: int(value) for name, value in self._hash(keys.retention).items()}
         if kept:
             for most in ("done_max", "dead_max"):

@@ -136,10 +136,8 @@ class Task(TypedJob[R], Generic[P, R]):
         `call` waits (30 s unless told). `queue`: another Queue or AsyncQueue to enqueue on; who works for that one needs a
         handler of this name. Raises Malformed."""
         made = copy.copy(self)
-        checked(cast("Mapping[str, object]", options))
+        checked(cast("Mapping[str, object]", options), own=self._queue.model.names.options)
         merged: dict[str, Any] = {**self.options, **options}
-        if id is not None:
-            merged["id"] = validate.job_id(id)
         made.options = merged
         if wait_ms is not None:
             made._wait_ms = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
@@ -147,6 +145,8 @@ class Task(TypedJob[R], Generic[P, R]):
             if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise Malformed("queue", queue, "a Queue or an AsyncQueue")
             made._queue = queue
+        if id is not None:
+            merged["id"] = made._queue.model.check_id(id)
         return made
 
     @property
@@ -176,7 +176,8 @@ class TaskFunction(Task[P, R], Generic[P, R, D]):
         if not self.parameters.takes_job:
             return self.function(*given, **named)
         lease, options = Lease("direct", 0, ""), {name: value for name, value in self.options.items() if name != "id"}
-        job = Job(LeasedJob(lease, 0, self.name, self.name, self.name, b"null", checked(options), 0, 0, 1, 0, 0))
+        known = checked(options, own=self._queue.model.names.options)
+        job = Job(LeasedJob(lease, 0, self.name, self.name, self.name, b"null", known, 0, 0, 1, 0, 0))
         return self.function([job] if self._batch else job, *given, **named)
 
 

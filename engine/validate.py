@@ -64,6 +64,8 @@ _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan
 QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _ID = QUEUE
+#: How the ids begin that schedules make.
+OF_SCHEDULES = "cron:"
 _NAME = QUEUE
 #: Also of a job that another one was rerouted to.
 PARENT = re.compile(rf"{_ID.pattern}(?:>reroute)?")
@@ -72,9 +74,13 @@ ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
 ROUTE = re.compile(rf"[A-Za-z0-9_.:-]{{1,{ROUTE_CHARS_MAX}}}")
 #: A reroute adds to the id, and a schedule's name and tick make one.
 _KNOWN_ID = re.compile(r"[A-Za-z0-9_.:>-]{1,256}")
+#: Any text but the empty one and halves of surrogate pairs, which UTF-8 cannot hold. The older formats have no bound.
+TEXT_CHARS_MAX = 65_536
+ANY_TEXT = re.compile(rf"[^\ud800-\udfff]{{1,{TEXT_CHARS_MAX}}}")
 #: What most of these are.
 _ALLOWED = re.compile(r"\[A-Za-z0-9(.+)\]\{(\d+),(\d+)\}")
 _KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
+_SCHEDULE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
 def queue_name(value: object) -> str:
@@ -87,6 +93,11 @@ def prefix(value: object) -> str:
     return _matching("prefix", value, _PREFIX)
 
 
+def any_text(field: str, value: object) -> str:
+    """A text that UTF-8 can hold, and not the empty one: what a format takes whose programs check nothing."""
+    return _matching(field, value, ANY_TEXT)
+
+
 def durability(value: object) -> bool:
     """Whether calls wait for a replica."""
     if value not in ("server", "replica"):
@@ -95,10 +106,10 @@ def durability(value: object) -> bool:
 
 
 def job_id(value: object) -> str:
-    """A caller's job id. `cron:` is kept for ids that schedules make."""
+    """A caller's job id."""
     text = _matching("id", value, _ID)
-    if text.startswith("cron:"):
-        raise Malformed("id", text, "without the prefix cron:, which belongs to schedules")
+    if text.startswith(OF_SCHEDULES):
+        raise Malformed("id", text, f"without the prefix {OF_SCHEDULES}, which belongs to schedules")
     return text
 
 
@@ -110,6 +121,11 @@ def known_id(value: object) -> str:
 def job_name(value: object) -> str:
     """A job name."""
     return _matching("name", value, _NAME)
+
+
+def schedule_name(value: object) -> str:
+    """The name of a schedule."""
+    return _matching("name", value, _SCHEDULE)
 
 
 def lock_name(value: object) -> str:
@@ -229,11 +245,20 @@ def json_bytes(field: str, value: object, most: int) -> bytes:
 
 def parents(field: str, value: object) -> tuple[str, ...]:
     """Ids of the jobs that a job needs, from ids and from objects with an `id`."""
+    return _parents(field, value, PARENT)
+
+
+def any_parents(field: str, value: object) -> tuple[str, ...]:
+    """The same where ids are any texts."""
+    return _parents(field, value, ANY_TEXT)
+
+
+def _parents(field: str, value: object, pattern: re.Pattern[str]) -> tuple[str, ...]:
     names: list[object] = []
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         given = cast("Sequence[object]", value)
         value, names = [getattr(item, "id", item) for item in given], [getattr(item, "name", "") for item in given]
-    ids = _texts(field, value, PARENT, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
+    ids = _texts(field, value, pattern, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
     return tuple(Parent.named(id, name) if isinstance(name, str) and name else id for id, name in zip(ids, names, strict=True))
 
 
@@ -255,6 +280,15 @@ def error_names(field: str, value: object) -> tuple[str, ...]:
 
 def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
     """Names of exceptions, each with a name, or a queue, a colon and a name."""
+    return _reroutes(field, value, _NAME)
+
+
+def any_reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
+    """The same where names are any texts; what stands before the first colon is a queue."""
+    return _reroutes(field, value, ANY_TEXT)
+
+
+def _reroutes(field: str, value: object, pattern: re.Pattern[str]) -> tuple[tuple[str, str], ...]:
     bound = f"a mapping of at most {ERROR_NAMES_MAX} names of exceptions to a job name, or to a queue, a colon and a job name"
     if not isinstance(value, Mapping):
         raise Malformed(field, value, bound)
@@ -262,7 +296,7 @@ def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
     _texts(field, list(given), ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
     for target in given.values():
         queue, name = reroute_place(target) if isinstance(target, str) else ("", "")
-        if not _NAME.fullmatch(name) or (":" in str(target) and not QUEUE.fullmatch(queue)):
+        if not pattern.fullmatch(name) or (":" in str(target) and not pattern.fullmatch(queue)):
             raise Malformed(field, target, bound)
     return tuple(cast("Mapping[str, str]", given).items())
 
@@ -326,5 +360,7 @@ def _matching(field: str, value: object, pattern: re.Pattern[str]) -> str:
 
 def shape(pattern: re.Pattern[str]) -> str:
     """What a pattern of allowed characters says, in words."""
+    if pattern is ANY_TEXT:
+        return f"text of 1 to {TEXT_CHARS_MAX} characters that UTF-8 can hold"
     found = _ALLOWED.fullmatch(pattern.pattern)
     return f"text of {found[2]} to {found[3]} letters, digits and {' '.join(found[1])}" if found else f"text of {pattern.pattern}"

@@ -157,7 +157,7 @@ def _named_queue(options: argparse.Namespace, stack: ExitStack) -> Queue:
     """The queue that the options name, for handlers that belong to none."""
     if options.queue is None:
         raise Malformed("--queue", None, "given with a Handlers object, to say whose jobs it runs")
-    name = validate.queue_name(options.queue)
+    name = options.queue
     observer = None if options.history is None else _recorder(options, name, stack)
     return Queue(
         name,

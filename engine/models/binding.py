@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from engine import validate
 from engine.errors import Malformed
 from engine.models import Lanes
 from engine.models.model import Model, Spec
@@ -22,7 +21,10 @@ class Bound(NamedTuple):
 def bind(spec: Spec | None, queue: str, prefix: object, lua: Path | None) -> Bound:
     """The model of a queue. None means Lanes, and a prefix of None the model's default. Raises Malformed."""
     spec = Lanes() if spec is None else spec
-    if not hasattr(spec, "bind"):
+    if isinstance(spec, type) or not hasattr(spec, "bind"):
         raise Malformed("model", spec, "one of engine.models, such as models.Bull()")
-    checked = validate.prefix(spec.prefix if prefix is None else prefix)
-    return Bound(spec.bind(queue, checked, lua), spec, checked)
+    given: Any = spec.prefix if prefix is None else prefix
+    # Up to here the names of its keys are texts and nothing else.
+    model = spec.bind(queue, given, lua)
+    model.names.queue(queue)
+    return Bound(model, spec, model.names.prefix(given))

@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from engine import validate
-from engine.errors import Malformed, ScriptFault, UnsupportedFeature
+from engine.errors import ScriptFault, UnsupportedFeature
 from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
+from engine.models.names import BULL
 from engine.wire.operations import Enqueue, Lease, LeasedJob, Options
 
 #: The name of a job that Node has made, because Bull has no names.
@@ -101,10 +102,6 @@ class BullKeys:
         return f"{self.root}jobs"
 
 
-#: The names of the keys above, which an id must not be.
-_RESERVED = frozenset({"id", "wait", "paused", "meta-paused", "active", "delayed", "completed", "failed", "jobs"})
-
-
 FINDINGS = (
     Finding(
         "unfenced ends",
@@ -158,6 +155,7 @@ class BullModel(Foreign):
     """The mapping for one queue of Bull. `settings`: the `priority` that its jobs have in their opts, '' = none."""
 
     name = "bull"
+    names = BULL
     FINDINGS = FINDINGS
     OPTIONS = frozenset(
         {"delay_ms", "run_at_ms", "timestamp_ms", "lifo", "attempts", "backoff", "backoff_ms", "timeout_ms"},
@@ -177,15 +175,6 @@ class BullModel(Foreign):
     def new_id(self) -> str:
         """'': the server assigns a number."""
         return ""
-
-    def check_id(self, value: object) -> str:
-        """Return a caller's id if it is valid. Raises Malformed for a number, which Bull may assign, and for a key of Bull."""
-        id = validate.job_id(value)
-        if re.fullmatch(r"[0-9]+", id):
-            raise Malformed("id", value, "no number: Bull gives the numbers")
-        if id in _RESERVED or id.endswith(":lock") or id.startswith("ironclaim"):
-            raise Malformed("id", value, "another one than the name of a key of Bull's")
-        return id
 
     def schedule_id(self, schedule: str, moment: str) -> str:
         """'': the server assigns a number here as well, because Node could not run any other id."""

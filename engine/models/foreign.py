@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from engine import validate
 from engine.errors import UnsupportedFeature
 from engine.models import (
     envelope,
@@ -24,6 +23,7 @@ from engine.models.fields import pack, unpack
 from engine.models.foreign_keys import ForeignKeys
 from engine.models.ids import random_id
 from engine.models.model import Finding
+from engine.models.names import ANY_TEXT, Names
 from engine.models.scripted import Scripted, token
 from engine.options import PLAIN
 from engine.wire.call import Call
@@ -41,6 +41,7 @@ from engine.wire.operations import (
     Explain,
     Failure,
     Finish,
+    Inspect,
     Lease,
     LeasedJob,
     ListObstacles,
@@ -82,6 +83,8 @@ class Foreign(Scripted):
     scripts; `layout` and `settings` are passed to the scripts unchanged."""
 
     name: str
+    #: What its names and ids may be.
+    names: Names = ANY_TEXT
     #: The options of jobs that the format can hold, by the names in JobOptions.
     OPTIONS: frozenset[str] = frozenset()
     #: The options of a job without explicit ones.
@@ -134,7 +137,7 @@ class Foreign(Scripted):
 
     def check_id(self, value: object) -> str:
         """Return a caller's id if it is valid. Raises Malformed."""
-        return validate.job_id(value)
+        return self.names.job_id(value)
 
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
         """Raise UnsupportedFeature for an option that the format cannot hold; a model may also check names and payloads."""
@@ -205,6 +208,8 @@ class Foreign(Scripted):
                 return self.bound(operation, key_groups=(made,), argument_groups=(words,))
             case ReadProgress():
                 return self.bound(operation, "read_progress")
+            case Inspect(jobs=jobs):
+                return self.bound(operation, key_groups=(_raw(self.job_keys(jobs)),), argument_groups=(_raw(jobs),))
             case Wait():
                 news = "" if operation.version is None else self.keys.news(operation.version)
                 block_ms = min(operation.block_ms, self.poll_ms)
@@ -220,7 +225,7 @@ class Foreign(Scripted):
 
     def alter(self, operation: Alter) -> Call[Any]:
         """The call of an admin action on jobs."""
-        return self.bound(operation, "alter", (self.job_keys(operation.jobs),), (operation.jobs,))
+        return self.bound(operation, "alter", (_raw(self.job_keys(operation.jobs)),), (_raw(operation.jobs),))
 
     def _enqueue(self, operation: Enqueue | EnqueueMany, jobs: Sequence[Enqueue]) -> Call[Any]:
         first = jobs[0]
@@ -275,6 +280,11 @@ def _failed(failure: Failure) -> bytes:
 
 def _words(ends: Sequence[tuple[str, Lease, bytes]]) -> list[object]:
     return [word for kind, lease, packed in ends for word in (kind, *token(lease), packed)]
+
+
+def _raw(texts: Iterable[str]) -> list[bytes]:
+    """Keys and ids as bytes: a list may have an id that is no text."""
+    return [text.encode(errors="surrogateescape") for text in texts]
 
 
 def _described(worker: Attributes) -> bytes:

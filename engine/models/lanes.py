@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine import validate
 from engine.class_names import class_target
 from engine.errors import ScriptFault
 from engine.models import envelope, lanes_schedules, run_fields
 from engine.models.ids import random_id, random_ids
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Finding
+from engine.models.names import LANES
 from engine.models.scripted import Scripted, token
 from engine.options import PLAIN
 from engine.wire.call import Call
@@ -74,6 +74,7 @@ class Lanes(Scripted):
     sets, on queues made for tests."""
 
     name = "lanes"
+    names = LANES
     FINDINGS: tuple[Finding, ...] = ()
     defaults = PLAIN
     routes_at_claim = False
@@ -83,7 +84,6 @@ class Lanes(Scripted):
     draws_ids = True
     new_id = staticmethod(random_id)
     new_ids = staticmethod(random_ids)
-    check_id = staticmethod(validate.job_id)
 
     def __init__(self, queue: str, *, lua: Path | None = None, root: str = "ic") -> None:
         keys = LanesKeys(queue, root)
@@ -91,6 +91,10 @@ class Lanes(Scripted):
         self._lua = lua
         # The keys of the last claim, by incarnation and classes, up to those of the jobs that it ends.
         self._claim_keys: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+
+    def check_id(self, value: object) -> str:
+        """Return a caller's id if it is valid. Raises Malformed."""
+        return self.names.job_id(value)
 
     def sibling(self, queue: str) -> Lanes:
         """The same model of another queue."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.models.lanes_keys import LanesKeys
+from engine.models.names import Names
 from engine.wire.call import Call
 from engine.wire.operations import Enqueue, Lease, LeasedJob, Operation, Options
 from engine.wire.scripts import Script
@@ -31,6 +32,11 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name of the model: lanes, bridge, bananas, bull or mosquito."""
+        ...
+
+    @property
+    def names(self) -> Names:
+        """What the names and ids of its queues and jobs may be."""
         ...
 
     @property

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from engine.class_names import class_of
 from engine.errors import Malformed, ScriptFault
+from engine.models.names import ANY_TEXT
 from engine.options import checked
 from engine.serializers import TEXTS
 from engine.wire.operations import Lease, LeasedJob, Options
@@ -152,6 +153,6 @@ def _options(raw: bytes | None) -> Options:
     if not isinstance(given, dict):
         raise ValueError("options that are no object")
     known = {name: value for name, value in cast("dict[str, Any]", given).items() if name in OPTIONS}
-    made = checked(cast("Mapping[str, object]", known))
+    made = checked(cast("Mapping[str, object]", known), own=ANY_TEXT.options)
     chosen: dict[str, Any] = {name: getattr(made, name) for name in known}
     return replace(_READ, **chosen)

@@ -70,7 +70,7 @@ class FilledSlots:
         self,
         operation: Operation,
         script: str = "",
-        key_groups: Sequence[Sequence[str]] = (),
+        key_groups: Sequence[Sequence[str | bytes]] = (),
         argument_groups: Sequence[Sequence[object]] = (),
         **given: Any,
     ) -> Call[Any]:

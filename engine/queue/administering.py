@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from engine import validate
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
+from engine.models.names import Names
 from engine.queue.steps import DeadlineBound, Steps
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import (
@@ -23,6 +24,8 @@ from engine.wire.operations import (
     SetWorker,
 )
 
+#: The field of a pause of all names.
+_WHOLE_QUEUE = "*"
 #: Most events that a queue keeps.
 EVENTS_KEPT_MAX = 1_000_000
 
@@ -30,29 +33,31 @@ EVENTS_KEPT_MAX = 1_000_000
 Draft = Callable[[int], Operation]
 
 
-def pause(name: object, length_ms: object) -> Draft:
+def pause(names: Names, name: object, length_ms: object) -> Draft:
     """Pause a name, or the queue (None). Raises Malformed."""
-    class_name, op_id = _class_name(name), new_op_id()
+    class_name, op_id = _class_name(names, name), new_op_id()
     length = validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
     return lambda not_after_ms: Pause(op_id, not_after_ms, class_name, length)
 
 
-def resume(name: object) -> Draft:
+def resume(names: Names, name: object) -> Draft:
     """Resume a name, or the queue (None). Raises Malformed."""
-    class_name, op_id = _class_name(name), new_op_id()
+    class_name, op_id = _class_name(names, name), new_op_id()
     return lambda not_after_ms: Resume(op_id, not_after_ms, class_name)
 
 
-def set_limit(name: object, key: object, *, concurrency: object, rate: object, per_ms: object, window: object) -> Draft:
+def set_limit(
+    names: Names, name: object, key: object, *, concurrency: object, rate: object, per_ms: object, window: object
+) -> Draft:
     """Define a limit. Raises Malformed."""
-    target, op_id = _target(name, key), new_op_id()
+    target, op_id = _target(names, name, key), new_op_id()
     limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
     return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, limit)
 
 
-def remove_limit(name: object, key: object) -> Draft:
+def remove_limit(names: Names, name: object, key: object) -> Draft:
     """Remove a limit. Raises Malformed."""
-    target, op_id = _target(name, key), new_op_id()
+    target, op_id = _target(names, name, key), new_op_id()
     none: Limit | None = None
     return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, none)
 
@@ -123,15 +128,19 @@ def new_op_id() -> str:
     return os.urandom(8).hex()
 
 
-def _class_name(name: object) -> str:
-    return "*" if name is None else validate.job_name(name)
+def _class_name(names: Names, name: object) -> str:
+    if name is None:
+        return _WHOLE_QUEUE
+    if name == _WHOLE_QUEUE:
+        raise Malformed("name", name, f"another one: {_WHOLE_QUEUE} stands for the whole queue, which is None here")
+    return names.job_name(name)
 
 
-def _target(name: object, key: object) -> str:
+def _target(names: Names, name: object, key: object) -> str:
     if name is not None and key is not None:
         raise Malformed("key", key, "left out where a name is given: a limit is of a name or of a key")
     if name is None and key is None:
         raise Malformed("name", name, "the name of jobs, or else key= a key of theirs, or * for each key")
     if name is not None:
-        return f"n:{validate.job_name(name)}"
-    return "k:*" if key == "*" else f"k:{validate.limit_key('key', key)}"
+        return f"n:{names.job_name(name)}"
+    return "k:*" if key == "*" else f"k:{names.key('key', key)}"

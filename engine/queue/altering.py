@@ -6,7 +6,6 @@ more. A late copy of a call finds another state, or its own record, and changes 
 
 from __future__ import annotations
 
-from engine import validate
 from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
 from engine.queue import administering
@@ -30,7 +29,7 @@ _TRIES = 5
 
 def altering(model: Model, action: AdminAction, job: object, expected_state: object) -> Steps[Altered]:
     """Do something to one job, if it is in a state that allows it. Raises Malformed."""
-    checked = validate.known_id(job)
+    checked = model.names.known_id(job)
     expected = None if expected_state is None else check_state(expected_state, ALLOWED[action])
     altered: Altered | None = None
     for _ in range(_TRIES):

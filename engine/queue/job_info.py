@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from engine.errors import ScriptFault
+from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
 from engine.wire.operations import Explained, Lease, Looked, Options
 
@@ -104,7 +104,13 @@ def state_of(looked: Looked | Explained, srv_us: int) -> JobState:
 
 def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
     """Build the description of a job that exists."""
-    state = state_of(looked, srv_us)
+    state, unnamed = state_of(looked, srv_us), ""
+    try:
+        model.names.known_id(job)
+    except Malformed as malformed:
+        unnamed = str(malformed)
+        # As text that every face can show.
+        job = job.encode(errors="surrogateescape").decode(errors="backslashreplace")
     if state in _ENDED:
         return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
     run = looked.run
@@ -119,6 +125,8 @@ def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
         "last_error": _text(run.get("error", b"")),
         "errors": _errors(run),
     }
+    if unnamed:
+        return JobInfo(job, state, looked.fence, unreadable=unnamed, envelope=looked.envelope, **common)
     try:
         found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
     except ScriptFault as fault:

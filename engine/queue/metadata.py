@@ -32,7 +32,7 @@ class JobMetadata:
         if queue.model.name != "mosquito":
             raise UnsupportedFeature(f"{queue.model.name} has no metadata of jobs by their name")
         self._queue = queue
-        self._name = validate.job_name(name)
+        self._name = queue.model.names.job_name(name)
 
     def get(self) -> dict[str, str]:
         """All fields. Raises as `Queue.counts` does."""

@@ -99,8 +99,8 @@ def draft(
     else:
         job = model.new_id() if id is None else model.check_id(id)
         drawn = id is None and model.draws_ids
-    job_name = validate.job_name(name)
-    made = checked(options) if model is None else checked(options, model.defaults)
+    job_name = validate.job_name(name) if model is None else model.names.job_name(name)
+    made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
     if made.calls_back:
         made = _with_callbacks(made, Parent.named(job, job_name), payload_bytes_max, serializers)
     if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
@@ -232,11 +232,11 @@ def _draft_of(
     try:
         # A name that was checked before need not be checked again.
         if not (isinstance(name, str) and name in names):
-            name = validate.job_name(name)
+            name = validate.job_name(name) if model is None else model.names.job_name(name)
             names.add(name)
         checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
         drawn = id is None and (model is None or model.draws_ids)
-        made = checked(options) if model is None else checked(options, model.defaults)
+        made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
         if made.calls_back:
             made = _with_callbacks(made, Parent.named(checked_id, name), payload_bytes_max, serializers)
         if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):

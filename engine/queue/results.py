@@ -140,10 +140,11 @@ def progress_of(raw: bytes | None) -> Progress | None:
 
 
 class Waiting:
-    """One wait, without I/O: when to poll, how long to block, and what the replies mean. Raises Malformed."""
+    """One wait for a job, without I/O: when to poll, how long to block, and what the replies mean. Raises Malformed for a time
+    out of bounds."""
 
-    def __init__(self, job: object, wait_ms: object) -> None:
-        self.job = validate.known_id(job)
+    def __init__(self, job: str, wait_ms: object) -> None:
+        self.job = job
         self._wait_ms = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         self._until_s = time.monotonic() + self._wait_ms / 1000
 

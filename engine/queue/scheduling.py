@@ -40,7 +40,6 @@ from engine.wire.operations import (
 PutResult = Literal["new", "changed", "same"]
 
 #: With `cron:`, a colon and the tick it must fit into an id of 128.
-_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _CRON_CHARACTERS_MAX = 200
 _EVERY_MS_LEAST = 100
@@ -81,7 +80,7 @@ class Schedule:
 
 def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
     """Define or change a schedule. Raises Malformed, also when the queue has too many."""
-    schedule = check_name(name)
+    schedule = model.names.schedule(name)
     enabled_now = _flag(enabled)
     op_id = administering.new_op_id()
     page: SchedulePage = yield model.call(ListSchedules(schedule))
@@ -99,9 +98,9 @@ def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job:
     return cast("PutResult", found)
 
 
-def removing(name: object) -> Steps[bool]:
+def removing(model: Model, name: object) -> Steps[bool]:
     """Remove a schedule."""
-    schedule = check_name(name)
+    schedule = model.names.schedule(name)
     op_id = administering.new_op_id()
 
     def operation(not_after_ms: int) -> RemoveSchedule:
@@ -113,7 +112,7 @@ def removing(name: object) -> Steps[bool]:
 
 def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
     """Enable or disable a schedule."""
-    schedule = check_name(name)
+    schedule = model.names.schedule(name)
     for _ in range(_TRIES):
         page: SchedulePage = yield model.call(ListSchedules(schedule))
         if not page.items:
@@ -157,13 +156,6 @@ def _found(sent: Sent) -> str:
     if not sent.reply.done:
         raise OutcomeUnknown("the call was refused as late after an unanswered send")
     return sent.reply.found
-
-
-def check_name(value: object) -> str:
-    """The name of a schedule. Raises Malformed."""
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise Malformed("name", value, validate.shape(_NAME))
-    return value
 
 
 def _flag(value: object) -> bool | None:

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from engine import validate
 from engine.errors import Malformed
+from engine.models.names import LANES, Names
 from engine.queue.job_info import JobInfo
 
 #: Jobs that are looked at for one answer, and of one call.
@@ -84,23 +85,26 @@ def listing(
     error: object = None,
     older_than_ms: object = 0,
     newer_than_ms: object = None,
+    names: Names = LANES,
 ) -> Listing:
     """The page that ListOptions ask for, of at most `limit_max` jobs. Raises Malformed."""
-    wanted = selection(name, key, error, older_than_ms, newer_than_ms)
+    wanted = selection(name, key, error, older_than_ms, newer_than_ms, names)
     if not isinstance(newest_first, bool):
         raise Malformed("newest_first", newest_first, "True or False")
     first = validate.integer("offset", offset, 0, 2**48)
     return Listing(wanted, first, validate.integer("limit", limit, 1, limit_max), newest_first)
 
 
-def selection(name: object, key: object, error: object, older_than_ms: object, newer_than_ms: object) -> Selection:
-    """Which jobs are meant, checked. Raises Malformed."""
+def selection(
+    name: object, key: object, error: object, older_than_ms: object, newer_than_ms: object, names: Names = LANES
+) -> Selection:
+    """Which jobs are meant, checked; `names` is the rule of the queue's model. Raises Malformed."""
     if error is not None and not (isinstance(error, str) and 1 <= len(error.strip()) <= _ERROR_CHARACTERS_MAX):
         raise Malformed("error", error, f"a text of 1 to {_ERROR_CHARACTERS_MAX} characters, such as ValueError")
     most = validate.DURATION_MS_MAX
     return Selection(
-        None if name is None else validate.job_name(name),
-        None if key is None else validate.limit_key("key", key),
+        None if name is None else names.job_name(name),
+        None if key is None else names.key("key", key),
         None if error is None else error.strip(),
         validate.integer("older_than_ms", older_than_ms, 0, most),
         None if newer_than_ms is None else validate.integer("newer_than_ms", newer_than_ms, 1, most),

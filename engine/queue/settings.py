@@ -58,7 +58,7 @@ class QueueSettings:
         serializers: Iterable[Serializer] = (),
         shards: int | None = None,
     ) -> None:
-        self.name = validate.queue_name(name)
+        self.name = name
         #: How many shards it has, as this client says; None: it is whole.
         self.shards = sharding.number_of_shards(shards)
         self.url = endpoint.url
@@ -71,7 +71,8 @@ class QueueSettings:
         if self.shards and self.model.name != "lanes":
             raise UnsupportedFeature(f"{self.model.name} has no shards: its jobs live in one slot")
         self.endpoint = endpoint.for_keys_like(self.model.keys.prefix)
-        if endpoint.is_cluster and "{" not in self.model.keys.prefix:
+        # Braces in the prefix of an old keyspace are no hash tag of all its keys.
+        if endpoint.is_cluster and self.model.name != "lanes":
             lacking = f"keys of {self.model.name} have no hash tag, so they fall into many slots of a cluster"
             raise UnsupportedFeature(f"{lacking}: one server, or sentinels, is where it runs")
         #: The server's time, as any of its calls has learned it, and what notices that the server went back.

@@ -150,6 +150,7 @@ class Worker:
         handlers = queue.handlers if handlers is None else handlers
         if not isinstance(handlers, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("handlers", handlers, "a Handlers object")
+        names_taken = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
         processes = validate.integer("processes", processes, 0, PROCESSES_MAX)
         concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
@@ -169,7 +170,7 @@ class Worker:
             # Settings bring it down to a quarter of the lease.
             sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, max(lease, _SWEEP_MS)),
             grace_ms=validate.duration_ms("grace_ms", grace_ms, 0, 86_400_000),
-            classes=routing.names_among(handlers.by_name, names),
+            classes=names_taken,
             inline=handlers.inline,
             stoppable=handlers.coroutines | spawned,
             spawned=spawned,

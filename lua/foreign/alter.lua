@@ -33,7 +33,7 @@ model.check()
 -- have been moved already.
 local redo = redis.call('GET', op) == 'begun'
 local known = not redo and administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known, told_before(op) } end
+if known then return { srv_us, known, words_of(redis.call('GET', op)) } end
 local results, actions, ends = {}, {}, action ~= 'requeue' and action ~= 'run_now'
 for at = 1, #KEYS - 4 do
   local id, run = ARGV[10 + at], KEYS[4 + at]
@@ -83,6 +83,6 @@ for _, item in ipairs(actions) do
   end
 end
 if wakes then wake_push(prefix .. 'wake') end
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, record_of(results), 'PXAT', not_after_ms + 20000)
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

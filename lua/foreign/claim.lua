@@ -49,7 +49,7 @@ for at = 1, class_count do
   classes[names[at]] = true
 end
 local kind, jobs, corrupt = foreign_claim(prefix, format, { sweep = sweep, active = active, stats = stats, record = record },
-  { classes = classes, key = table.concat(names, ' ') .. ' ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16], incarnation = incarnation,
+  { classes = classes, key = record_of(names) .. '  ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16], incarnation = incarnation,
     counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max,
     worker = unpack_worker(worker, least and most and { least, most } or nil) }, now_ms, events)
 for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end

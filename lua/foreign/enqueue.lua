@@ -46,7 +46,7 @@ for at = 1, count do
   item.body = item.fields[1]
   local sign, id, holder = string.match(known[at] or '', '^([!+-])([^=]*)=?(.*)$')
   if sign then
-    item.id, item.letter, item.holder = id, letters[sign], sign ~= '+' and holder or nil
+    item.id, item.letter, item.holder = recorded(id), letters[sign], sign ~= '+' and recorded(holder) or nil
     -- An earlier copy was cut off: a job that it has not added yet is added now.
     item.missing = sign == '+' and not done and not format.place(id) and not foreign_over(prefix, id, now_ms)
   else
@@ -69,7 +69,7 @@ if fresh or (record and not done) then
   local function note(mark)
     words = { mark }
     for at, item in ipairs(items) do
-      words[at + 1] = (signs[item.letter] or '+') .. item.id .. (item.holder and '=' .. item.holder or '')
+      words[at + 1] = (signs[item.letter] or '+') .. record_of({ item.id }) .. (item.holder and '=' .. record_of({ item.holder }) or '')
     end
     redis.call('SET', new, table.concat(words, ' '), 'PXAT', string.format('%d', not_after_ms + 20000))
   end

@@ -26,7 +26,7 @@ local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers, active }, { sweep, stats }, { prefix .. 'wake' }, { swept })
 model.check()
 local repeated = swept_before(redis.call('GET', swept), counter)
-if repeated then return { srv_us, most_ms, repeated } end
+if repeated then return { srv_us, most_ms, words_of(table.concat(repeated, ' ')) } end
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
 
@@ -34,6 +34,6 @@ local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, act
   return reap_foreign(prefix, id, now_ms, model, events)
 end)
 if #taken > 0 then wake_push(prefix .. 'wake') end
-if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + 20000) end
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, more and 0 or most_ms, taken }

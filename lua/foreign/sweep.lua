@@ -46,7 +46,7 @@ local function reply(sleep_ms, words)
   return { srv_us, sleep_ms, promoted, words, due, version, leads and 1 or 0 }
 end
 local repeated = swept_before(redis.call('GET', swept), counter)
-if repeated then return reply(sleep_for(prefix, now_ms, most_ms, model), repeated) end
+if repeated then return reply(sleep_for(prefix, now_ms, most_ms, model), words_of(table.concat(repeated, ' '))) end
 
 local latest = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
 local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep_state(sweep), latest, now_ms, most_ms)
@@ -65,9 +65,8 @@ if leads and yields ~= '1' then keep[#keep + 1], keep[#keep + 2] = 'led_ms', now
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
   -- `active` last: if the call is cut off in between, the next sweep finds the lease again.
-  for name in string.gmatch(redis.call('HGET', prefix .. 'run:' .. id, 'limits') or '', '%S+') do
-    redis.call('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id)
-  end
+  local name = redis.call('HGET', prefix .. 'run:' .. id, 'limits')
+  if name and name ~= '' then redis.call('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id) end
   redis.call('ZADD', active, 'XX', latest_ms, id)
 end
 local taken, more, used = {}, false, 2 * #expired
@@ -94,6 +93,6 @@ for _, id in ipairs(unread) do take('corrupt', id, '0', '-', 0) end
 local resumed = lift_pauses(prefix, now_ms, model)
 if #taken > 0 or promoted > 0 or resumed or model.count('waiting') > 0 then wake_push(prefix .. 'wake') end
 table.insert(taken, 1, promoted)
-if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + 20000) end
 if events then tell_events(prefix .. 'events', events) end
 return reply((more or #ahead == limit or promoted + #unread == most) and 0 or sleep_for(prefix, now_ms, most_ms, model), taken)

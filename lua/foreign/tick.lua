@@ -35,8 +35,7 @@ model.check()
 if model.settle_schedule then model.settle_schedule(name) end
 local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped',
   'last_ms')
-local words = {}
-for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end
+local words = words_of(was[4])
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
 local last_ms = #ARGV > 14 and tonumber(ARGV[#ARGV - 1]) or 0
 if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then
@@ -93,7 +92,7 @@ for _, job in ipairs(made) do
   ids[#ids + 1], last_job, last_tick = job.id, job.id, job.tick_ms
 end
 local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed', tonumber(was[8] or 0) + missed,
-  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked', caller .. ' ' .. skipped .. ' ' .. table.concat(ids, ' ') }
+  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked', record_of({ caller, skipped, unpack(ids) }) }
 if #made > 0 then
   for _, word in ipairs({ 'last_job', last_job, 'last_ms', last_tick }) do state[#state + 1] = word end
 end

@@ -145,14 +145,14 @@ async def queue_jobs(request: Request) -> Response:
 @view("read")
 async def find_job(request: Request) -> Response:
     """The job whose id was typed in."""
-    id = validate.known_id(request.query_params.get("id", "").strip())
+    id = queue_of(request).model.names.known_id(request.query_params.get("id", "").strip())
     return RedirectResponse(rendering.address(request, "queues", request.path_params["queue"], "jobs", id), 303)
 
 
 @view("read")
 async def queue_job(request: Request) -> Response:
     """One job."""
-    id = validate.known_id(request.path_params["id"])
+    id = queue_of(request).model.names.known_id(request.path_params["id"])
     found = await looks_at(queue_of(request)).job(id)
     if found is None:
         raise Problem(404, f"Queue {request.path_params['queue']} knows no job {id}, or no longer.")
@@ -163,7 +163,7 @@ async def queue_job(request: Request) -> Response:
 @view("read")
 async def job_events(request: Request) -> Response:
     """What the queue has recorded of a job, as a part of its page."""
-    id, since = validate.known_id(request.path_params["id"]), _number(request, "since")
+    id, since = queue_of(request).model.names.known_id(request.path_params["id"]), _number(request, "since")
     found, more = await looks_at(queue_of(request)).events_of(id, since)
     return rendering.page(request, "job_events.html", moments=job.recorded(found), more=more)
 

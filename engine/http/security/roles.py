@@ -58,7 +58,7 @@ class Token:
             raise Malformed("token.secret", f"{len(self.secret)} characters", bound)
         _check_bounds("token", self.role, self.queues)
         for queue in self.queues:
-            validate.queue_name(queue)
+            validate.any_text("token.queues", queue)
         validate.worker_name(self.name)
 
     def access(self, *, ambient: bool) -> Access:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
-from engine import validate
 from engine.parameters import TypedJob
 from engine.queue.asynchronous.calls import AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
@@ -34,14 +33,14 @@ class AsyncResults(AsyncPart):
 
         Raises Malformed, also for a value that is not of the task's type, ServerUnavailable, OutcomeUnknown.
         """
-        job = validate.known_id(id)
+        job = self._queue.model.names.known_id(id)
         found = result_of(job, await self._run(Look(job)))
         return None if found is None else typed(found, task)
 
     async def progress(self, id: str) -> Progress | None:
         """The progress that the handler of this job reported last with `job.progress`, in this run or an earlier
         one; None without any, and when the job has finished. Raises as `get` does."""
-        return progress_of(await self._run(ReadProgress(validate.known_id(id))))
+        return progress_of(await self._run(ReadProgress(self._queue.model.names.known_id(id))))
 
     @overload
     async def wait(self, id: str, *, wait_ms: Milliseconds = 30_000) -> Result[Any]: ...
@@ -54,7 +53,7 @@ class AsyncResults(AsyncPart):
         Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
         ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.
         """
-        return typed(await self.wait_out(Waiting(id, wait_ms)), task)
+        return typed(await self.wait_out(Waiting(self._queue.model.names.known_id(id), wait_ms)), task)
 
     async def wait_out(self, waiting: Waiting) -> Result[Any]:
         """The result of the job of a wait that has begun, as `wait` returns it: for `call` of a queue."""

@@ -68,7 +68,7 @@ class AsyncSchedules(AsyncPart):
 
     async def remove(self, name: str) -> bool:
         """Remove a schedule; its jobs stay. Returns False when there is none of this name."""
-        return await self._queue.carry_out(scheduling.removing(name))
+        return await self._queue.carry_out(scheduling.removing(self._queue.model, name))
 
     async def enable(self, name: str) -> bool:
         """Let a schedule tick again, from its next tick on. Returns False when there is none of this name."""
@@ -81,7 +81,8 @@ class AsyncSchedules(AsyncPart):
     async def run_now(self, name: str) -> Enqueued | None:
         """Enqueue one more of its jobs now, beside its ticks, whose state it leaves as it is. None when there is none of this
         name."""
-        schedule, model = scheduling.check_name(name), self._queue.model
+        model = self._queue.model
+        schedule = model.names.schedule(name)
         page: SchedulePage = await self._run(ListSchedules(schedule))
         if not page.items:
             return None
@@ -92,7 +93,7 @@ class AsyncSchedules(AsyncPart):
 
     async def get(self, name: str) -> Schedule | None:
         """Return a schedule with its state; None when there is none of this name."""
-        page: SchedulePage = await self._run(ListSchedules(scheduling.check_name(name)))
+        page: SchedulePage = await self._run(ListSchedules(self._queue.model.names.schedule(name)))
         return schedule_of(page.items[0], self._queue.model, self._queue.serializers) if page.items else None
 
     async def list(self, *, offset: int = 0, limit: int = lanes_schedules.SCHEDULES_MAX) -> tuple[Schedule, ...]:

@@ -278,7 +278,9 @@ class AsyncShardedQueue(AsyncQueue):
         """Limit a key, whose jobs are in one shard, or each key (`*`); or a name: its limit is divided among the shards, so each
         must be as large as their number."""
         if name is None:
-            draft = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+            draft = administering.set_limit(
+                self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window
+            )
             for shard in await self._of_key(key):
                 await shard.carry_out(administering.sending(draft))
             return
@@ -292,7 +294,7 @@ class AsyncShardedQueue(AsyncQueue):
 
     async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        draft = administering.remove_limit(name, key)
+        draft = administering.remove_limit(self.model.names, name, key)
         for shard in await (self.in_use() if name is not None else self._of_key(key)):
             await shard.carry_out(administering.sending(draft))
 

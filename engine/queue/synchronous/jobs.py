@@ -74,7 +74,7 @@ class Jobs(JobsPart):
 
     def get(self, id: str) -> JobInfo | None:
         """Return what is known of a job; None when the server does not know it, or no longer. Raises as `enqueue` does."""
-        job = validate.known_id(id)
+        job = self._queue.model.names.known_id(id)
         reply: Inspected = self._run(Inspect((job,)))
         looked = reply.items[0]
         return None if looked.state == "gone" else job_info(self._queue.model, job, looked, reply.srv_us)
@@ -83,14 +83,14 @@ class Jobs(JobsPart):
         """The state of a job: waiting, delayed, active, stuck (its lease has ended, and no sweep has taken it yet), dead,
         finished, cancelled, discarded, or gone. Of an ended job it is known for 20 s, and of the last 1,000 finished ones
         (`set_retention`)."""
-        reply: Inspected = self._run(Inspect((validate.known_id(id),), whole=False))
+        reply: Inspected = self._run(Inspect((self._queue.model.names.known_id(id),), whole=False))
         return state_of(reply.items[0], reply.srv_us)
 
     def why(self, id: str) -> Why:
         """Why a job does not run, or what else it does, as a sentence: `print(queue.jobs.why(id))` says `waits for the limit of
         key acme: 2 of 2 in hand, by w1 and w3`. It knows of pauses, limits, delays, parents, the last error of a dead job, and of
         workers what their heartbeats have told, at most 200 of them. Raises as `enqueue` does."""
-        job = validate.known_id(id)
+        job = self._queue.model.names.known_id(id)
         found: Explained = self._run(Explain(job))
         return why(job, found)
 
@@ -100,13 +100,13 @@ class Jobs(JobsPart):
 
         With a name, a key, an error or an age `offset` counts jobs that are meant, and of the first 10,000 of the state those
         are found."""
-        listing = selecting.listing(validate.PAGE_MAX, **options)
+        listing = selecting.listing(validate.PAGE_MAX, names=self._queue.model.names, **options)
         return self._select(altering.check_state(state, altering.LISTED), listing)
 
     def page(self, state: str, **options: Unpack[ListOptions]) -> JobPage:
         """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however many jobs there
         are; so a page may be short, or empty, and `next` is the `offset` of the one after it, None where there is none."""
-        listing = selecting.listing(selecting.PLACES_MAX, **options)
+        listing = selecting.listing(selecting.PLACES_MAX, names=self._queue.model.names, **options)
         return self._page(altering.check_state(state, altering.LISTED), listing)
 
     def counts_by_name(self) -> dict[str, NameCounts]:
@@ -153,7 +153,7 @@ class Dead(JobsPart):
         """One page of the dead jobs, at most 1,000, the longest dead first: `last_error` is why, `errors` its runs with their
         stack traces. A corrupt one is among them, with `unreadable` and its bytes. `options`: see ListOptions; ages are from
         their deaths. Raises as `enqueue` does."""
-        return self._select("dead", selecting.listing(validate.PAGE_MAX, **options))
+        return self._select("dead", selecting.listing(validate.PAGE_MAX, names=self._queue.model.names, **options))
 
     def requeue(self, id: str) -> Altered:
         """Let a dead job run again, with all its attempts, at the place that it had. Its error history stays.
@@ -175,7 +175,7 @@ class Dead(JobsPart):
         """Requeue the dead jobs of a name, with a key, an error (`ValueError`) or an age, or all, the longest dead first, in
         pieces of 100; how many there were. What is said of them is as in `queue.jobs.list`. Those that are held or corrupt stay
         dead."""
-        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms)
+        wanted = selecting.selection(name, key, error, older_than_ms, newer_than_ms, self._queue.model.names)
         most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
         # A job that dies again meanwhile is not requeued twice.
         left: int = (self._run(Count())).dead

@@ -198,8 +198,9 @@ class Queue(QueueCalls):
 
         Raises Malformed for a bad name or option, and for a function whose parameters or whose result cannot travel.
         """
-        checked_name, most = validate.job_name(name), 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
-        checked(cast("Mapping[str, object]", options))
+        checked_name = self.model.names.job_name(name)
+        most = 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
+        checked(cast("Mapping[str, object]", options), own=self.model.names.options)
         made = TaskDecorator if batch is None else BatchTaskDecorator
         task: type[TaskFunction[..., Any, Any]] = TaskFunction
         return made(lambda function: self._register(task(self, checked_name, function, options, most), inline, batch))
@@ -271,11 +272,11 @@ class Queue(QueueCalls):
     def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
         `enqueue` does."""
-        self._administer(administering.pause(name, length_ms))
+        self._administer(administering.pause(self.model.names, name, length_ms))
 
     def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no such pause."""
-        return self.carry_out(administering.resuming(administering.resume(name)))
+        return self.carry_out(administering.resuming(administering.resume(self.model.names, name)))
 
     def set_limit(
         self,
@@ -293,12 +294,14 @@ class Queue(QueueCalls):
 
         It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
         """
-        limit = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+        limit = administering.set_limit(
+            self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window
+        )
         self._administer(limit)
 
     def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        self._administer(administering.remove_limit(name, key))
+        self._administer(administering.remove_limit(self.model.names, name, key))
 
     def limits(self) -> list[LimitInfo]:
         """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs wait for, and of keys

@@ -76,7 +76,7 @@ class Listing(Declaration, script="listing", label="snapshot"):
         states: dict[str, list[tuple[str, int]]] = {}
         for state, flat in zip(_STATES, raw[1:7], strict=True):
             skip = _DUE_DIGITS if state == "delayed" else 0
-            pairs = [(flat[at].decode()[skip:], int(float(flat[at + 1]))) for at in range(0, len(flat), 2)]
+            pairs = [(flat[at].decode(errors="replace")[skip:], int(float(flat[at + 1]))) for at in range(0, len(flat), 2)]
             states[state] = [(job, 0) for job, _ in pairs] if state == "waiting" else pairs
         return Snapshot(server_us(raw), states)
 
@@ -104,8 +104,10 @@ class Page(Declaration, script="page", label="list of jobs", slots={"newest": "n
 
     def parse(self, raw: Any, decode: object) -> Paged:
         """The raw reply as a value."""
-        words = [word.decode() for word in raw[2]] if not self.names else []
-        names = {name.decode(): int(count) for name, count in zip(raw[2][::2], raw[2][1::2], strict=True)} if self.names else {}
+        # An id of an old keyspace may be no text; so `Inspect` still finds it.
+        words = [word.decode(errors="surrogateescape") for word in raw[2]] if not self.names else []
+        pairs = zip(raw[2][::2], raw[2][1::2], strict=True) if self.names else ()
+        names = {name.decode(errors="replace"): int(count) for name, count in pairs}
         return Paged(server_us(raw), int(raw[1]), tuple(words), names, raw[3].decode())
 
 

@@ -29,7 +29,8 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
 
   -- Sets have no order: small ones are sorted by the time at which their jobs were made, large ones keep the server's order.
   local function of_set(set, offset, limit, newest_first)
-    if redis.call('SCARD', set) <= 10000 then
+    -- SORT takes the first `*` of its pattern for the id, so a name of a queue that has one cannot be in it.
+    if redis.call('SCARD', set) <= 10000 and not string.find(root, '*', 1, true) then
       local ids = redis.pcall('SORT_RO', set, 'BY', root .. '*->timestamp', 'LIMIT', offset, limit, newest_first and 'DESC' or 'ASC')
       if not ids.err then return ids end
     end

@@ -27,7 +27,7 @@ local function bull_read(bull, keys, root)
     for _, own in pairs(keys) do
       if key == own then return true end
     end
-    return id == '' or string.sub(id, -5) == ':lock' or string.sub(id, 1, 9) == 'ironclaim'
+    return id == '' or id == 'lock' or string.sub(id, -5) == ':lock' or string.sub(id, 1, 9) == 'ironclaim'
   end
 
   function bull.is_hash(id)

@@ -23,8 +23,7 @@ end
 -- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7 values each; kind is
 -- nil where there was no earlier copy. The ids that it set aside are added to `corrupt`.
 local function foreign_known(prefix, format, record, nonce, counter, corrupt)
-  local words, jobs = {}, {}
-  for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
+  local words, jobs = words_of(redis.call('GET', record)), {}
   if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil, jobs end
   if words[1] ~= counter then return 'stale', jobs end
   for at = 2, #words, 2 do
@@ -54,8 +53,7 @@ local function foreign_promote(prefix, format, most)
   for at = 1, #ids, PIECE do redis.call('SADD', moving, unpack(ids, at, math.min(at + PIECE - 1, #ids))) end
   for _, id in ipairs(ids) do
     if format.promote(id, was[id]) == false then
-      local shown = string.sub(string.gsub(id, '[^%w_.:>-]', '?'), 1, 256)
-      corrupt[#corrupt + 1] = shown == '' and '?' or shown
+      corrupt[#corrupt + 1] = shown_id(id)
       redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
     else
       promoted = promoted + 1
@@ -97,8 +95,9 @@ local function foreign_scan(prefix, format, ask, now_ms)
     local id = candidate.id
     if seen[id] then return end
     seen[id] = true
-    if #id > 256 or not string.find(id, '^[%w_.:>-]+$') then
-      broken[#broken + 1] = { id = id, place = candidate.place, why = 'an id that nobody can name' }
+    -- What is no text stays where it is, and is listed as unreadable.
+    if not nameable(id) then
+      if id == '' then broken[#broken + 1] = { id = id, place = candidate.place, why = 'it has no id' } end
       return
     end
     local job = format.read(id)
@@ -191,7 +190,7 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
       redis.call('HSET', run, 'nonce', '', 'limits', '')
       redis.call('PEXPIREAT', run, string.format('%d', now_ms + 20000))
     else
-      leases[#leases + 1] = one.id .. ' ' .. fence
+      leases[#leases + 1], leases[#leases + 2] = one.id, fence
       for _, field in ipairs({ one.id, one.fence, until_ms, one.claims, one.job.failures or 0, one.crashes, one.job.body }) do jobs[#jobs + 1] = field end
       if one.room.limit then
         local group = counted[one.room.limit] or { limit = one.room, ids = {}, fences = {}, costs = {} }
@@ -204,8 +203,7 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   for _, group in pairs(counted) do count_leases(prefix, group.limit, group, until_ms, now_ms) end
   for _, one in ipairs(broken) do
     format.set_aside(one.id, one.place, one.why)
-    local shown = string.sub(string.gsub(one.id, '[^%w_.:>-]', '?'), 1, 256)
-    corrupt[#corrupt + 1] = shown == '' and '?' or shown
+    corrupt[#corrupt + 1] = shown_id(one.id)
     redis.call('HINCRBY', keys.stats, 'aside', 1)
     if events then table.insert(events, { 'buried', corrupt[#corrupt], '', one.why }) end
   end
@@ -215,7 +213,7 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
     redis.call('PEXPIRE', prefix .. 'scan', 60000)
   end
   if scan.more then wake_push(prefix .. 'wake') end
-  for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
-  redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT', string.format('%d', math.max(ask.not_after_ms, until_ms) + ask.lease_ms))
+  for _, id in ipairs(corrupt) do leases[#leases + 1], leases[#leases + 2] = id, 'corrupt' end
+  redis.call('SET', keys.record, record_of(leases), 'PXAT', string.format('%d', math.max(ask.not_after_ms, until_ms) + ask.lease_ms))
   return #jobs > 0 and 'leased' or 'empty', jobs, corrupt
 end

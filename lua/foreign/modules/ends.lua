@@ -1,8 +1,8 @@
 -- How runs on a foreign format end: by workers, by sweeps and by admin actions.
 
--- Free the slots of the limits that a lease counts against (rule 20). `limits`: their names with spaces between.
-local function free_held(prefix, id, limits)
-  for limit in string.gmatch(limits or '', '%S+') do redis.call('ZREM', prefix .. 'held:' .. limit, id) end
+-- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names alone.
+local function free_held(prefix, id, limit)
+  if limit and limit ~= '' then redis.call('ZREM', prefix .. 'held:' .. limit, id) end
 end
 
 -- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At most 100 of each limit per call.
@@ -37,9 +37,9 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   elseif lease.kind == 'drop' then
     format.drop(id, job, lease.outcome, redo)
   end
-  for limit in string.gmatch(lease.limits or '', '%S+') do
-    redis.call('ZREM', prefix .. 'held:' .. limit, id)
-    if lease.kind == 'release' and lease.fence then redis.call('ZREM', prefix .. 'rate:' .. limit, id .. ':' .. lease.fence) end
+  free_held(prefix, id, lease.limits)
+  if lease.limits and lease.limits ~= '' and lease.kind == 'release' and lease.fence then
+    redis.call('ZREM', prefix .. 'rate:' .. lease.limits, id .. ':' .. lease.fence)
   end
   redis.call('ZREM', prefix .. 'active', id)
 end

@@ -78,7 +78,7 @@ local function strays_back(prefix, active, now_ms, most, model, events)
         redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
       end
       redis.call('ZREM', strays, id)
-      if #id <= 256 and string.find(id, '^[%w_.:>-]+$') then back[#back + 1] = id end
+      if nameable(id) then back[#back + 1] = id end
       if events then table.insert(events, { 'reaped', id, job and job.name or '', 'foreign' }) end
     end
   end

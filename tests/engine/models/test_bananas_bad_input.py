@@ -89,16 +89,17 @@ def test_a_job_whose_key_is_no_string_is_set_aside_as_it_is(desk: BananasDesk, k
     assert desk.dead() == ["bad"] and desk.redis.type(key) == kind.encode()
 
 
-@pytest.mark.parametrize("job", ["a:b:c", "x" * 200, "550e8400-e29b-41d4-a716-446655440000", "cron:n:5"])
-def test_ids_with_colons_and_long_ones_run(desk: BananasDesk, job: str) -> None:
+@pytest.mark.parametrize(
+    "job", ["a:b:c", "x" * 5000, "550e8400-e29b-41d4-a716-446655440000", "cron:n:5", "with space", "\xfc", "new\nline"]
+)
+def test_ids_of_any_text_run(desk: BananasDesk, job: str) -> None:
     desk.go(job)
     (leased,) = desk.take()
     assert leased.lease.job == job and desk.succeed(leased.lease)[0] == "ok" and desk.body(job)["status"] == "completed"
 
 
-@pytest.mark.parametrize("job", ["with space", "\xfc", "new\nline", "x" * 5000])
-def test_an_id_that_cannot_be_said_stops_nothing(desk: BananasDesk, job: str) -> None:
-    desk.go(job)
+def test_an_id_that_cannot_be_said_stops_nothing(desk: BananasDesk) -> None:
+    desk.go("x" * 70_000)
     desk.go("good")
     assert [leased.lease.job for leased in desk.take()] == ["good"]
 

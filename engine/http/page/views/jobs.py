@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from engine import validate
 from engine.errors import Malformed
 from engine.http.page.words import last_line
+from engine.models.names import ANY_TEXT
 from engine.queue import altering, selecting
 from engine.queue.job_info import JobInfo, JobPage
 from engine.queue.selecting import Selection
@@ -35,7 +36,7 @@ class Filter:
     @property
     def selection(self) -> Selection:
         """What the engine calls the same, without the text."""
-        return selecting.selection(self.name or None, self.key or None, self.error or None, 0, None)
+        return selecting.selection(self.name or None, self.key or None, self.error or None, 0, None, ANY_TEXT)
 
     @property
     def narrow(self) -> bool:

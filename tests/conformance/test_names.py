@@ -1,0 +1,234 @@
+"""Names and ids: each model takes every text that the programs of its format take, and no text becomes another key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Malformed, Queue, Worker, models
+from engine.models.model import Spec
+from engine.wire.operations import Bury, EnqueueMany, Failure
+from tests.conformance.desk import ModelDesk
+from tests.conformance.models import FOREIGN, each
+
+#: What programs check as little as each other: separators of keys and records, globs, quotes, controls, other alphabets, length.
+TEXTS = (
+    "video transcoding",
+    "Größe é",
+    "{tag}",
+    "a:b",
+    "*",
+    "?[a-z]\\",
+    "'\"<b>&/../%20%",
+    "line\r\nend\ttab",
+    "nul\0end",
+    "=+-!",
+    " both ",
+    "\U0001f600\u2028",
+    "x" * 300,
+)
+#: Of raw keys: what no test of this file may find changed.
+BYSTANDER = "ironclaim-bystander"
+
+
+@pytest.fixture(params=each(FOREIGN))
+def spec(request: pytest.FixtureRequest) -> Spec:
+    """The models of foreign formats alone."""
+    return request.param
+
+
+def kind_of(spec: Spec) -> str:
+    return type(spec).__name__
+
+
+def key_of(spec: Spec, queue: str, id: str) -> bytes:
+    """The key under which the programs of the format keep a job."""
+    roots = {"Bridge": "bridge:jobs:data:", "Bananas": "bananas:job:", "Bull": f"bull:{queue}:", "Mosquito": "mosquito:job_run:"}
+    return f"{roots[kind_of(spec)]}{id}".encode()
+
+
+def waiting_of(spec: Spec, queue: str) -> str:
+    """The key in which jobs wait."""
+    live = getattr(spec, "layout", "") == "live"
+    of_bananas = f"bananas:{'' if live else 'route:default:'}queue:normal"
+    keys = {"Bridge": "bridge:jobs:waiting", "Bananas": of_bananas, "Bull": f"bull:{queue}:wait"}
+    return keys.get(kind_of(spec), f"mosquito:waiting:{queue}")
+
+
+def put_raw(spec: Spec, client: Any, queue: str, id: str | bytes, name: str) -> None:
+    """A job as the programs of the format write it."""
+    key = key_of(spec, queue, "") + (id if isinstance(id, bytes) else id.encode())
+    match kind_of(spec):
+        case "Bridge":
+            client.set(key, json.dumps({"jobId": str(id), "type": name, "payload": {"label": "raw"}}, ensure_ascii=False))
+        case "Bananas":
+            job = {"id": str(id), "name": name, "payload": {"label": "raw"}, "status": "pending", "priority": "normal"}
+            client.set(key, json.dumps(job, ensure_ascii=False))
+        case "Bull":
+            client.hset(key, mapping={"data": '{"label":"raw"}', "opts": json.dumps({"name": name}), "attempts": "1"})
+        case _:
+            client.hset(key, mapping={"label": "raw", "enqueue_time": "1795233562980", "type": name, "retry_count": "0"})
+    where = waiting_of(spec, queue)
+    if getattr(spec, "layout", "") == "document" and kind_of(spec) == "Mosquito":
+        client.zadd(where, {id: 1795233562980})
+    elif kind_of(spec) == "Bridge":
+        client.rpush(where, id)
+    else:
+        client.lpush(where, id)
+
+
+def read_back(spec: Spec, client: Any, queue: str) -> list[bytes]:
+    """The ids that wait, as the programs of the format find them."""
+    where = waiting_of(spec, queue)
+    return client.zrange(where, 0, -1) if client.type(where) == b"zset" else client.lrange(where, 0, -1)
+
+
+def test_a_queue_works_jobs_of_every_name(spec: Spec, ironclaim_url: str) -> None:
+    name = TEXTS[0] if kind_of(spec) in ("Bull", "Mosquito") else "q"
+    handlers, ran = Handlers(), []
+    for text in TEXTS:
+        handlers(text)(lambda job: ran.append((job.name, job.id)))
+    with Queue(name, spec, url=ironclaim_url) as queue:
+        ids = {text: queue.enqueue(text, {"label": "j"}).job for text in TEXTS}
+        assert set(read_back(spec, queue_client(ironclaim_url), name)) == {id.encode() for id in ids.values()}
+        assert {job.name for job in queue.jobs.list("waiting")} == set(TEXTS) == set(queue.jobs.counts_by_name())
+        assert [job.id for job in queue.jobs.list("waiting", name=TEXTS[0])] == [ids[TEXTS[0]]]
+        for text in TEXTS:
+            if text != "*":
+                queue.pause(text)
+                queue.resume(text)
+            queue.set_limit(text, concurrency=1)
+        with pytest.raises(Malformed, match="whole queue"):
+            queue.pause("*")
+        Worker(queue, handlers, sweep_ms=50).run(burst=True)
+        assert sorted(ran) == sorted(ids.items())
+        assert (queue.counts().waiting, queue.counts().dead) == (0, 0)
+        # Slots of the limits were given back under the names that they were taken under.
+        assert not [key for key in queue_client(ironclaim_url).keys("*held:*") if queue_client(ironclaim_url).zcard(key)]
+
+
+def test_a_job_lives_under_every_id_that_a_caller_gives(spec: Spec, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    for text in TEXTS:
+        desk.begin()
+        desk.redis.set(BYSTANDER, "1")
+        id = desk.queue.model.check_id(text)
+        call = desk.call(desk.enqueue_operation(id, nonce=b"first---", payload={"label": "j"}))
+        assert (desk.send(call).result, desk.send(call).result) == ("created", "repeated")
+        assert desk.redis.exists(key_of(spec, "desk", id)) and read_back(spec, desk.redis, "desk") == [id.encode()]
+        again = desk.send(desk.call(desk.enqueue_operation(id, nonce=b"second--", payload={"label": "j"})))
+        assert (again.result, again.state, again.holder) == ("duplicate", "waiting", id)
+        # Many in one call, whose record holds all ids.
+        many = desk.call(EnqueueMany(tuple(desk.enqueue_operation(one, nonce=b"third---", payload={"label": "j"}) for one in (id, "x"))))
+        for found in (desk.send(many), desk.send(many)):
+            assert [item.holder for item in found.items] == [id, "x"]
+        claim = desk.call(desk.claim_operation(limit=1))
+        first, copy = desk.send(claim), desk.send(claim)
+        assert (first.result, copy.result) == ("leased", "repeated")
+        assert [job.lease for job in first.jobs] == [job.lease for job in copy.jobs] and first.jobs[0].lease.job == id
+        desk.ids["j"] = id
+        assert desk.state("j") == "active"
+        desk.run(Bury((Failure(first.jobs[0].lease, "bad"),)))
+        assert [job.id for job in desk.queue.dead.list()] == [id] and desk.state("j") == "dead"
+        assert desk.alter("requeue", "dead", "j")[0].done
+        (x,) = [job for job in desk.claim(limit=2) if job.lease.job == "x"]
+        assert desk.finish(x.lease) == [("ok", "finished")]
+        # The worker is gone: a sweep reaps it, and says so again to who asks again.
+        desk.tick(10_000)
+        sweep = desk.call(desk.sweep_operation())
+        swept = [[lease.job for lease, _ in found.leases] for found in (desk.send(sweep), desk.send(sweep))]
+        assert swept == [[id], [id]]
+        assert desk.queue.jobs.remove(id).done or desk.queue.jobs.cancel(id).done
+        assert desk.state("j") in ("cancelled", "discarded", "gone") and desk.redis.get(BYSTANDER) == b"1"
+        assert not desk.redis.exists(key_of(spec, "desk", id))
+    desk.close()
+
+
+def test_a_delayed_job_has_any_id(spec: Spec, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    for number, text in enumerate(TEXTS):
+        desk.ids[text] = desk.queue.model.check_id(text)
+        desk.queue.enqueue("main", {"label": text}, id=text, delay_ms=5_000 + number)
+    assert sorted(job.id for job in desk.queue.jobs.list("delayed")) == sorted(TEXTS)
+    assert desk.queue.jobs.run_now(TEXTS[0]).done and desk.queue.jobs.state(TEXTS[0]) == "waiting"
+    desk.tick(8_000)
+    desk.sweep()
+    assert {job.lease.job for job in desk.claim(limit=50)} == set(TEXTS)
+    desk.close()
+
+
+def test_a_job_of_a_foreign_program_runs_under_every_id_and_name(spec: Spec, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    for text in TEXTS:
+        put_raw(spec, desk.redis, "desk", text, text)
+    assert {job.id: job.name for job in desk.queue.jobs.list("waiting")} == {text: text for text in TEXTS}
+    claimed = desk.run(desk.claim_operation(limit=50, classes=TEXTS))
+    assert {job.lease.job: job.name for job in claimed.jobs} == {text: text for text in TEXTS} and claimed.corrupt == ()
+    for job in claimed.jobs:
+        assert desk.finish(job.lease) == [("ok", "finished")]
+    counts = desk.queue.counts()
+    assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0)
+    desk.close()
+
+
+def test_an_id_that_is_no_text_stays_where_it_is_and_is_listed(spec: Spec, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    bad = [b"half \xe9", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"x" * 70_000]
+    for id in bad:
+        put_raw(spec, desk.redis, "desk", id, "main")
+    desk.put("good")
+    before = desk.redis.dump(waiting_of(spec, "desk"))
+    claimed = desk.run(desk.claim_operation(limit=50))
+    assert [job.lease.job for job in claimed.jobs] == [desk.ids["good"]] and claimed.corrupt == ()
+    assert desk.finish(claimed.jobs[0].lease) == [("ok", "finished")]
+    desk.tick(1_100)
+    desk.sweep()
+    assert before and sorted(read_back(spec, desk.redis, "desk")) == sorted(bad)
+    listed = desk.queue.jobs.list("waiting")
+    assert len(listed) == len(bad) and all(job.unreadable for job in listed)
+    assert {job.id for job in listed if len(job.id) < 100} == {r"half \xe9", r"\xed\xa0\x80", r"\xc0\xaf", r"\xf4\x90\x80\x80"}
+    desk.queue.snapshot()
+    desk.close()
+
+
+def test_a_name_that_is_another_key_is_refused() -> None:
+    """Bull's jobs lie directly below the names of queues; what Node and the engine write there is not taken for a job."""
+    queue = Queue("a", models.Bull(), url="redis://127.0.0.1:1")
+    for id in ("7", "wait", "delayed", "lock", "b:7", "b:wait", "7:lock", "ironclaim", "ironclaim:run:1", "b:ironclaim:x", "cron:a:1", ""):
+        with pytest.raises(Malformed, match="^id: "):
+            queue.enqueue("__default__", {}, id=id)
+    for name in ("a:ironclaim", "ironclaim", "ironclaim:a", "", "\ud800", 7, None, b"a", "x" * 65_537):
+        with pytest.raises(Malformed, match="^queue: "):
+            Queue(name, models.Bull(), url="redis://127.0.0.1:1")  # type: ignore[arg-type]
+    for spec in FOREIGN.values():
+        for wrong in ("", "\udcff", 5, "x" * 65_537):
+            with pytest.raises(Malformed, match="^name: "):
+                Queue("q", spec, url="redis://127.0.0.1:1").enqueue(wrong, {})  # type: ignore[arg-type]
+
+
+def test_lanes_keeps_its_rule() -> None:
+    queue = Queue("q", url="redis://127.0.0.1:1")
+    handlers = Handlers()
+    handlers("video transcoding")(lambda job: None)
+    with pytest.raises(Malformed, match="^name: "):
+        Worker(queue, handlers)
+    for text in set(TEXTS) - {"a:b"}:
+        for field, use in (
+            ("queue", lambda text: Queue(text, url="redis://127.0.0.1:1")),
+            ("prefix", lambda text: Queue("q", prefix=text, url="redis://127.0.0.1:1")),
+            ("name", lambda text: queue.enqueue(text, {})),
+            ("id", lambda text: queue.enqueue("work", {}, id=text)),
+            ("needs", lambda text: queue.enqueue("work", {}, needs=[text])),
+            ("name", lambda text: queue.pause(text)),
+            ("name", lambda text: queue.schedules.remove(text)),
+        ):
+            with pytest.raises(Malformed, match=f"^{field}: "):
+                use(text)
+
+
+def queue_client(url: str) -> Any:
+    import redis
+
+    return redis.Redis.from_url(url)
