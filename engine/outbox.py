@@ -491,18 +491,13 @@ def _draft(queue: QueueSettings, job: object, name: object, payload: object, sto
 
 
 def _read(field: str, value: object) -> Any:
-    """What JSON in UTF-8 says. Raises Malformed, also for the numbers that only some programs write into JSON."""
+    """What JSON in UTF-8 says. Raises Malformed, also for what only some programs write into JSON."""
     bound = "JSON in UTF-8"
     if not isinstance(value, str | bytes) or (field == "options" and isinstance(value, bytes)):
         raise Malformed(field, value, f"text with {bound}")
 
-    def refuse(word: str) -> None:
-        raise Malformed(field, value[:40], f"{bound}, which has no {word}")
-
     try:
-        return json.loads(value if isinstance(value, str) else value.decode(), parse_constant=refuse)
-    except Malformed:
-        raise
+        return validate.json_value(value)
     except (ValueError, RecursionError) as error:
         raise Malformed(field, value[:40], f"{bound} ({error})") from error
 

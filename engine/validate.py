@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
-from engine.errors import Malformed
+from engine.errors import Malformed, describe
 from engine.wire.operations import Limit, Parent, Window, reroute_place
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
 PAYLOAD_BYTES_LIMIT = 64 * 1024 * 1024
+#: Lists and objects in each other: every supported Python reads these, also from deep within a handler.
+NESTING_MAX = 500
 #: What a handler may return.
 RESULT_BYTES_MAX = 512 * 1024
 #: What a handler may say with its progress.
@@ -60,6 +62,11 @@ Milliseconds = int | timedelta
 
 #: One encoder for all payloads: `json.dumps` makes one for each call that has options.
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_NESTED = (dict, list, tuple)
+#: What the keys of a dict that are no texts become in JSON. To look for it costs a quarter of the encoder, a walk as much as all.
+_NUMBER_AS_KEY = re.compile(r'"(?:-?[0-9][0-9.e+-]*|true|false|null)":')
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_ROUNDS = 8
 #: What a queue may be called.
 QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -195,9 +202,9 @@ def attributes(value: object) -> dict[str, Any]:
         raise Malformed("attributes", value, bound)
     given: dict[Any, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
     try:
-        size = len(_to_json(given).encode())
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Malformed("attributes", value, f"{bound} ({error})") from error  # pyright: ignore[reportUnknownArgumentType]
+        size = len(json_text(given).encode())
+    except Exception as error:
+        raise Malformed("attributes", given, f"{bound} ({describe(error)})") from error
     if size > ATTRIBUTES_BYTES_MAX or not all(isinstance(key, str) for key in given):
         raise Malformed("attributes", given, bound)
     return given
@@ -235,12 +242,84 @@ def json_bytes(field: str, value: object, most: int) -> bytes:
     """A value as compact JSON in UTF-8, of at most `most` bytes."""
     bound = f"a JSON value of at most {most} bytes"
     try:
-        data = _to_json(value).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Malformed(field, value, f"{bound} ({error})") from error
+        data = json_text(value).encode()
+    except Exception as error:
+        raise Malformed(field, value, f"{bound} ({describe(error)})") from error
     if len(data) > most:
         raise Malformed(field, f"{len(data)} bytes", bound)
     return data
+
+
+def json_text(value: object) -> str:
+    """A value as compact JSON. Raises TypeError, ValueError or RecursionError for what JSON cannot say, or would make equal, and
+    whatever a class of the caller raises."""
+    text = _to_json(value)
+    if _NUMBER_AS_KEY.search(text) or _may_be_deep(text):
+        _check_nested(value)
+    return text
+
+
+def _may_be_deep(text: str) -> bool:
+    """Whether lists and objects of this JSON may be nested too deep; False for nearly all that are not."""
+    if text.count("[") + text.count("{") <= NESTING_MAX:
+        return False
+    # Each round takes away the innermost ones, of one level or two.
+    brackets = text.encode().translate(None, _NO_BRACKETS)
+    for rounds in range(1, _ROUNDS + 1):
+        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if brackets.count(b"[") + brackets.count(b"{") + 2 * rounds <= NESTING_MAX:
+            return False
+    return True
+
+
+def _check_nested(value: object) -> None:
+    """Raise ValueError where two keys of an object are the same text in JSON, so that one entry would be lost, and for lists and
+    objects that not every reader can read."""
+    level: list[Any] = [value] if isinstance(value, _NESTED) else []
+    for _ in range(NESTING_MAX):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                _check_keys(cast("dict[Any, Any]", one))
+                inner += cast("dict[Any, Any]", one).values()
+            else:
+                inner += one
+        level = [item for item in inner if isinstance(item, _NESTED)]
+        if not level:
+            return
+    raise ValueError(f"nested deeper than {NESTING_MAX}")
+
+
+def _check_keys(keys: Iterable[object]) -> None:
+    seen: dict[str, object] = {}
+    for key in keys:
+        text = str.__str__(key) if isinstance(key, str) else _to_json(key)
+        if text in seen:
+            raise ValueError(f"the keys {seen[text]!r} and {key!r} are both {text!r} in JSON")
+        seen[text] = key
+
+
+def json_value(text: str | bytes) -> Any:
+    """What a text of JSON says. Raises ValueError or RecursionError for what is no JSON, or would not come back as it was said: a
+    key that comes twice, NaN, a number that no float holds, a lone surrogate, and what is nested too deep."""
+    found = _reader.decode(text if isinstance(text, str) else text.decode())
+    json_text(found).encode()
+    return found
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} comes twice in one object")
+    return found
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+_reader = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
 
 
 def parents(field: str, value: object) -> tuple[str, ...]:

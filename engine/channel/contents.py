@@ -9,21 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any, NoReturn, cast
 
-from engine.errors import Malformed
+from engine import validate
+from engine.errors import Malformed, describe
 
 #: Of one message, as it is stored.
 CONTENT_BYTES_MAX = 512 * 1024
-#: Lists and objects in each other. Python reads about 1,000 on an empty stack, so every consumer reads these.
-NESTING_MAX = 500
 
-_BOUND = f"a JSON value, or RawJson of its text, of at most {CONTENT_BYTES_MAX} bytes, nested at most {NESTING_MAX} deep"
+_BOUND = f"a JSON value, or RawJson of its text, of at most {CONTENT_BYTES_MAX} bytes, nested at most {validate.NESTING_MAX} deep"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _TO_ESCAPE = re.compile("[<>&\u2028\u2029]")
 #: A string of valid JSON; or what begins or ends a list or an object; or space between tokens.
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _BRACKETS = re.compile(_STRING + r"|([\[{])|([\]}])")
 _SPACE = re.compile(rf"({_STRING})|[ \t\n\r]+")
-_to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 class RawJson:
@@ -46,16 +44,16 @@ class RawJson:
 def written(content: object) -> bytes:
     """The bytes of a content. Raises Malformed."""
     try:
-        text = content.compact() if isinstance(content, RawJson) else _to_json(content)
+        text = content.compact() if isinstance(content, RawJson) else validate.json_text(content)
         if _TO_ESCAPE.search(text) is not None:
             # These characters occur in strings only.
             text = _TO_ESCAPE.sub(lambda found: _ESCAPES[found.group()], text)
         data = text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Malformed("content", content, f"{_BOUND} ({error})") from error
+    except Exception as error:
+        raise Malformed("content", content, f"{_BOUND} ({describe(error)})") from error
     if len(data) > CONTENT_BYTES_MAX:
         raise Malformed("content", f"{len(data)} bytes", _BOUND)
-    if text.count("[") + text.count("{") > NESTING_MAX and (nesting := _nesting(text)) > NESTING_MAX:
+    if text.count("[") + text.count("{") > validate.NESTING_MAX and (nesting := _nesting(text)) > validate.NESTING_MAX:
         raise Malformed("content", f"JSON nested {nesting} deep", _BOUND)
     return data
 

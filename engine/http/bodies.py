@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from starlette.requests import Request
 
+from engine import validate
 from engine.http.problems import Problem, bad_value
 
 _JSON = "application/json"
@@ -20,7 +20,7 @@ async def json_object(request: Request, *, may_be_empty: bool = False) -> dict[s
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         raise Problem(415, f"The body is sent as {_JSON}.", headers={"Accept-Post": _JSON})
     try:
-        found: Any = json.loads(raw.decode(), parse_constant=_no_constant)
+        found: Any = validate.json_value(raw)
     except (ValueError, RecursionError) as error:
         raise Problem(400, f"The body is no JSON: {error}.", field="body") from None
     if not isinstance(found, dict):
@@ -34,7 +34,3 @@ def only(found: dict[str, Any], *known: str) -> dict[str, Any]:
         if name not in known:
             raise bad_value(name, found[name], f"one of {', '.join(known)}")
     return found
-
-
-def _no_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")

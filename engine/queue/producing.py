@@ -122,7 +122,7 @@ def _with_callbacks(options: Options, parent: Parent, payload_bytes_max: int, se
         try:
             name, payload, own, _ = draft(new.name, new.payload, payload_bytes_max, None, new.options, serializers)[1:]
         except Malformed as error:
-            raise Malformed(f"{field}.{error.field}", error.value, error.bound) from None
+            raise Malformed(f"{field}.{error.field}", error.value, error.bound) from error.__cause__
         made[field] = Enqueue("", name, payload, b"", 0, replace(own, needs=(parent,)))
     return replace(options, **made)
 
@@ -247,7 +247,7 @@ def _draft_of(
             model.check(*draft[:4])
         return draft
     except Malformed as error:
-        raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
+        raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from error.__cause__
     except UnsupportedFeature as error:
         raise UnsupportedFeature(f"jobs[{at}]: {error}") from None
 

@@ -160,7 +160,7 @@ class QueueSettings:
                 try:
                     check_payload(self.parameters, self.serializers, draft)
                 except Malformed as error:
-                    raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
+                    raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from error.__cause__
         return drafts
 
 
@@ -171,7 +171,7 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
             try:
                 check_payload(tasks, serializers, callback)
             except Malformed as error:
-                raise Malformed(f"{field}.{error.field}", error.value, error.bound) from None
+                raise Malformed(f"{field}.{error.field}", error.value, error.bound) from error.__cause__
     parameters = tasks.get(job.name)
     if parameters is None:
         return

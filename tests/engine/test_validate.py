@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Job, Malformed, Queue, Worker, validate
+from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker, validate
+from engine.channel import contents
+from engine.parameters import Parameters
 from engine.testing import free_port
 from engine.wire.operations import Lease, LeasedJob, Options
 from tests.engine.helpers.producing import raw_client, some_handlers
@@ -271,3 +276,113 @@ def test_a_job_says_what_it_is() -> None:
 def test_public_names_show_before_their_first_use() -> None:
     code = "import engine; assert set(engine.__all__) <= set(dir(engine))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Lying(dict[str, int]):
+    """Fails when it is looked into."""
+
+    def items(self) -> Any:
+        raise LookupError("no items")
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+def levels_of(count: int) -> object:
+    found: object = 0
+    for level in range(count):
+        found = {"a": found} if level % 2 else [found]
+    return found
+
+
+#: What JSON makes equal or cannot say, and a word of the reason.
+UNSAYABLE: tuple[tuple[Any, str], ...] = (
+    ({1: "int", "1": "text"}, "1 and '1'"),
+    ({"1": "text", 1: "int"}, "'1' and 1"),
+    ({True: 0, "true": 1}, "True and 'true'"),
+    ({None: 0, "null": 1}, "None and 'null'"),
+    ({1.5: 0, "1.5": 1}, "1.5 and '1.5'"),
+    ({1e300: 0, "1e+300": 1}, "1e\\+300"),
+    ({-1: 0, "-1": 1}, "-1"),
+    ({Colour.RED: 0, "1": 1}, "RED"),
+    ([{"a": ({"b": {0: 0, "0": 1}},)}], "0 and '0'"),
+    ({(1, 2): 0}, "tuple"),
+    ({b"a": 0}, "bytes"),
+    ({math.nan: 0}, "nan|NaN|JSON compliant"),
+    (math.nan, "JSON compliant"),
+    ([math.inf], "JSON compliant"),
+    ("\ud800", "surrogates"),
+    ({"\udcff": 0}, "surrogates"),
+    ([10**5000], "digits"),
+    ({10**5000: 0}, "digits"),
+    ({1, 2}, "set"),
+    (levels_of(501), "deep|recursion"),
+    (levels_of(100_000), "recursion"),
+    (Lying(a=1), "no items"),
+)
+#: What it can say, though a key or a text looks like one of those.
+SAYABLE: tuple[Any, ...] = (
+    {1: "int", "2": "text"},
+    {"a": '{"1":2,\\"1\\":3}', "1": 0, "true": 1, "null": None},
+    [{str(number): number} for number in range(600)],
+    ['[{"1":' * 600],
+    levels_of(validate.NESTING_MAX - 1),
+    levels_of(validate.NESTING_MAX),
+    {Colour.RED: Colour.RED},
+    OrderedDict(a=(1, 2)),
+)
+
+
+def circle() -> object:
+    nested: dict[str, object] = {}
+    nested["a"] = [nested]
+    return nested
+
+
+def test_what_json_makes_equal_or_cannot_say_is_refused_by_name_wherever_values_travel(queue: Queue) -> None:
+    leased = LeasedJob(Lease("a", 1, "n"), 0, "work", "work", "work/", b"1", Options(result_ttl_ms=1000), 0, 0, 0, 0, 0)
+    job = Job(leased)
+
+    def anything(a: Any) -> None: ...
+
+    typed = Parameters(anything, Job)
+    #: Every place that takes a value of the caller, by the field that it names.
+    places: tuple[tuple[str, Callable[[Any], object]], ...] = (
+        ("payload", lambda value: queue.enqueue("work", value)),
+        ("payload", lambda value: queue.enqueue("work", value, serializer="json")),
+        ("jobs[1].payload", lambda value: queue.enqueue_many([NewJob("work", 0), NewJob("work", value)])),
+        ("on_success.payload", lambda value: queue.enqueue("work", 0, on_success=NewJob("more", value))),
+        ("payload", lambda value: queue.schedules.put("s", "work", value, every_ms=1000)),
+        ("payload", lambda value: queue.enqueue("work", typed.write((value,), {}))),
+        ("progress", lambda value: job.progress(1, data=value)),
+        ("result", job.encode_result),
+        ("attributes", lambda value: validate.attributes({"a": value})),
+        ("content", contents.written),
+    )
+    for field, place in places:
+        for value, reason in (*UNSAYABLE, (circle(), "[Cc]ircular")):
+            with pytest.raises(Malformed) as caught:
+                place(value)
+            assert caught.value.field == field and re.search(reason, str(caught.value)), (field, reason, str(caught.value))
+            assert caught.value.__cause__ is not None and len(str(caught.value)) < 1500
+    for value in SAYABLE:
+        assert json.loads(validate.payload_bytes(value)) == json.loads(json.dumps(value))
+
+
+def test_a_text_of_json_that_would_not_come_back_as_it_was_said_is_refused() -> None:
+    for text in (
+        '{"a":1,"a":1}',
+        '[{"b":{"a":1,"c":2,"a":3}}]',
+        "NaN",
+        "[-Infinity]",
+        "1e400",
+        '"\\ud800"',
+        '{"\\udc00":1}',
+        "[" * 10**5,
+    ):
+        with pytest.raises((ValueError, RecursionError)):
+            validate.json_value(text)
+    with pytest.raises(ValueError, match="the key 'a' comes twice"):
+        validate.json_value(b'{"b":1,"a":1,"a":2}')
+    assert validate.json_value('{"a":[1.5,{"b":"\\ud83d\\ude00"}]}') == {"a": [1.5, {"b": "😀"}]}

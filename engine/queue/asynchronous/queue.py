@@ -169,7 +169,8 @@ class AsyncQueue(AsyncQueueCalls):
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
 
         `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a list and a key as
-        text), or bytes, which arrive untouched; a queue with a `serializer` of its own takes what that one can write. `options`:
+        text; two keys that are the same text are refused), or bytes, which arrive untouched; a queue with a `serializer` of its
+        own takes what that one can write. `options`:
         see JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered here must fit its
         function's parameters. `intended_ns` (monotonic) is only told to the observer.
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from engine.channel import contents
-from engine.channel.contents import CONTENT_BYTES_MAX, NESTING_MAX, RawJson
+from engine.channel.contents import CONTENT_BYTES_MAX, RawJson
 from engine.errors import Malformed
+from engine.validate import NESTING_MAX
 
 
 @pytest.mark.parametrize(
