@@ -2,8 +2,8 @@
 wall, counted from 1970-01-01 00:00.
 
 The dialect is that of crontab(5), and the guide about schedules has it in a table. It is decided here and not by croniter,
-because croniter reads several forms as something else and differs from version to version; it reads the single values: a number
-or a name within the bounds of its field. What cannot be read, or names no day of any year, is refused with the reason.
+because croniter reads several forms as something else, and differs from version to version even in what 7 is; it knows the names
+of months and days. What cannot be read, or names no day of any year, is refused with the reason.
 """
 
 from __future__ import annotations
@@ -43,22 +43,21 @@ class Unreadable(ValueError):
 
 
 class _Field(NamedTuple):
-    """A field: its name, its bounds, and its place in what croniter expands."""
+    """A field: its name and its bounds."""
 
     name: str
     low: int
     high: int
-    place: int
 
     @property
     def size(self) -> int:
         return self.high - self.low + 1
 
 
-_SECOND, _MINUTE, _HOUR = _Field("second", 0, 59, 5), _Field("minute", 0, 59, 0), _Field("hour", 0, 23, 1)
-_DAY, _MONTH = _Field("day of month", 1, 31, 2), _Field("month", 1, 12, 3)
+_SECOND, _MINUTE, _HOUR = _Field("second", 0, 59), _Field("minute", 0, 59), _Field("hour", 0, 23)
+_DAY, _MONTH = _Field("day of month", 1, 31), _Field("month", 1, 12)
 #: Sunday is 0, and also 7.
-_WEEKDAY = _Field("day of week", 0, 6, 4)
+_WEEKDAY = _Field("day of week", 0, 6)
 #: What fields may have besides numbers.
 _MORE = {
     _DAY: "; or ?, L for the last day",
@@ -227,18 +226,28 @@ def _numbers(field: _Field, text: str) -> set[int]:
     return found
 
 
-@lru_cache(maxsize=1000)
 def _value(field: _Field, text: str) -> int:
-    """A number or a name of a field, as croniter reads it. Raises Unreadable."""
-    # Loaded with the first expression: a worker without schedules does not need it.
+    """A number or a name of a field. Raises Unreadable."""
+    value = int(text) if text.isdecimal() else _named(field, text)
+    if field is _WEEKDAY and value == _WEEK:
+        return 0
+    if value is None or not field.low <= value <= field.high:
+        names = {_MONTH: " or jan to dec", _WEEKDAY: ", 7 or sun to sat"}.get(field, "")
+        raise Unreadable(f"{field.name} {text!r}: {field.low} to {field.high}{names}")
+    return value
+
+
+@lru_cache(maxsize=100)
+def _named(field: _Field, name: str) -> int | None:
+    """The number of a month or of a day of the week, by its name as croniter knows it."""
+    if field not in (_MONTH, _WEEKDAY):
+        return None
+    # Loaded with the first name: a worker without schedules does not need it.
     from croniter import croniter
 
-    fields = ["*"] * 6
-    fields[field.place] = text
+    fields = f"* * * {name} *" if field is _MONTH else f"* * * * {name}"
     try:
-        expanded, _ = croniter.expand(" ".join(fields))
-        (value,) = expanded[field.place]
-        return int(value)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        names = {_MONTH: " or jan to dec", _WEEKDAY: ", 7 or sun to sat"}.get(field, "")
-        raise Unreadable(f"{field.name} {text!r}: {field.low} to {field.high}{names}") from error
+        expanded, _ = croniter.expand(fields)
+        return int(expanded[3 if field is _MONTH else 4][0])
+    except ValueError:
+        return None
