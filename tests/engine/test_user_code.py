@@ -119,7 +119,8 @@ def test_whatever_code_of_a_service_raises_each_run_has_an_end(queue: Queue, iro
     # One of the batch is not to be failed by its neighbours' hooks.
     cases += [("", f"good-{number}") for number in range(4)]
     name = "thread" if kind == "process" else kind
-    with Queue("q", url=ironclaim_url, observer=Observing()) as watched:
+    observer: Any = Observing()
+    with Queue("q", url=ironclaim_url, observer=observer) as watched:
         queue.enqueue_many(
             [
                 # Lanes of their own, so that a batch is of one job; but for the last ones.
