@@ -32,7 +32,8 @@ class Handlers:
     """A registry: `@handlers("name")` on a function of one argument, the Job; plain or `async def`.
 
     `backoff` is asked after each failed run of any of them: called with the failed runs so far, this one included, and the error
-    as text, it returns the wait in ms, or None for what the job itself says. Raises Malformed for what cannot be called.
+    as text, it returns the wait in ms, or None for what the job itself says, which also holds where it raises. Raises Malformed
+    for what cannot be called.
     """
 
     def __init__(self, *, backoff: Callable[[int, str], int | None] | None = None) -> None:

@@ -41,9 +41,10 @@ def spared(
 def meant_for_the_caller(failure: BaseException) -> bool:
     """Whether an exception may have reached a function from outside, in a thread of the service: signal handlers raise in the
     main thread, and gevent ends greenlets and waits by exceptions of its own. They are not the function's, so they go on."""
-    if isinstance(failure, KeyboardInterrupt | SystemExit):
+    kind = type(failure)
+    if issubclass(kind, KeyboardInterrupt | SystemExit):
         return threading.current_thread() is threading.main_thread()
-    return str(type(failure).__module__).partition(".")[0] in ("gevent", "greenlet")
+    return str(kind.__module__).partition(".")[0] in ("gevent", "greenlet")
 
 
 def said_by(failure: BaseException) -> str:
@@ -80,4 +81,5 @@ def tell_unlogged(failure: BaseException) -> None:
     # A stderr that is closed, or None: then there is nobody to tell.
     with suppress(BaseException):
         if logging.raiseExceptions:
+            sys.stderr.write(f"a record could not be logged, because of {type(failure).__name__}:\n")
             traceback.print_exception(failure, file=sys.stderr)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from engine.spared import logger
@@ -65,16 +64,23 @@ class LoopThread:
         thread.join(2 * CLEAN_UP_S)
 
     def _create(self, start: Start) -> None:
-        task = asyncio.get_running_loop().create_task(start(), context=self._contexts.new())
+        begun = False
+
+        async def begin() -> None:
+            nonlocal begun
+            begun = True
+            await start()
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not begun and not self._closing:
+                # A handler has cancelled all tasks of the loop: without its beginning the run would have no end.
+                self._create(start)
+
+        task = asyncio.get_running_loop().create_task(begin(), context=self._contexts.new())
         # The loop itself holds its tasks weakly.
         self._tasks.add(task)
-        task.add_done_callback(partial(self._done, start))
-
-    def _done(self, start: Start, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() and not self._closing:
-            # A run that has begun ends otherwise. A handler has cancelled all tasks of the loop, and this one had not begun.
-            self._create(start)
+        task.add_done_callback(done)
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
