@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Protocol, TypedDict, get_args, get_type_hints
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import EngineError, Malformed, describe
 from engine.routing import Target, route_text, target_text
 from engine.validate import (
     ATTEMPTS_MAX,
@@ -205,7 +205,13 @@ def checked(given: Mapping[str, object], defaults: Options = PLAIN) -> Options:
         option = OPTIONS.get(name)
         if option is None:
             raise Malformed(name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them")
-        values[name] = option.check(name, value)
+        try:
+            values[name] = option.check(name, value)
+        except EngineError:
+            raise
+        except Exception as error:
+            # What a property, an iterator or a zone of the caller raises.
+            raise Malformed(name, value, f"a value that can be read ({describe(error)})") from error
     options = Options(**values) if defaults is PLAIN else replace(defaults, **values)
     _check_together(options)
     return options

@@ -58,7 +58,8 @@ class Serializers:
 
     def __init__(self, default: Serializer | None = None, others: Iterable[Serializer] = ()) -> None:
         self._by_name: dict[str, Serializer] = {}
-        given = [*([] if default is None else [default]), *others]
+        bound = "a list of objects with name, dumps and loads"
+        given = [*([] if default is None else [default]), *validate.items("serializers", others, bound)]
         for serializer in given:
             name = validate.text("serializer", getattr(serializer, "name", serializer))
             if name in (JSON, RAW, *self._by_name):
@@ -123,7 +124,7 @@ class Serializers:
         try:
             return serializer.dumps(payload)
         except Exception as error:
-            raise Malformed("payload", payload, f"something that {serializer.name} can write ({error})") from error
+            raise Malformed("payload", payload, f"something that {serializer.name} can write ({describe(error)})") from error
 
 
 #: Of a queue that was given none.
