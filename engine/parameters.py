@@ -4,10 +4,11 @@ travels)."""
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Never, NoReturn, TypeVar, cast, get_args, get_origin
 
-from engine.errors import Malformed
+from engine.errors import Malformed, describe
 from engine.kinds import hints_of, kind_of
 from engine.kinds.kind import Kind, Unfit
 from engine.serializers import Texts
@@ -82,14 +83,14 @@ class Parameters:
     def _result_by(self, convert: Callable[[Any], Any], value: Any) -> Any:
         try:
             return convert(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise Malformed("result", value, _described(self.result, error)) from None
+        except Exception as error:
+            raise Malformed("result", value, _described(self.result, error)) from error
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise Malformed("arguments", (args, dict(kwargs)), f"those of {self._signature}: {error}") from None
+            raise Malformed("arguments", (args, dict(kwargs)), f"those of {self._signature}: {error}") from error
 
     def item(self, payload: Any) -> dict[str, Any]:
         """The same by name."""
@@ -118,10 +119,8 @@ class Parameters:
     def _convert(self, field: str, convert: Callable[[Any], Any], value: Any) -> Any:
         try:
             return convert(value)
-        except Malformed:
-            raise
-        except (TypeError, ValueError, RecursionError) as error:
-            raise Malformed(field, value, _described(self._kinds[field.removeprefix("payload.")], error)) from None
+        except Exception as error:
+            raise Malformed(field, value, _described(self._kinds[field.removeprefix("payload.")], error)) from error
 
 
 class TypedJob(Generic[R_co]):
@@ -147,21 +146,27 @@ def _read_text(kind: Kind) -> Callable[[Any], Any]:
     def read(text: str) -> Any:
         try:
             return kind.read(text)
-        except (TypeError, ValueError):
+        except Exception:
             return kind.read({"true": True, "false": False}[text] if text in ("true", "false") else _number(text))
 
     return read
 
 
 def _described(kind: Kind, error: Exception) -> str:
-    return f"a value of type {kind.name}" + (f" ({error})" if isinstance(error, Unfit) else "")
+    """What a value has to be, and why it is not where its type does not say that: a validator may raise anything."""
+    if isinstance(error, Unfit):
+        return f"a value of type {kind.name} ({error})"
+    return f"a value of type {kind.name}" + ("" if type(error) in (TypeError, ValueError) else f" ({describe(error)})")
 
 
 def _number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        found = float(text)
+        if math.isinf(found) and text.strip("+-").isdecimal():
+            raise
+        return found
 
 
 def _item_of(parameter: inspect.Parameter, hint: Any) -> Any:

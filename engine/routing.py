@@ -56,9 +56,10 @@ def names_among(handled: Iterable[str], names: Any) -> tuple[str, ...]:
     known, shown = tuple(handled), cast("object", names)
     if names is None:
         return known
-    wanted: set[Any] = set() if isinstance(names, str) or not isinstance(names, Iterable) else {*names}
-    if not wanted or not wanted <= {*known}:
-        raise Malformed("names", shown, f"some of the names with handlers: {', '.join(known)}")
+    bound = f"some of the names with handlers: {', '.join(known)}"
+    wanted = validate.items("names", names, bound)
+    if not wanted or not all(isinstance(name, str) and name in known for name in wanted):
+        raise Malformed("names", shown, bound)
     return tuple(name for name in known if name in wanted)
 
 
@@ -67,7 +68,7 @@ def priority_range(given: Any) -> tuple[int, int] | None:
     if given is None:
         return None
     shown = cast("object", given)
-    pair: list[Any] = [*given] if isinstance(given, tuple | list) else []
+    pair: list[Any] = list(cast("list[Any]", given)) if isinstance(given, tuple | list) else []
     if len(pair) != 2:
         raise Malformed("priorities", shown, "the least and the greatest priority, each 1 to 10")
     least, most = (validate.integer("priorities", value, 1, 10) for value in pair)
@@ -160,9 +161,7 @@ def _target_of(name: str, fields: Mapping[str, Any]) -> Target:
 
 def _values(name: str, given: object) -> list[str]:
     """The values of a criterion, in a fixed order and each once."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise Malformed(name, given, f"a list of at most {VALUES_MAX} texts")
-    values = {validate.text(name, value) for value in cast("Iterable[object]", given)}
+    values = {validate.text(name, value) for value in validate.items(name, given, f"a list of at most {VALUES_MAX} texts")}
     if len(values) > VALUES_MAX:
         raise Malformed(name, f"{len(values)} values", f"a list of at most {VALUES_MAX} texts")
     return sorted(values)
@@ -170,9 +169,7 @@ def _values(name: str, given: object) -> list[str]:
 
 def _routes(given: object) -> set[str]:
     bound = f"a list of 1 to {ROUTES_MAX} routing keys"
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise Malformed("routes", given, bound)
-    routes = {validate.route("routes", value) for value in cast("Iterable[object]", given)}
+    routes = {validate.route("routes", value) for value in validate.items("routes", given, bound)}
     if not 1 <= len(routes) <= ROUTES_MAX:
         raise Malformed("routes", f"{len(routes)} keys", bound)
     return routes

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from engine import validate
 from engine.errors import Malformed, describe
 from engine.options import PLAIN
-from engine.spared import meant_for_the_caller, said_by
+from engine.spared import meant_for_the_caller
 from engine.wire.operations import Options
 
 #: The names of those that every queue has. JSON is not written into envelopes.
@@ -59,7 +59,8 @@ class Serializers:
 
     def __init__(self, default: Serializer | None = None, others: Iterable[Serializer] = ()) -> None:
         self._by_name: dict[str, Serializer] = {}
-        given = [*([] if default is None else [default]), *others]
+        bound = "a list of objects with name, dumps and loads"
+        given = [*([] if default is None else [default]), *validate.items("serializers", others, bound)]
         for serializer in given:
             name = validate.text("serializer", getattr(serializer, "name", serializer))
             if name in (JSON, RAW, *self._by_name):
@@ -126,7 +127,7 @@ class Serializers:
         except BaseException as error:
             if meant_for_the_caller(error):
                 raise
-            raise Malformed("payload", payload, f"something that {serializer.name} can write ({said_by(error)})") from error
+            raise Malformed("payload", payload, f"something that {serializer.name} can write ({describe(error)})") from error
 
 
 #: Of a queue that was given none.

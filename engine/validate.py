@@ -107,7 +107,7 @@ def any_text(field: str, value: object) -> str:
 
 def durability(value: object) -> bool:
     """Whether calls wait for a replica."""
-    if value not in ("server", "replica"):
+    if not isinstance(value, str) or value not in ("server", "replica"):
         raise Malformed("durability", value, "server or replica")
     return value == "replica"
 
@@ -150,7 +150,11 @@ def instant_ms(field: str, value: object) -> int:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise Malformed(field, value, "a datetime with a zone, since the server has another one, or ms since 1970")
-        value = (value - _EPOCH) // timedelta(milliseconds=1)
+        try:
+            value = (value - _EPOCH) // timedelta(milliseconds=1)
+        except Exception as error:
+            # A zone of the caller that says None, or raises.
+            raise Malformed(field, value, f"a datetime with a zone that can be read ({describe(error)})") from error
     return integer(field, value, 1, INSTANT_MS_MAX)
 
 
@@ -200,8 +204,9 @@ def attributes(value: object) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise Malformed("attributes", value, bound)
-    given: dict[Any, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+    given: dict[Any, Any] = {}
     try:
+        given = dict(value)  # pyright: ignore[reportUnknownArgumentType]
         size = len(json_text(given).encode())
     except Exception as error:
         raise Malformed("attributes", given, f"{bound} ({describe(error)})") from error
@@ -320,6 +325,16 @@ def _refuse(word: str) -> NoReturn:
 
 
 _reader = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
+
+
+def items(field: str, value: object, bound: str) -> list[Any]:
+    """What an iterable of the caller yields; one text alone is refused, for it is a sequence of its letters."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise Malformed(field, value, bound)
+    try:
+        return list(cast("Iterable[Any]", value))
+    except Exception as error:
+        raise Malformed(field, value, f"{bound} ({describe(error)})") from error
 
 
 def parents(field: str, value: object) -> tuple[str, ...]:

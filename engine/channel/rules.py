@@ -40,9 +40,7 @@ def checked(rules: object) -> tuple[ChannelRule, ...]:
     if rules is None:
         return (ChannelRule(),)
     bound = "a sequence of at least one ChannelRule"
-    if isinstance(rules, str | bytes) or not isinstance(rules, Iterable):
-        raise Malformed("rules", cast("object", rules), bound)
-    found = tuple(cast("Iterable[object]", rules))
+    found = tuple(validate.items("rules", rules, bound))
     if not found or not all(isinstance(rule, ChannelRule) for rule in found):
         raise Malformed("rules", found, bound)
     return cast("tuple[ChannelRule, ...]", found)

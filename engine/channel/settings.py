@@ -80,9 +80,7 @@ def _checked_storages(storages: object) -> dict[str, Storage]:
 def message_ids(ids_given: object) -> tuple[str, ...]:
     """Ids to ask for, checked. Raises Malformed."""
     bound = f"a sequence of at most {MESSAGES_MAX} ids of messages"
-    if isinstance(ids_given, str | bytes) or not isinstance(ids_given, Iterable):
-        raise Malformed("ids", ids_given, bound)
-    found = tuple(cast("Iterable[object]", ids_given))
+    found = validate.items("ids", ids_given, bound)
     if len(found) > MESSAGES_MAX:
         raise Malformed("ids", f"{len(found)} ids", bound)
     return tuple(ids.check(f"ids[{at}]", id) for at, id in enumerate(found))

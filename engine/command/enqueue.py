@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
-import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, numbers, opened, words
 from engine.command.output import show_one
+from engine.errors import shown
 from engine.options import OPTIONS, Described, JobOptions
 from engine.queue.producing import NewJob
 
@@ -31,9 +32,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_json(parser)
     hints, about = get_type_hints(JobOptions, include_extras=True), _about()
     for option in OPTIONS:
-        shown = (about.get(option) or "").replace("%", "%%")
+        help = (about.get(option) or "").replace("%", "%%")
         keywords = _keywords(option, get_args(hints[option])[0])
-        parser.add_argument(f"--{option.replace('_', '-')}", dest=f"option_{option}", help=shown, **keywords)
+        parser.add_argument(f"--{option.replace('_', '-')}", dest=f"option_{option}", help=help, **keywords)
     parser.set_defaults(run=run)
 
 
@@ -92,16 +93,18 @@ class _Pairs(argparse.Action):
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be JSON ({error})") from None
+        return validate.json_value(text)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{shown(text)}: it must be JSON ({error})") from None
 
 
 def _new_job(text: str) -> NewJob:
     """`{"name": "report", "payload": {...}}`, with further options beside them."""
     fields = _json(text)
     if not isinstance(fields, dict) or "name" not in fields:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be a JSON object with a name, and perhaps a payload and options")
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)}: it must be a JSON object with a name, and perhaps a payload and options"
+        )
     described: dict[str, Any] = {"payload": {}, **fields}
     return NewJob(described.pop("name"), described.pop("payload"), **described)
 

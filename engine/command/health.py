@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import threading
@@ -15,7 +14,7 @@ from typing import Literal
 
 from engine import validate
 from engine.command.arguments import DEFAULT_URL, add, add_json, add_server, duration_ms
-from engine.command.output import print_error, show
+from engine.command.output import json_text, print_error, show
 from engine.command.targets import agree, load
 from engine.errors import EngineError, Malformed, UnsupportedFeature
 from engine.handlers import Handlers
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     healthy = all(check.result == "ok" or (options.live and check.result == "unknown") for check in checks)
     rows = [asdict(check) for check in checks]
     if options.json:
-        print(json.dumps({"healthy": healthy, "checks": rows}, ensure_ascii=False))
+        print(json_text({"healthy": healthy, "checks": rows}))
     else:
         show(rows, as_json=False)
     return HEALTHY if healthy else NOT_HEALTHY

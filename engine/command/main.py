@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
+import logging
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from engine.command.output import print_error
-from engine.errors import EngineError
+from engine.command.output import finish_output, prepare_output, print_error
+from engine.errors import EngineError, describe
+from engine.redaction import redacted
 from engine.version import __version__
 
 #: Exit code for bad arguments, and for a server that cannot be reached.
 FAILED = 2
+log = logging.getLogger("ironclaim.command")
 _VERSION = f"ironclaim {__version__}"
 
 
@@ -24,26 +27,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Asked for by scripts, and the commands take a third of a second to import.
         print(_VERSION)
         return 0
+    prepare_output()
+    code = _carried_out(given)
+    try:
+        finish_output()
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        print_error(f"the output cannot be written: {error}")
+        return FAILED
+    return code
+
+
+def _carried_out(given: list[str]) -> int:
     try:
         options = _parser().parse_args(given)
         #: For a command that runs itself in another process.
         options.arguments = given
         return options.run(options)
+    except BrokenPipeError:
+        # The reader of the pipe has closed it.
+        return 0
     except (EngineError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            # The reader of the pipe has closed it; the interpreter must not print_error when it flushes.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
         print_error(str(error))
         return FAILED
     except KeyboardInterrupt:
         return 130
+    except SystemExit:
+        # argparse has said what is wrong, or printed its help.
+        raise
+    except BaseException as error:
+        log.debug("the command has failed", exc_info=error)
+        print_error(describe(error))
+        return FAILED
+
+
+class _Parser(argparse.ArgumentParser):
+    """Names no password of a url that it was given."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and end with exit code 2."""
+        super().error(redacted(message))
 
 
 def _parser() -> argparse.ArgumentParser:
     from engine.command import backup, cron, enqueue, health, jobs, lua, outbox, pausing, queues, reshard, serve, top, worker
 
-    parser = argparse.ArgumentParser(prog="ironclaim", description="Workers, and a look at queues.")
+    parser = _Parser(prog="ironclaim", description="Workers, and a look at queues.")
     parser.add_argument("--version", action="version", version=_VERSION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     worker.add_parser(commands)

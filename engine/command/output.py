@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from engine.redaction import redacted
 
 _CELL_CHARACTERS_MAX = 80
 
@@ -14,7 +18,7 @@ _CELL_CHARACTERS_MAX = 80
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, nothing: str = "none") -> None:
     """Rows with the same fields: a JSON array, or a table with a line for each; `nothing` where there are none."""
     if as_json:
-        print(json.dumps(list(rows), ensure_ascii=False))
+        print(json_text(list(rows)))
     elif rows:
         print(table(rows))
     else:
@@ -24,7 +28,7 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, nothing: str = "no
 def show_one(fields: Mapping[str, Any], *, as_json: bool) -> None:
     """One thing: a JSON object, or a line for each field."""
     if as_json:
-        print(json.dumps(dict(fields), ensure_ascii=False))
+        print(json_text(dict(fields)))
         return
     width = max(map(len, fields))
     for name, value in fields.items():
@@ -55,8 +59,34 @@ def instant(ms: int) -> str | None:
 
 
 def print_error(message: str) -> None:
-    """One line on stderr."""
-    print(f"ironclaim: {message}", file=sys.stderr)
+    """One line on stderr, without passwords."""
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        print(f"ironclaim: {redacted(message)}", file=sys.stderr)
+
+
+def prepare_output() -> None:
+    """Print as escapes what a terminal has no characters for, and what UTF-8 cannot say: neither is a failure."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def finish_output() -> None:
+    """Print what is buffered now, and have nothing left that the interpreter could fail to print when it ends. Raises OSError."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def json_text(value: Any) -> str:
+    """JSON that this terminal can print: `\\u` escapes where its characters are not those of UTF-8."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return json.dumps(value, ensure_ascii=encoding.lower().replace("-", "") != "utf8")
 
 
 def _cell(value: Any) -> str:

@@ -16,10 +16,11 @@ from typing import Any
 
 import engine
 from engine.command.arguments import model, origin_of
-from engine.errors import EngineError, Malformed
+from engine.errors import EngineError, Malformed, describe
 from engine.handlers import Handlers
 from engine.options import nearest
 from engine.queue.settings import QueueSettings
+from engine.redaction import redacted_url
 from engine.spared import logger
 from engine.wire.drivers.endpoint import Endpoint
 from engine.worker.group import WorkerGroup
@@ -81,7 +82,7 @@ def agree(options: argparse.Namespace, queue: QueueSettings, reference: str) -> 
     if options.queue is not None and options.queue != queue.name:
         raise differs("--queue", options.queue, queue.name)
     if options.url is not None and not Endpoint(options.url).reaches(queue.endpoint.of_kind(asynchronous=False)):
-        raise differs("--url", options.url, queue.url)
+        raise differs("--url", redacted_url(options.url), redacted_url(queue.url))
     if options.prefix is not None and options.prefix != queue.prefix:
         raise differs("--prefix", options.prefix, queue.prefix)
     given, own = options.model, queue.spec
@@ -111,7 +112,9 @@ def _imported(name: str) -> ModuleType | None:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             return None
         raise _broken(name, error) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _broken(name, error) from error
 
 
@@ -126,7 +129,7 @@ def _broken(name: str, error: BaseException) -> BrokenModule:
         file, line, text = error.filename, error.lineno, error.msg
     else:
         file, line = _place_of(error)
-        text = str(error)
+        text = describe(error).removeprefix(f"{type(error).__name__}: ")
     shown = os.path.relpath(file) if Path(file).is_relative_to(os.getcwd()) else file
     return BrokenModule(f"{shown}:{line}: {type(error).__name__}: {' '.join(text.split())} (importing {name})")
 

@@ -46,7 +46,8 @@ class Fields(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Writes values of one type as JSON and reads them. `write` and `read` raise ValueError or TypeError for others."""
+    """Writes values of one type as JSON and reads them. `write` and `read` raise for others: ValueError or TypeError, and
+    whatever a class or a validator of the service raises."""
 
     name: str
     write: Callable[[Any], Any]
@@ -64,6 +65,6 @@ class Kind(NamedTuple):
         """Whether this JSON value can be read."""
         try:
             self.read(value)
-        except (TypeError, ValueError):
+        except Exception:
             return False
         return True

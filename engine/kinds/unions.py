@@ -26,23 +26,25 @@ def union_of(kinds: Sequence[Kind]) -> Kind:
     needed = frozenset(tags)
 
     def write(value: Any) -> Any:
+        failure: Exception | None = None
         for kind in members:
             try:
                 return kind.write(value)
-            except (TypeError, ValueError):
-                continue
-        raise TypeError
+            except Exception as error:
+                failure = error
+        raise TypeError from failure
 
     def read(value: Any) -> Any:
         shape = shape_of(value)
+        failure: Exception | None = None
         for kind in members:
             fields = kind.fields if shape is dict else None
             if shape in kind.shapes and (fields is None or fields.fit(value, needed)):
                 try:
                     return kind.read(value)
-                except (TypeError, ValueError):
-                    continue
-        raise TypeError
+                except Exception as error:
+                    failure = error
+        raise TypeError from failure
 
     # None is the last one to be named.
     names = [kind.name for kind in sorted(kinds, key=lambda kind: kind.name == "None")]

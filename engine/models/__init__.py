@@ -120,6 +120,10 @@ class Mosquito:
         _check(self.layout, Layout)
         for name in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
             _check_whole(name, getattr(self, name))
+        if not isinstance(self.coordinate, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            from engine.errors import Malformed
+
+            raise Malformed("coordinate", self.coordinate, "True or False")
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
@@ -165,7 +169,7 @@ def _bound(module: str, name: str) -> Any:
 
 def _check(layout: object, layouts: object) -> None:
     known = get_args(layouts)
-    if layout not in known:
+    if not isinstance(layout, str) or layout not in known:
         from engine.errors import Malformed
 
         raise Malformed("layout", layout, f"{', '.join(known[:-1])} or {known[-1]}")

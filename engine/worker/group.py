@@ -48,7 +48,7 @@ class WorkerGroup:
         different = {(queue.url, queue.prefix, queue.name) for queue in listed if isinstance(queue, QueueSettings)}
         if not 1 <= len(listed) <= QUEUES_MAX or len(different) != len(listed):
             raise Malformed("queues", queues, f"a list of 1 to {QUEUES_MAX} different Queues")
-        if strategy not in get_args(Strategy):
+        if not isinstance(strategy, str) or strategy not in get_args(Strategy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("strategy", strategy, "strict, weighted or shuffle")
         if (weights is not None) != (strategy == "weighted"):
             raise Malformed("weights", weights, "one for each queue with the strategy weighted, and none without")

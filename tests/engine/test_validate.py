@@ -8,14 +8,19 @@ import re
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from enum import IntEnum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from enum import Enum, IntEnum
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker, validate
+from engine import AsyncQueue, EngineError, Handlers, Job, Malformed, NewJob, Queue, RetryLater, Worker, models, validate
 from engine.channel import contents
+from engine.options import OPTIONS
 from engine.parameters import Parameters
 from engine.testing import free_port
 from engine.wire.operations import Lease, LeasedJob, Options
@@ -386,3 +391,138 @@ def test_a_text_of_json_that_would_not_come_back_as_it_was_said_is_refused() -> 
     with pytest.raises(ValueError, match="the key 'a' comes twice"):
         validate.json_value(b'{"b":1,"a":1,"a":2}')
     assert validate.json_value('{"a":[1.5,{"b":"\\ud83d\\ude00"}]}') == {"a": [1.5, {"b": "😀"}]}
+
+
+class Evil:
+    """Whatever is done with it raises."""
+
+    def _no(self, *_: object) -> Any:
+        raise LookupError("evil")
+
+    __repr__ = __str__ = __int__ = __float__ = __index__ = __len__ = __iter__ = __eq__ = __getitem__ = _no  # type: ignore[assignment]
+    __hash__ = object.__hash__
+
+
+class NoList(Sequence[object]):
+    """A sequence that cannot be read."""
+
+    def __len__(self) -> int:
+        raise LookupError("no length")
+
+    def __getitem__(self, at: Any) -> Any:
+        raise LookupError("no item")
+
+
+class NoMapping(Mapping[str, object]):
+    """The same as a mapping."""
+
+    __len__ = __getitem__ = __iter__ = Evil._no  # type: ignore[assignment]
+
+
+class NoZone(tzinfo):
+    """A zone that raises."""
+
+    def utcoffset(self, dt: datetime | None) -> Any:
+        raise ArithmeticError("no zone")
+
+
+class Shouting:
+    """Its repr is large, and no UTF-8."""
+
+    def __repr__(self) -> str:
+        return "\ud800" * 10**6
+
+
+@dataclass
+class Strict:
+    """A value with a validator of its own, which raises what no conversion expects."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        raise {1: ZeroDivisionError("own"), 2: KeyError("own"), 3: RecursionError("own")}.get(self.size, AssertionError("own"))
+
+
+class Word(Enum):
+    A = "a"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        raise ArithmeticError("own")
+
+
+HOSTILE: tuple[Any, ...] = (
+    *(10**400, 10**5000, -(10**5000), math.inf, math.nan, Decimal("Infinity"), Fraction(1, 3), timedelta.max, b"\xff"),
+    *(
+        Evil(),
+        NoList(),
+        NoMapping(),
+        Shouting(),
+        circle(),
+        {"a": Evil()},
+        [Evil()],
+        [[]],
+        {1: 2},
+        "\ud800",
+        "\0",
+        "x" * 10**6,
+        object(),
+    ),
+    *(datetime(2030, 1, 1, tzinfo=NoZone()), datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))),
+    (10**5000,),
+)
+
+
+def test_whatever_a_value_of_the_caller_raises_its_field_is_named(queue: Queue) -> None:
+    def converts(
+        a: float, b: timedelta, c: Decimal, e: Word, f: float | str, g: list[Strict] | None, h: dict[str, float], d: Any = None
+    ) -> None: ...
+
+    # With a default, so that a sound call leaves it out.
+    converts.__annotations__["d"] = Strict
+    typed = Parameters(converts, Job)
+    sound = {"a": 1.0, "b": 1.0, "c": "1", "e": "a", "f": 1.0, "g": None, "h": {}}
+    sound_values = {**sound, "b": timedelta(1), "c": Decimal(1), "e": Word.A}
+    wrong: tuple[tuple[str, Any, type[BaseException]], ...] = (
+        ("a", 10**400, OverflowError),
+        ("b", 1e300, OverflowError),
+        ("b", 10**400, OverflowError),
+        ("c", "no", ValueError),
+        ("d", {"size": 1}, ZeroDivisionError),
+        ("d", {"size": 2}, KeyError),
+        ("d", {"size": 3}, RecursionError),
+        ("d", {"size": 4}, AssertionError),
+        ("e", "b", ArithmeticError),
+        ("f", 10**400, TypeError),
+        ("g", [{"size": 1}], TypeError),
+        ("h", {"x": 10**400}, OverflowError),
+    )
+    for name, value, cause in wrong:
+        with pytest.raises(Malformed) as caught:
+            typed.item({**sound, name: value})
+        assert caught.value.field == f"payload.{name}" and isinstance(caught.value.__cause__, cause)
+        if name in "ah":
+            with pytest.raises(Malformed) as caught:
+                typed.write((), {**sound_values, name: value})
+            assert caught.value.field == name and isinstance(caught.value.__cause__, OverflowError)
+    queue.driver.deadline_ms = 0
+    worker = ("concurrency", "lease_ms", "attributes", "names", "priorities", "routes", "stack", "capabilities", "gate")
+    places: dict[str, Callable[[Any], object]] = {
+        **{name: lambda value, name=name: queue.enqueue("work", 1, **{name: value}) for name in OPTIONS},
+        **{f"worker {name}": lambda value, name=name: Worker(queue, some_handlers(), **{name: value}) for name in worker},
+        "serializers": lambda value: Queue("q", serializers=value),
+        "durability": lambda value: Queue("q", durability=value),
+        "rules": lambda value: models.Dsps(rules=value),
+        "coordinate": lambda value: models.Mosquito(coordinate=value),
+        "cron": lambda value: queue.schedules.put("s", "work", 1, cron=value),
+        "every_ms": lambda value: queue.schedules.put("s", "work", 1, every_ms=value),
+        "start_ms": lambda value: queue.schedules.put("s", "work", 1, every_ms=1000, start_ms=value),
+        "delay": RetryLater,
+    }
+    for name, place in places.items():
+        for value in HOSTILE:
+            try:
+                place(value)
+            except EngineError as error:
+                # It is refused, or it was taken, and the server is away. Whatever it is, the text can be shown.
+                assert len(str(error)) < 2_000 and str(error).encode(), (name, type(value))

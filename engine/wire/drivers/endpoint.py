@@ -27,7 +27,8 @@ from redis.connection import parse_url  # pyright: ignore[reportUnknownVariableT
 from redis.retry import Retry
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, describe, shown
+from engine.redaction import HIDDEN, redacted, redacted_url
 from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.drivers.routes import Address, ClusterRoute, Node, Route, SentinelRoute, read_url, slot_of
 
@@ -197,30 +198,44 @@ def _without_credentials(address: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_url(url: object, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
-    route: Route | None = None
-    if isinstance(url, str):
+    if not isinstance(url, str):
+        raise Malformed("url", redacted(shown(url)), _URL_BOUND)
+    wrong = ""
+    try:
+        return _read(url, asynchronous)
+    except Exception as error:
+        wrong = describe(error)
+    # Without the cause: what redis-py and urllib say has parts of the url, which may be the password. Of the url without it they
+    # say the same, unless it is the password that cannot be read.
+    safe = redacted_url(url)
+    if safe != url:
+        wrong = "a user or a password with other characters than letters and digits has them as %23"
         try:
-            found = read_url(url)
-        except ValueError as error:
-            raise Malformed("url", url, f"{_URL_BOUND} ({error})") from error
-        if found is not None:
-            route, url = found
+            _read(safe.replace(HIDDEN, "x"), asynchronous)
+        except Exception as error:
+            wrong = describe(error)
+    raise Malformed("url", safe, f"{_URL_BOUND} ({wrong})")
+
+
+def _read(url: str, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
+    """The route and the settings of a url. Raises ValueError and TypeError."""
+    route: Route | None = None
+    found = read_url(url)
+    if found is not None:
+        route, url = found
     # redis-py takes a database that is no number for database 0.
-    if not isinstance(url, str) or not (url.startswith("unix://") or re.fullmatch(r"rediss?://[^/?#]*/?\d*(\?.*)?", url)):
-        raise Malformed("url", url, _URL_BOUND)
+    if not (url.startswith("unix://") or re.fullmatch(r"rediss?://[^/?#]*/?\d*(\?.*)?", url)):
+        raise ValueError("no such url")
     return route, dict(_settings_of_url(url, asynchronous))
 
 
 # A service may have many queues on few servers, and each connection that redis-py makes reads its own version from disk.
 @lru_cache(maxsize=64)
 def _settings_of_url(url: str, asynchronous: bool) -> Mapping[str, Any]:
-    try:
-        found = dict(cast("dict[str, Any]", (parse_async_url if asynchronous else parse_url)(url)))
-        known = {name: value for name, value in found.items() if name != "connection_class"}
-        plain: Any = AsyncConnection if asynchronous else redis.Connection
-        found.get("connection_class", plain)(**known)
-    except (ValueError, TypeError) as error:
-        raise Malformed("url", url, f"{_URL_BOUND} ({error})") from error
+    found = dict(cast("dict[str, Any]", (parse_async_url if asynchronous else parse_url)(url)))
+    known = {name: value for name, value in found.items() if name != "connection_class"}
+    plain: Any = AsyncConnection if asynchronous else redis.Connection
+    found.get("connection_class", plain)(**known)
     return found
 
 

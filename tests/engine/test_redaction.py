@@ -1,0 +1,108 @@
+"""Passwords: in no error, repr or line of a command, whatever characters they are of and wherever in a url they stand."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from engine import AsyncQueue, Channel, EngineError, Malformed, Queue
+from engine.command.output import print_error
+from engine.redaction import redacted, redacted_url
+from tests.engine.command.running import ironclaim
+
+_HOSTILE = "#?/@:%&=[]{}<>\\|^`'\"!$*+,;~ \té€\0\n\ud800"
+_SECRET = "hunter2"
+
+
+def passwords() -> list[str]:
+    """Passwords that begin and end with a secret, with hostile characters between."""
+    dice = random.Random(7)
+    single = [f"{_SECRET}{one}{_SECRET}" for one in _HOSTILE]
+    return single + [_SECRET + "".join(dice.choices(_HOSTILE, k=dice.randint(2, 6))) + _SECRET for _ in range(60)]
+
+
+def urls(password: str) -> list[str]:
+    encoded = quote(password.replace("\ud800", "x"), safe="")
+    return [
+        f"redis://:{password}@host",
+        f"redis://user:{password}@127.0.0.1:6379/0?no_such_option=1",
+        f"rediss://{password}@host:1/0",
+        f"redis://:{encoded}@host?no_such_option=1",
+        # Without a host: what is behind an @ would be one.
+        f"redis://:{password.replace('@', '')}",
+        f"redis://host/0?password={password}&no_such_option=1",
+        f"redis://host:x/?username={password}&password={encoded}",
+        f"sentinel://:{password}@a:1,b:2/service/more",
+        f"sentinel://a:1,b:2/service?sentinel_password={password}&sentinel_other=1",
+        f"redis+cluster://user:{password}@a:1,b:2/3",
+        f"http://host/?token={password}",
+        f"user:{password}@host",
+        f"postgresql://u:{password}@h/db",
+    ]
+
+
+def test_no_error_about_a_url_has_its_password() -> None:
+    for password in passwords():
+        for url in urls(password):
+            assert _SECRET not in redacted_url(url), url
+            for make in (Queue, AsyncQueue, Channel):
+                try:
+                    make("q", url=url)
+                except EngineError as error:
+                    told = [str(error), repr(error), *map(str, error.args), *traceback.format_exception(error)]
+                    if isinstance(error, Malformed):
+                        told.append(repr(error.value))
+                    # The lines of this file that made it are part of a traceback, and do not spell the password.
+                    assert not any(_SECRET in text for text in told), (url, told)
+                except UnicodeError as error:
+                    pytest.fail(f"{url!r}: {error!r}")
+
+
+def test_what_can_be_known_of_a_url_is_told() -> None:
+    assert redacted_url("redis://127.0.0.1:6379/0?socket_timeout=1") == "redis://127.0.0.1:6379/0?socket_timeout=1"
+    assert redacted_url("redis://user:pw@[::1]:6379/3") == "redis://***@[::1]:6379/3"
+    assert (
+        redacted_url("sentinel://a:1,b:2/service?sentinel_password=x&db=1") == "sentinel://a:1,b:2/service?sentinel_password=***"
+    )
+    assert redacted_url("unix:///run/redis.sock?db=1") == "unix:///run/redis.sock?db=1"
+    with pytest.raises(Malformed, match=r"redis://\*\*\*@host:6379/0\?foo=1.*'foo'"):
+        Queue("q", url="redis://:hunter2@host:6379/0?foo=1")
+    with pytest.raises(Malformed, match="%23"):
+        Queue("q", url="redis://:hunter2#x@host")
+
+
+def test_texts_of_others_are_printed_without_passwords(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in (
+        "OperationalError: postgresql://u:hunter2@h/db is away",
+        'connection failed: host=h password=hunter2 dbname="x"',
+        "connection failed: password='hunter2 \\' hunter2' host=h",
+        "redis://:hunter2#/?hunter2@host:6379 and more",
+    ):
+        assert "hunter2" not in redacted(text)
+        print_error(text)
+    told = capsys.readouterr().err
+    assert "hunter2" not in told and told.count("ironclaim: ") == 4
+
+
+def test_no_command_prints_the_password_of_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "with_password.py").write_text(
+        "from engine import Queue\nqueue = Queue('q', url='redis://:hunter2@127.0.0.1:1')\n"
+        "@queue.job('a')\ndef a() -> None: ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for arguments in (
+        ("worker", "with_password:queue", "--url", "redis://:hunter2@127.0.0.1:2"),
+        ("worker", "with_password:queue", "--url", "redis://:hunter2#x@host"),
+        ("jobs", "list", "--queue", "q", "--url", "redis://:hunter2#x@host"),
+        ("queues", "--url", "redis://host?password=hunter2&foo=1"),
+        ("queues", "redis://:hunter2@host"),
+        ("health", "--url", "redis://u:hunter2#@127.0.0.1:1", "--queue", "q"),
+        ("jobs", "list", "--queue", "q", "--limit", "redis://:hunter2@host"),
+    ):
+        done = ironclaim(*arguments)
+        assert done.returncode in (1, 2) and done.stdout + done.stderr
+        assert "hunter2" not in done.stdout + done.stderr, arguments
