@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from engine.errors import ScriptFault
 from engine.models.model import Model
 from engine.wire.operations import Explained, Lease, Looked, Options
+from engine.wire.operations.raw_replies import whole
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
 #: entry among the last finished ones is kept; so are `cancelled`, `discarded`
@@ -108,7 +109,7 @@ def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
     if state in _ENDED:
         return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
     run = looked.run
-    claims, failures, crashes = (int(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
+    claims, failures, crashes = (whole(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
     common: dict[str, Any] = {
         "lease_end_ms": looked.at_ms if state in ("active", "stuck") else 0,
         "ended_ms": looked.at_ms if state == "dead" else 0,
@@ -129,12 +130,13 @@ def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
 
 
 def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
-    count = int(run.get("errors", b"0"))
+    count = whole(run.get("errors", b"0"))
     entries: list[JobError] = []
     for number in range(max(0, count - _ERRORS_KEPT), count):
         words, _, trace = _text(run.get(f"e{number % _ERRORS_KEPT}", b"")).partition("\0")
-        at_ms, fence, kind, *error = words.split(" ", 3)
-        entries.append(JobError(int(at_ms), int(fence), kind, error[0] if error else "", trace))
+        at_ms, fence, kind, *error = [*words.split(" ", 3), "", "", ""]
+        if at_ms:
+            entries.append(JobError(whole(at_ms), whole(fence), kind, error[0], trace))
     return tuple(entries)
 
 
