@@ -34,7 +34,10 @@ def written(value: Timing | TickPolicy) -> str:
 
 def read(kind: type[T], text: str) -> T:
     """Parse the JSON that `written` returned. Raises ValueError for any other text."""
-    given: Any = json.loads(text)
+    try:
+        given: Any = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"no {kind.__name__}: {text:.100} ({error})") from error
     known = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
     if not isinstance(given, dict):
         raise ValueError(f"no {kind.__name__}: {text:.100}")

@@ -11,6 +11,7 @@ from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 from engine.wire.operations import Explained, Lease, Looked, Options
+from engine.wire.operations.raw_replies import whole
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
 #: entry among the last finished ones is kept; so are `cancelled`, `discarded`
@@ -134,7 +135,7 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
     if state in _ENDED:
         return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
     run = looked.run
-    claims, failures, crashes = (int(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
+    claims, failures, crashes = (whole(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
     common: dict[str, Any] = {
         "lease_end_ms": looked.at_ms if state in ("active", "stuck") else 0,
         "ended_ms": looked.at_ms if state == "dead" else 0,
@@ -158,12 +159,13 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
 
 
 def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
-    count = int(run.get("errors", b"0"))
+    count = whole(run.get("errors", b"0"))
     entries: list[JobError] = []
     for number in range(max(0, count - _ERRORS_KEPT), count):
         words, _, trace = _text(run.get(f"e{number % _ERRORS_KEPT}", b"")).partition("\0")
-        at_ms, fence, kind, *error = words.split(" ", 3)
-        entries.append(JobError(int(at_ms), int(fence), kind, error[0] if error else "", trace))
+        at_ms, fence, kind, *error = [*words.split(" ", 3), "", "", ""]
+        if at_ms:
+            entries.append(JobError(whole(at_ms), whole(fence), kind, error[0], trace))
     return tuple(entries)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal, cast
 
 from engine.wire.operations import LaneLook, LimitUse, ObstaclesPart, PauseOn, Window
+from engine.wire.operations.raw_replies import whole
 
 #: Names that a sentence lists.
 _NAMED = 3
@@ -178,14 +179,16 @@ def paused_words(pause: PauseInfo) -> str:
 
 def limit_of(use: LimitUse) -> LimitInfo:
     """A limit as a user reads it."""
-    concurrency, rate, per_ms, window = use.definition.split()
+    words = use.definition.split()
+    # Of one that somebody else has written, that it is there: the scripts let nothing through.
+    concurrency, rate, per_ms, window = words if len(words) == 4 else ("0", "0", "0", "fixed")
     kind, _, of = use.target.partition(":")
     return LimitInfo(
         *((of, None) if kind == "n" else (None, of)),
         inherited=use.inherited,
-        concurrency=int(concurrency),
-        rate=int(rate),
-        per_ms=int(per_ms),
+        concurrency=whole(concurrency),
+        rate=whole(rate),
+        per_ms=whole(per_ms),
         window=cast("Window", window),
         in_hand=use.in_hand,
         used=use.used,

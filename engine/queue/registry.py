@@ -14,6 +14,7 @@ from engine.models.binding import bind
 from engine.models.model import Spec
 from engine.wire.call import Call
 from engine.wire.operations import ListQueues
+from engine.wire.operations.raw_replies import text, whole
 
 #: Queues of one answer.
 LIMIT_MAX = 10_000
@@ -35,4 +36,4 @@ def listing(model: Spec | None, prefix: object, limit: object) -> Call[list[Queu
 
 
 def _infos(raw: Sequence[bytes]) -> list[QueueInfo]:
-    return [QueueInfo(raw[at].decode(), int(float(raw[at + 1]))) for at in range(0, len(raw), 2)]
+    return [QueueInfo(text(raw[at]), whole(raw[at + 1])) for at in range(0, len(raw), 2)]

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from engine.errors import ScriptFault
 from engine.wire.operations import ListedWorker
 
 #: Workers of one answer.
@@ -26,7 +25,8 @@ class WorkerInfo:
     at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names; `priorities` the least and the greatest
     that it claims, None: all; `routing` what targets and routes of jobs ask for; `paused` and `gate_closed`: whether a pause or
     its gate kept it from claiming when it beat. On an old keyspace those that the registry of the format lists come behind the
-    others, with their names as incarnations and 0 for what is not known."""
+    others, with their names as incarnations and 0 for what is not known. `unreadable` says why a beat that somebody else has written
+    cannot be read."""
 
     name: str
     incarnation: str
@@ -47,10 +47,11 @@ class WorkerInfo:
     routing: Mapping[str, Any] = field(default_factory=dict[str, Any])
     paused: bool = False
     gate_closed: bool = False
+    unreadable: str = ""
 
 
 def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
-    """The description of a worker from its last heartbeat, at this server time. Raises ScriptFault."""
+    """The description of a worker from its last heartbeat, at this server time: of one that cannot be read, that it is there."""
     try:
         about = cast("dict[str, Any]", json.loads(listed.about))
         priorities: Any = about.get("priorities")
@@ -75,8 +76,12 @@ def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
             paused=bool(about.get("paused", False)),
             gate_closed=bool(about.get("gate_closed", False)),
         )
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
-        raise ScriptFault(f"ListWorkers: the beat of {listed.incarnation} cannot be read ({error})") from error
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+        age_ms = max(0, now_ms - (listed.until_ms - listed.ttl_ms))
+        empty = WorkerInfo(
+            "", listed.incarnation, "", 0, "", listed.until_ms > now_ms, age_ms, 0, 0, (), listed.leads, 0, 0, (), {}
+        )
+        return replace(empty, unreadable=f"its beat cannot be read: {error}")
 
 
 def added_workers(parts: Iterable[WorkerInfo]) -> list[WorkerInfo]:

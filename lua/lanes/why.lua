@@ -55,7 +55,7 @@ if opened and opened.kind == 'J' then
   place = { tonumber(resting or 0), redis.call('ZRANK', prefix .. 'lane:' .. opened.lane, id) or 0, redis.call('SCARD', needs) }
   for _, parent in ipairs(redis.call('SRANDMEMBER', needs, 10)) do
     needed[#needed + 1] = parent
-    needed[#needed + 1] = state_of(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700)), parent)
+    needed[#needed + 1] = state_of(prefix, envelope_open(look_at(prefix .. 'job:' .. parent, 700)), parent)
   end
 end
 -- A member of `feeds` that begins with > leads to the callbacks of the job, and is no child.
@@ -66,14 +66,15 @@ for _, key in ipairs({ feeds, heirs }) do
       children[1] = children[1] - 1
     elseif #told < 20 then
       told[#told + 1] = child
-      told[#told + 1] = state_of(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. child, 0, 700)), child)
+      told[#told + 1] = state_of(prefix, envelope_open(look_at(prefix .. 'job:' .. child, 700)), child)
     end
   end
 end
 children[2] = told
 local lives = redis.call('ZRANGE', workers, string.format('(%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 200, 'WITHSCORES')
 for at = 1, #lives, 2 do
-  local beat = redis.call('GET', prefix .. 'worker:' .. lives[at]) or ''
+  local beat = redis.pcall('GET', prefix .. 'worker:' .. lives[at]) or ''
+  if type(beat) == 'table' then beat = '0 0 0 0 ' .. beat.err end
   local name = string.match(beat, '"name":"([^"]*)"')
   local pause = name and redis.call('HGET', worker_settings, 'p:' .. name)
   local rests = pause and pauses_on({ name, pause }, now_ms) or {}

@@ -17,6 +17,8 @@ check_types({ workers }, { sweep }, {}, { leader })
 local found, page = {}, redis.call('ZRANGE', workers, offset, offset + limit - 1, 'WITHSCORES')
 for at = 1, #page, 2 do
   found[#found + 1], found[#found + 2] = page[at], page[at + 1]
-  found[#found + 1] = redis.call('GET', prefix .. 'worker:' .. page[at]) or ''
+  local beat = redis.pcall('GET', prefix .. 'worker:' .. page[at]) or ''
+  -- One of another type must not hide the others; ttl_ms and lease_ms are 0.
+  found[#found + 1] = type(beat) == 'table' and '0 0 0 0 ' .. beat.err or beat
 end
 return { server_us(now_ms, sweep), redis.call('GET', leader) or '', found }

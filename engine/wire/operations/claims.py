@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import LEASE_SLOTS, Lease, Options
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.wire.operations.raw_replies import one_of, server_us, text
 
 #: How a job ends that is neither finished nor dead.
 DropOutcome = Literal["discarded", "skipped", "rerouted"]
@@ -66,14 +66,14 @@ class Claim(Declaration, script="claim"):
             raise ValueError(f"{len(flat)} values for jobs of 7 each")
         values = iter(flat)
         for id, fence, deadline_ms, claims, failures, crashes, sealed in zip(*[values] * 7, strict=True):
-            lease = Lease(id.decode(), fence, nonce)
+            lease = Lease(text(id), fence, nonce)
             job = decode(sealed, lease, deadline_ms, (claims, failures, crashes))
             if isinstance(job, LeasedJob):
                 jobs.append(job._replace(left=left[id]) if id in left else job)
             else:
                 unreadable.append(job)
         result = one_of(raw[0], _CLAIM_RESULTS)
-        corrupt = tuple(name.decode() for name in raw[2])
+        corrupt = tuple(text(name) for name in raw[2])
         return Claimed(srv_us, result, int(raw[1]), tuple(jobs), corrupt, tuple(unreadable))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from engine.immutable import immutable
 from engine.wire.operations.claims import Attributes
 from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import server_us
+from engine.wire.operations.raw_replies import server_us, text, whole
 
 #: States of jobs as a snapshot lists them, and how many digits of the sequence stand before an id among the delayed ones.
 _STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
@@ -76,7 +76,7 @@ class Listing(Declaration, script="listing", label="snapshot"):
         states: dict[str, list[tuple[str, int]]] = {}
         for state, flat in zip(_STATES, raw[1:7], strict=True):
             skip = _DUE_DIGITS if state == "delayed" else 0
-            pairs = [(flat[at].decode(errors="replace")[skip:], int(float(flat[at + 1]))) for at in range(0, len(flat), 2)]
+            pairs = [(text(flat[at][skip:]), whole(flat[at + 1])) for at in range(0, len(flat), 2)]
             states[state] = [(job, 0) for job, _ in pairs] if state == "waiting" else pairs
         return Snapshot(server_us(raw), states)
 
@@ -106,8 +106,7 @@ class Page(Declaration, script="page", label="list of jobs", slots={"newest": "n
         """The raw reply as a value."""
         # An id of an old keyspace may be no text; so `Inspect` still finds it.
         words = [word.decode(errors="surrogateescape") for word in raw[2]] if not self.names else []
-        pairs = zip(raw[2][::2], raw[2][1::2], strict=True) if self.names else ()
-        names = {name.decode(errors="replace"): int(count) for name, count in pairs}
+        names = {text(name): int(count) for name, count in zip(raw[2][::2], raw[2][1::2], strict=True)} if self.names else {}
         return Paged(server_us(raw), int(raw[1]), tuple(words), names, raw[3].decode())
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import server_us
+from engine.wire.operations.raw_replies import server_us, text
 from engine.wire.operations.workers import ListedWorker
 
 
@@ -21,7 +21,7 @@ class PauseOn(NamedTuple):
     @classmethod
     def read(cls, flat: Sequence[bytes]) -> tuple[PauseOn, ...]:
         """From names and times in turn."""
-        return tuple(cls(flat[at].decode(), int(flat[at + 1])) for at in range(0, len(flat), 2))
+        return tuple(cls(text(flat[at]), int(flat[at + 1])) for at in range(0, len(flat), 2))
 
 
 class LimitUse(NamedTuple):
@@ -43,11 +43,9 @@ class LimitUse(NamedTuple):
     def read(cls, values: Sequence[Any]) -> LimitUse:
         """From the values of a reply."""
         target, definition, in_hand, used, free_ms, parked, flat, inherited = values
-        words = [word.decode() for word in flat]
+        words = [text(word) for word in flat]
         numbers = (int(in_hand), int(used), int(free_ms), int(parked))
-        return cls(
-            target.decode(), definition.decode(), *numbers, tuple(zip(words[::2], words[1::2], strict=True)), inherited == 1
-        )
+        return cls(text(target), text(definition), *numbers, tuple(zip(words[::2], words[1::2], strict=True)), inherited == 1)
 
 
 class LaneLook(NamedTuple):
@@ -70,7 +68,7 @@ class ListObstacles(Declaration, script="obstacles", label="obstacles"):
     def parse(self, raw: Any, decode: object) -> ObstaclesPart:
         """The raw reply as a value."""
         lanes = tuple(
-            LaneLook(lane.decode(), int(size), int(since), waits.decode(), int(rest)) for lane, size, since, waits, rest in raw[3]
+            LaneLook(text(lane), int(size), int(since), text(waits), int(rest)) for lane, size, since, waits, rest in raw[3]
         )
         return ObstaclesPart(server_us(raw), PauseOn.read(raw[1]), tuple(map(LimitUse.read, raw[2])), lanes, raw[4].decode())
 
@@ -104,12 +102,12 @@ class Explain(
     def parse(self, raw: Any, decode: object) -> Explained:
         """The raw reply as a value."""
         name, key, priority, target = raw[4]
-        ran = {raw[5][at].decode(): raw[5][at + 1].decode(errors="replace") for at in range(0, len(raw[5]), 2)}
+        ran = {text(raw[5][at]): raw[5][at + 1].decode(errors="replace") for at in range(0, len(raw[5]), 2)}
         rest_ms, before, needed = map(int, raw[8])
-        words, fed = ([word.decode() for word in flat] for flat in (raw[9], raw[11][1]))
+        words, fed = ([text(word) for word in flat] for flat in (raw[9], raw[11][1]))
         return Explained(
             *(server_us(raw), raw[1].decode(), int(raw[2]), int(raw[3])),
-            *(name.decode(), key.decode(), int(priority), target.decode(), ran),
+            *(text(name), text(key), int(priority), text(target), ran),
             *(PauseOn.read(raw[6]), tuple(map(LimitUse.read, raw[7])), rest_ms, before, needed),
             tuple(zip(words[::2], words[1::2], strict=True)),
             tuple(LivingWorker(ListedWorker.read(values[:3], b""), int(values[3])) for values in raw[10]),

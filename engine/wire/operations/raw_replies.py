@@ -13,6 +13,23 @@ def server_us(raw: Any) -> int:
     return srv_us
 
 
+def text(raw: bytes) -> str:
+    """A name of the reply, such as an id. Bytes that are no UTF-8 are shown as `\\xff`: one bad entry must not hide the others."""
+    return raw.decode(errors="backslashreplace")
+
+
+def whole(raw: bytes | str) -> int:
+    """A score, or a number of a state, of which other programs may have made anything; 0 for what is no finite number."""
+    try:
+        return int(raw)
+    except ValueError:
+        pass
+    try:
+        return int(float(raw))
+    except (ValueError, OverflowError):
+        return 0
+
+
 def one_of(raw: bytes, allowed: tuple[str, ...]) -> Any:
     """A word of the reply that has to be one of `allowed`; a caller names the values of a Literal with `get_args`."""
     word = raw.decode()

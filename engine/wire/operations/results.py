@@ -8,7 +8,7 @@ from engine.immutable import immutable
 from engine.wire.operations.claims import Marked, marked
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import LEASE_SLOTS, Lease
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.wire.operations.raw_replies import one_of, server_us, text
 
 
 @immutable
@@ -88,7 +88,7 @@ class AwaitEnds(Declaration, label="wait for a result"):
     def parse(self, raw: Any, decode: object) -> EndedJobs:
         """The jobs of an XREAD reply."""
         entries: list[Any] = raw[0][1] if raw else []
-        jobs = [fields[1].decode() for _, fields in entries]
+        jobs = [text(fields[1]) for _, fields in entries]
         return EndedJobs(tuple(filter(None, jobs)), entries[-1][0].decode() if entries else self.after)
 
 
@@ -116,7 +116,7 @@ class ReadEvents(Declaration):
         events: list[Event] = []
         for at, flat in raw[0][1] if raw else ():
             found = dict(zip(flat[::2], flat[1::2], strict=True))
-            words = [found[field].decode(errors="replace") for field in (b"kind", b"job", b"name", b"detail")]
+            words = [found.get(field, b"").decode(errors="replace") for field in (b"kind", b"job", b"name", b"detail")]
             events.append(Event(at.decode(), int(at.partition(b"-")[0]), *words))
         return EventPage(tuple(events), events[-1].id if events else self.after)
 

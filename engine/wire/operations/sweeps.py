@@ -8,7 +8,7 @@ from engine.immutable import immutable
 from engine.wire.operations.connections import Connected
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import Lease
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.wire.operations.raw_replies import one_of, server_us, text, whole
 from engine.wire.operations.schedules import DueSchedule, number
 
 
@@ -39,8 +39,8 @@ class Sweep(Declaration, script="sweep", slots={"most_ms": "sleep_max_ms"}):
             for name, version, expected_ms, anchor_ms, timing, policy in zip(*[iter(texts)] * 6, strict=True)
         ]
         # Formats of other libraries have no control connections.
-        words = [word.decode() for word in raw[7]] if len(raw) > 7 else []
-        watched = tuple(Connected(*pair) for pair in zip(words[::2], map(int, words[1::2]), strict=True))
+        words = [text(word) for word in raw[7]] if len(raw) > 7 else []
+        watched = tuple(Connected(*pair) for pair in zip(words[::2], map(whole, words[1::2]), strict=True))
         return Swept(server_us(raw), int(raw[1]), *_taken(raw[3]), int(raw[2]), tuple(due), int(raw[5]), raw[6] == 1, watched)
 
 
@@ -61,7 +61,7 @@ class ReapLost(Declaration, script="reap_lost"):
 
     def parse(self, raw: Any, decode: object) -> Swept:
         """The raw reply as a value."""
-        start = (raw[1].decode(), raw[2].decode())
+        start = (text(raw[1]), text(raw[2]))
         return Swept(server_us(raw), 0, *_taken(raw[3]), goes_on=start if start[0] else None)
 
 
@@ -70,9 +70,9 @@ def _taken(words: Any) -> tuple[tuple[tuple[Lease, int], ...], tuple[str, ...], 
     leases: list[tuple[Lease, int]] = []
     jobs: dict[str, list[str]] = {kind: [] for kind in _SWEPT_KINDS}
     for kind, job, fence, nonce, crashes in zip(*[iter(words)] * 5, strict=True):
-        jobs[one_of(kind, _SWEPT_KINDS)].append(job.decode())
+        jobs[one_of(kind, _SWEPT_KINDS)].append(text(job))
         if nonce != b"-":
-            leases.append((Lease(job.decode(), int(fence), nonce.decode()), int(crashes)))
+            leases.append((Lease(text(job), int(fence), text(nonce)), int(crashes)))
     return tuple(leases), tuple(jobs["buried"]), tuple(jobs["corrupt"])
 
 
@@ -127,7 +127,7 @@ class ReadWorkerUpdates(Declaration, script="read_worker_updates"):
 
     def parse(self, raw: Any, decode: object) -> WorkerUpdates:
         """The raw reply as a value."""
-        flat = [text.decode() for text in raw[4]]
+        flat = [text(word) for word in raw[4]]
         targets = tuple(zip(flat[::2], flat[1::2], strict=True))
         return WorkerUpdates(server_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.wire.operations.raw_replies import one_of, server_us, text, whole
 
 
 @immutable
@@ -83,8 +83,9 @@ class ListedWorker:
         """From the values of a reply: incarnation, until_ms and the last heartbeat."""
         incarnation, until_ms, beat = values
         # Of a former incarnation, and of a heartbeat that has run out, only the time is known.
-        words = beat.decode().split(" ", 4) if beat.count(b" ") >= 4 else ["", "0", "0", "0", "{}"]
-        return cls(incarnation.decode(), int(float(until_ms)), int(words[1]), int(words[2]), words[4], incarnation == leader)
+        words = text(beat).split(" ", 4) if beat.count(b" ") >= 4 else ["", "0", "0", "0", "{}"]
+        times_ms = (whole(until_ms), whole(words[1]), whole(words[2]))
+        return cls(text(incarnation), *times_ms, words[4], incarnation == leader)
 
 
 @immutable
@@ -184,14 +185,14 @@ class RunTimes(NamedTuple):
     @classmethod
     def read(cls, name: bytes, flat: Sequence[bytes]) -> tuple[RunTimes, ...]:
         """Those of one name, from the fields of its hash: `ok:total_us`, `ok:most_us`, `ok:<bucket>`, and so for `failed`."""
-        fields = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
+        fields = dict(zip(flat[::2], map(whole, flat[1::2]), strict=True))
         items: list[RunTimes] = []
         for outcome in ("ok", "failed"):
             start = f"{outcome}:".encode()
             mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
             total_us, most_us = mine.pop(b"total_us", 0), mine.pop(b"most_us", 0)
-            buckets = sorted((int(bucket), runs) for bucket, runs in mine.items())
-            items.append(cls(name.decode(), cast("Any", outcome), total_us, most_us, tuple(buckets)))
+            buckets = sorted((int(bucket), runs) for bucket, runs in mine.items() if bucket.isdigit() and len(bucket) < 3)
+            items.append(cls(text(name), cast("Any", outcome), total_us, most_us, tuple(buckets)))
         return tuple(items)
 
 
@@ -230,7 +231,7 @@ class ListRunTimes(Declaration, script="list_run_times"):
 
     def parse(self, raw: Any, decode: object) -> ListedRunTimes:
         """The raw reply as a value."""
-        names = tuple((name.decode(), int(since_ms), RunTimes.read(name, flat)) for name, since_ms, flat in raw[1])
+        names = tuple((text(name), whole(since_ms), RunTimes.read(name, flat)) for name, since_ms, flat in raw[1])
         return ListedRunTimes(server_us(raw), names)
 
 

@@ -123,22 +123,27 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
     local parent = string.sub(member, 2)
     local feeds = prefix .. 'feeds:' .. parent
-    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
+    local job = envelope_open(look_at(prefix .. 'job:' .. parent, 700))
     local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
     local now, kept, handled = parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
     -- A parent that is open again was requeued, or its id is used again: its own children wait for its next end. With more than
     -- 10,000 children all of them wait for it, because one call reads at most so many, whatever the number of such parents.
     local open = now == 'open'
-    local size = open and redis.call('SCARD', feeds) or 0
+    local size = redis.pcall('SCARD', feeds)
+    -- The children of a parent whose `feeds` has another type wait until that is gone; those of others do not.
+    local foreign = type(size) == 'table'
+    if foreign or not open then size = 0 end
     if size > 10000 then size = 0 end
     if size > reads then break end
     reads = reads - size
-    local children = not open and redis.call('SRANDMEMBER', feeds, most) or size > 0 and redis.call('SMEMBERS', feeds) or {}
+    local children = foreign and {} or not open and redis.call('SRANDMEMBER', feeds, most) or size > 0 and redis.call('SMEMBERS', feeds) or {}
     table.sort(children)
     for _, child in ipairs(children) do
       local needs, fate = prefix .. 'needs:' .. child, now
-      local known = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. child, 0, 700))
+      local known = envelope_open(look_at(prefix .. 'job:' .. child, 700))
       if job and job.sequence and known and known.sequence and known.sequence < job.sequence then fate = before end
+      local unread = type(redis.pcall('SCARD', needs)) == 'table'
+      if unread and known and known.kind == 'J' then known.kind = 'corrupt' end
       -- A member that begins so is no child: it leads to the callbacks of the job with that sequence.
       local call = string.match(child, '^>(%d+)$')
       local earlier = call and job and job.sequence and tonumber(call) < job.sequence
@@ -151,19 +156,19 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
       elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
         -- The child was removed, or its enqueue was cut off before it wrote the job.
         if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then drop_run(prefix, child) end
-        redis.call('SREM', needs, parent)
+        if not unread then redis.call('SREM', needs, parent) end
         redis.call('ZREM', blocked, child)
       elseif known.kind == 'corrupt'
         -- anchor: lost-parent-buries-the-child
         or fate == 'lost' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', needs, parent) == 1 then
         local why = string.format('its parent %s is %s', parent, job and (job.outcome or 'dead') or 'gone')
-        if known.kind == 'corrupt' then why = 'corrupt envelope' end
+        if known.kind == 'corrupt' then why = unread and 'the key ' .. needs .. ' is no set' or 'corrupt envelope' end
         if not redis.call('ZSCORE', prefix .. 'dead', child) then bury_job(prefix, known, child, now_ms, events, why) end
-        run_write(prefix .. 'run:' .. child, 'error', why)
+        run_note(prefix .. 'run:' .. child, 'error', why)
         redis.call('ZREM', blocked, child)
         -- A dead job does not expire, nor when somebody requeues it.
         if known.kind == 'J' then redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child)) end
-        redis.call('DEL', needs)
+        if not unread then redis.call('DEL', needs) end
       else
         -- The child may read the parent's result, however late it runs: see release_results.
         if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end -- anchor: waiting-child-keeps-the-results
@@ -178,7 +183,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
       end
     end
     most = most - handled
-    if open and most > 0 or redis.call('EXISTS', feeds) == 0 then
+    if not foreign and (open and most > 0 or redis.call('EXISTS', feeds) == 0) then
       if not open then redis.call('SREM', prefix .. 'feeding', parent) end
       redis.call('ZREM', handing, member)
     end
@@ -227,7 +232,7 @@ end
 -- children never wait for ever, even if a job ends in a way that writes no entry or is lost.
 local function mend_feeding(prefix, now_ms)
   for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 10)) do
-    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
+    local job = envelope_open(look_at(prefix .. 'job:' .. parent, 700))
     local fate = parent_fate(prefix, job, parent)
     if fate ~= 'open' then redis.call('ZADD', prefix .. 'handing', now_ms, (fate == 'done' and '+' or '-') .. parent) end
   end

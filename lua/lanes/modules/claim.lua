@@ -174,14 +174,17 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       -- Most jobs have never been claimed: then this one call is enough for all. A key of another type reads as nil.
       local some = redis.call('EXISTS', unpack(run_keys)) > 0
       local runs = some and redis.call('MGET', unpack(run_keys)) or none
-      if some then check_types({}, {}, {}, run_keys) end
       local expiries = ask.expiring and expiries_of(ask.prefix, page, raws) or none
       for at, id in ipairs(page) do
-        local run = runs[at] and run_open(run_keys[at]) or none
-        -- A key of another type reads as nil above: check_types raises an error that names it.
-        if not raws[at] then check_types({}, {}, {}, { job_keys[at], run_keys[at] }) end
-        local crashes, raw = tonumber(run.crashes or 0), raws[at]
-        local kind, size, left = envelope_kind(raw), raw and #raw, nil
+        -- A key of another type reads as nil above. Its job is set aside as one that cannot be read, and stops no other one.
+        local run, raw = none, raws[at] or look_at(job_keys[at], 0)
+        local readable = not some
+        if some then
+          local fine, fields = pcall(run_open, run_keys[at])
+          run, readable = fine and fields or none, fine
+        end
+        local crashes, kind, size, left = tonumber(run.crashes or 0), envelope_kind(raw), #raw, nil
+        if kind and not readable then kind = 'corrupt' end
         if run.heir and kind == 'J' then
           left, size = left_by_parents(ask.prefix, id, raw, run.cause)
           size = size + #raw
@@ -344,7 +347,7 @@ local function claim_jobs(keys, ask, now_ms, events)
       local spent = lane.spent and lane.spent[id]
       local why = spent and 'fences exhausted at 2^53' or 'corrupt envelope'
       bury_job(prefix, spent and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)) or {}, id, now_ms, events, why)
-      run_write(prefix .. 'run:' .. id, 'error', why)
+      run_note(prefix .. 'run:' .. id, 'error', why)
       corrupt[#corrupt + 1] = id
     end
     for _, id in ipairs(lane.expired) do

@@ -52,6 +52,13 @@ local function tombstone_open(raw)
     fence = string.format('%d', struct.unpack('>I7', raw, at)), nonce = nonce }
 end
 
+-- The first bytes of a job's key for looks, up to this one; of a key of another type, which hides no other job, the server's words:
+-- they open as corrupt.
+local function look_at(key, last)
+  local raw = redis.pcall('GETRANGE', key, 0, last)
+  return type(raw) == 'table' and raw.err or raw
+end
+
 -- Decode the head of an envelope or of a tombstone.
 -- Returns a table with kind 'J' (job), 'T' (tombstone) or 'corrupt'; nil where there is no such key.
 local function envelope_open(raw)

@@ -4,7 +4,7 @@
 local function job_state(prefix, job, id)
   if not job then return 'gone', 0 end
   if job.kind == 'T' then return job.outcome, tonumber(job.fence) end
-  local fence = tonumber(run_read(prefix .. 'run:' .. id, 'fence')[1] or 0)
+  local fence = tonumber(run_look(prefix .. 'run:' .. id, 'fence')[1] or 0)
   if redis.call('ZSCORE', prefix .. 'active', id) then return 'active', fence end
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'dead', fence end
   local delayed = job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', due_member(job.sequence, id))

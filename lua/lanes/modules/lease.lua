@@ -76,7 +76,7 @@ end
 local function bury_job(prefix, job, id, now_ms, events, reason)
   local ttl_ms, fed = error_ttl(prefix, id, job), redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
   -- Not before its last requeue, though the clock may have stepped back: older entries count as left over from that (requeue.lua).
-  local requeued_ms = tonumber(run_read(prefix .. 'run:' .. id, 'requeued_ms')[1] or 0)
+  local requeued_ms = tonumber(run_look(prefix .. 'run:' .. id, 'requeued_ms')[1] or 0)
   redis.call('ZADD', prefix .. 'dead', math.max(now_ms, requeued_ms), id)
   redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
   if ttl_ms > 0 then

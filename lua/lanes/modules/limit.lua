@@ -6,6 +6,8 @@
 -- definition: concurrency rate per_ms fixed|sliding, 0 where there is none.
 local function limit_room(prefix, limit, definition, now_ms, need)
   local slots, rate, per_ms, kind = string.match(definition, '^(%d+) (%d+) (%d+) (%a+)$')
+  -- One that somebody else has written lets nothing through, and stops no other name.
+  if not slots then return 0, nil, nil, 0 end
   slots, rate, per_ms = tonumber(slots), tonumber(rate), tonumber(per_ms)
   local room = slots > 0 and slots - redis.call('ZCARD', prefix .. 'held:' .. limit) or math.huge
   if rate == 0 then return room, nil, nil, math.huge end
@@ -120,7 +122,9 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
   end
   local pauses = redis.call('HGETALL', prefix .. 'paused')
   for at = 1, #pauses, 2 do
+    -- One that somebody else has written is no pause, and stops no sweep.
     local until_ms, length_ms = string.match(pauses[at + 1], '^(%d+) (%d+)$')
+    until_ms, length_ms = until_ms or '0', length_ms or '0'
     if tonumber(until_ms) > now_ms + tonumber(length_ms) then
       redis.call('HSET', prefix .. 'paused', pauses[at], string.format('%d %s', now_ms + length_ms, length_ms))
       until_ms = now_ms + length_ms

@@ -18,7 +18,7 @@ local function limit_use(prefix, limit, definition, now_ms, need, most, inherite
   local _, until_ms, _, left, rate = limit_room(prefix, limit, definition, now_ms, need)
   local held, holders = prefix .. 'held:' .. limit, {}
   for _, id in ipairs(most > 0 and redis.call('ZRANGE', held, 0, most - 1) or {}) do
-    holders[#holders + 1], holders[#holders + 2] = id, run_read(prefix .. 'run:' .. id, 'owner')[1] or ''
+    holders[#holders + 1], holders[#holders + 2] = id, run_look(prefix .. 'run:' .. id, 'owner')[1] or ''
   end
   local parked = redis.call('ZCARD', prefix .. 'parked:' .. limit)
   return { limit, definition, redis.call('ZCARD', held), rate and rate - left or 0, until_ms or 0, parked, holders, inherited and 1 or 0 }
@@ -50,7 +50,7 @@ local function lane_since(prefix, lane, size, most)
   local key, half, from, oldest = prefix .. 'lane:' .. lane, 281474976710656, '-inf', nil
   local function look(ids)
     for _, id in ipairs(ids) do
-      local since_ms = waits_since(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 31))
+      local since_ms = waits_since(look_at(prefix .. 'job:' .. id, 31))
       if since_ms then oldest = math.min(oldest or since_ms, since_ms) end
     end
   end

@@ -69,6 +69,17 @@ local function run_read(run, ...)
   return values
 end
 
+-- As run_read for looks, which show others as well: nothing of a run that cannot be read.
+local function run_look(run, ...)
+  local readable, values = pcall(run_read, run, ...)
+  return readable and values or {}
+end
+
+-- Whether a run can be read: a key of another type, or bytes that are none, cannot.
+local function run_is_readable(run)
+  return (pcall(run_open, run))
+end
+
 -- Write fields of a run: names and values in turn. All in one command, so that a script that is cut off writes all or none.
 local function run_write(run, ...)
   local fields, words = run_open(run) or {}, { ... }
@@ -76,4 +87,9 @@ local function run_write(run, ...)
     fields[words[at]] = type(words[at + 1]) == 'number' and string.format('%d', words[at + 1]) or words[at + 1]
   end
   redis.call('SET', run, run_pack(fields))
+end
+
+-- As run_write for a job that is set aside, whose run may be what cannot be read: it stays as it is.
+local function run_note(run, ...)
+  if run_is_readable(run) then run_write(run, ...) end
 end

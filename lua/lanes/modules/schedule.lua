@@ -109,7 +109,8 @@ local function due_schedules(prefix, now_ms, limit)
     elseif not words[1] then
       redis.call('ZREM', cron, name)
     elseif next_ms ~= tonumber(found[at + 1]) then
-      redis.call('ZADD', cron, next_ms > 0 and words[2] or '+inf', name)
+      -- What somebody else has written there may be no time.
+      redis.call('ZADD', cron, next_ms > 0 and next_ms < 281474976710656 and string.format('%d', next_ms) or '+inf', name)
     else
       due[#due + 1] = name
       for field = 1, 5 do due[#due + 1] = words[field] or '' end
@@ -120,8 +121,10 @@ end
 
 -- Add a schedule to a page as 14 words: its name, its definition and its state. `next_ms`: its next tick where the key has an older one.
 local function add_schedule(page, name, key, next_ms)
-  local words = redis.call('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms', 'next_ms', 'last_ms', 'last_job',
+  local words = redis.pcall('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms', 'next_ms', 'last_ms', 'last_job',
     'count', 'missed', 'skipped', 'error')
+  -- A key of another type must not hide the others.
+  if words.err then words = { '0', [13] = words.err } end
   -- An entry of the index without a schedule is left over from a call that was cut off.
   if not words[1] then return end
   page[#page + 1] = name

@@ -90,7 +90,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
   -- anchor: delayed-jobs-are-promoted-on-time
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
     local id = string.sub(member, 11)
-    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+    local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
     -- A job with a live token (a retry was cut off) is moved as well; the claim that finds its entry drops it.
     if job and job.kind == 'J' and due_member(job.sequence, id) ~= member then
       -- An enqueue that was cut off left this entry: the job with this id was made later and has its own entry, or needs none.
@@ -101,7 +101,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
       if events then table.insert(events, { 'promoted', id, job.name }) end
     elseif job and job.kind == 'corrupt' then
       bury_job(prefix, {}, id, now_ms, events, 'corrupt envelope')
-      run_write(prefix .. 'run:' .. id, 'error', 'corrupt envelope')
+      run_note(prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
     elseif not redis.call('ZSCORE', prefix .. 'active', id) then
       -- Left over from a cancel that was cut off.
@@ -127,7 +127,7 @@ end
 -- that was cut off has taken it) and crashes; the wake lists to push are added to `wakes`.
 local function reap_job(prefix, id, now_ms, turn, wakes, events)
   local run = prefix .. 'run:' .. id
-  local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+  local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
   local state = run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms')
   -- anchor: reaped-lease-frees-its-slot
   if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, turn, wakes) end
