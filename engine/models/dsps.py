@@ -141,8 +141,9 @@ def _parsed(operation: ChannelOperation, raw: Any) -> ChannelReply:
             items = tuple((clock.parse(found[at]), found[at + 1]) for at in range(0, len(found), 2))
             place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])
             upto, more, searching = clock.parse(raw[7]), bool(raw[8]), bool(raw[9])
-            told = (upto, more, searching, items, int(raw[10]), *map(int, raw[12:13]))
-            return FetchReply(srv_us, "ok", *place, turned, era_changed, *told)
+            return FetchReply(
+                srv_us, "ok", *place, turned, era_changed, upto, more, searching, items, int(raw[10]), *map(int, raw[12:13])
+            )
         case Acknowledge():
             result = cast("Any", _word(raw[1], "OK", "stale"))
             place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])
