@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import redis
 
 from engine import Handlers, Malformed, Queue, Worker, models
 from engine.models.model import Spec
@@ -31,6 +32,10 @@ TEXTS = (
 )
 #: Of raw keys: what no test of this file may find changed.
 BYSTANDER = "ironclaim-bystander"
+
+
+def queue_client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url)
 
 
 @pytest.fixture(params=each(FOREIGN))
@@ -106,7 +111,8 @@ def test_a_queue_works_jobs_of_every_name(spec: Spec, ironclaim_url: str) -> Non
         assert sorted(ran) == sorted(ids.items())
         assert (queue.counts().waiting, queue.counts().dead) == (0, 0)
         # Slots of the limits were given back under the names that they were taken under.
-        assert not [key for key in queue_client(ironclaim_url).keys("*held:*") if queue_client(ironclaim_url).zcard(key)]
+        client = queue_client(ironclaim_url)
+        assert not [key for key in client.keys("*held:*") if client.zcard(key)]
 
 
 def test_a_job_lives_under_every_id_that_a_caller_gives(spec: Spec, ironclaim_url: str) -> None:
@@ -121,7 +127,9 @@ def test_a_job_lives_under_every_id_that_a_caller_gives(spec: Spec, ironclaim_ur
         again = desk.send(desk.call(desk.enqueue_operation(id, nonce=b"second--", payload={"label": "j"})))
         assert (again.result, again.state, again.holder) == ("duplicate", "waiting", id)
         # Many in one call, whose record holds all ids.
-        many = desk.call(EnqueueMany(tuple(desk.enqueue_operation(one, nonce=b"third---", payload={"label": "j"}) for one in (id, "x"))))
+        many = desk.call(
+            EnqueueMany(tuple(desk.enqueue_operation(one, nonce=b"third---", payload={"label": "j"}) for one in (id, "x")))
+        )
         for found in (desk.send(many), desk.send(many)):
             assert [item.holder for item in found.items] == [id, "x"]
         claim = desk.call(desk.claim_operation(limit=1))
@@ -196,7 +204,20 @@ def test_an_id_that_is_no_text_stays_where_it_is_and_is_listed(spec: Spec, ironc
 def test_a_name_that_is_another_key_is_refused() -> None:
     """Bull's jobs lie directly below the names of queues; what Node and the engine write there is not taken for a job."""
     queue = Queue("a", models.Bull(), url="redis://127.0.0.1:1")
-    for id in ("7", "wait", "delayed", "lock", "b:7", "b:wait", "7:lock", "ironclaim", "ironclaim:run:1", "b:ironclaim:x", "cron:a:1", ""):
+    for id in (
+        "7",
+        "wait",
+        "delayed",
+        "lock",
+        "b:7",
+        "b:wait",
+        "7:lock",
+        "ironclaim",
+        "ironclaim:run:1",
+        "b:ironclaim:x",
+        "cron:a:1",
+        "",
+    ):
         with pytest.raises(Malformed, match="^id: "):
             queue.enqueue("__default__", {}, id=id)
     for name in ("a:ironclaim", "ironclaim", "ironclaim:a", "", "\ud800", 7, None, b"a", "x" * 65_537):
@@ -226,9 +247,3 @@ def test_lanes_keeps_its_rule() -> None:
         ):
             with pytest.raises(Malformed, match=f"^{field}: "):
                 use(text)
-
-
-def queue_client(url: str) -> Any:
-    import redis
-
-    return redis.Redis.from_url(url)
