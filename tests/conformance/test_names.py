@@ -229,6 +229,18 @@ def test_a_name_that_is_another_key_is_refused() -> None:
                 Queue("q", spec, url="redis://127.0.0.1:1").enqueue(wrong, {})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("spec", [models.Bull(), models.Mosquito()])
+def test_no_two_queues_have_keys_in_common(spec: Spec) -> None:
+    """Whatever the ids and names are: what follows a queue's prefix is never all of another one's, and a key in it."""
+    names = ("a", "a:run", "a::run", "a%3arun", "a:", "a::", "a:::run", "a:took", "a:7", "a::B", "B::a", "run", "a:run:x")
+    prefixes = {name: Queue(name, spec, url="redis://127.0.0.1:1").model.keys.prefix for name in names}
+    for name, prefix in prefixes.items():
+        for other, longer in prefixes.items():
+            # Of keys of `name` none begins with a colon.
+            assert name == other or not longer.startswith(prefix) or longer[len(prefix)] == ":"
+    assert len(set(prefixes.values())) == len(names)
+
+
 def test_lanes_keeps_its_rule() -> None:
     queue = Queue("q", url="redis://127.0.0.1:1")
     handlers = Handlers()
