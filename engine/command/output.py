@@ -98,9 +98,16 @@ def _text(value: Any) -> str:
     if value is None:
         return "-"
     return (
-        value
+        _printable(value)
         if isinstance(value, str)
         else json.dumps(value, ensure_ascii=False)
         if isinstance(value, dict | list)
         else str(value)
     )
+
+
+def _printable(text: str) -> str:
+    """A text without characters that a terminal obeys: names of old keyspaces may hold them."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)

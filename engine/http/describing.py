@@ -108,6 +108,12 @@ def choice(name: str, about: str, words: tuple[str, ...], default: str) -> Query
     return Query(name=name, about=about, kind=read, schema=lambda _: {"enum": list(words), "default": default}, default=default)
 
 
+def name_of(name: str, about: str, pattern: str) -> Query:
+    """A name, which the engine checks by the rule of the queue's model; `pattern` is that of Lanes."""
+    schema: Schema = {"type": "string", "minLength": 1, "pattern": f"^({pattern})$"}
+    return Query(name=name, about=about, kind=lambda name, given, settings: given, schema=lambda _: schema)
+
+
 def text(name: str, about: str, *, pattern: str = "") -> Query:
     """A text of 1 to 200 characters, of a pattern where there is one."""
     shape = re.compile(pattern) if pattern else None

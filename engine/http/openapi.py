@@ -13,9 +13,11 @@ from starlette.routing import BaseRoute, Route
 
 from engine.channel import ids
 from engine.http.describing import Described, Schema
+from engine.http.jobs import schemas
 from engine.http.problems import MEDIA_TYPE
 from engine.http.security.access import Needed, public
 from engine.http.settings import HttpSettings
+from engine.models import Lanes
 from engine.version import __version__
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -28,6 +30,8 @@ _PATTERNS = {
     "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
     **dict.fromkeys(("channel", "subscriber", "message"), f"^{ids.PATTERN}$"),
 }
+#: Those that are any texts in old keyspaces.
+_OF_MODELS = frozenset({"queue", "id", "name", "schedule", "key"})
 PROBLEM: Schema = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
@@ -72,13 +76,15 @@ def document(routes: Iterable[BaseRoute], settings: HttpSettings, root: str = ""
 def _operation(route: Route, found: Described, settings: HttpSettings) -> dict[str, Any]:
     endpoint: Any = route.endpoint
     needed: Needed = endpoint.needed
+    # The keyspace of Bananas has an API of its own beside queues of any model.
+    narrow = isinstance(settings.spec, Lanes) and found.tag != "bananas"
     problem = {"description": "A problem", "content": _PROBLEM_CONTENT}
     operation: dict[str, Any] = {
         "operationId": f"{found.tag}_{endpoint.__name__}",
         "tags": [found.tag],
         "summary": found.summary,
         "description": (endpoint.__doc__ or "").strip(),
-        "parameters": [*_in_path(route.path), *_in_query(found, settings), *_in_headers(found)],
+        "parameters": [*_in_path(route.path, narrow), *_in_query(found, settings), *_in_headers(found)],
         "responses": {
             **{str(status): _answer(status, schema, found.media_type) for status, schema in found.answers.items()},
             "default": problem,
@@ -89,15 +95,20 @@ def _operation(route: Route, found: Described, settings: HttpSettings) -> dict[s
         if settings.asks_who:
             operation["security"] = [{"token": []}]
     if found.body is not None:
-        operation["requestBody"] = {"required": found.needs_body, "content": {"application/json": {"schema": found.body}}}
+        body = found.body if narrow else schemas.widened(found.body)
+        operation["requestBody"] = {"required": found.needs_body, "content": {"application/json": {"schema": body}}}
     return operation
 
 
-def _in_path(path: str) -> list[dict[str, Any]]:
+def _in_path(path: str, narrow: bool) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": _PATTERNS.get(name, "^[^/]+$")}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": _pattern(name, narrow)}}
         for name in _PARAMETER.findall(path)
     ]
+
+
+def _pattern(name: str, narrow: bool) -> str:
+    return _PATTERNS.get(name, "^[^/]+$") if narrow or name not in _OF_MODELS else r"^[^/\\]+$"
 
 
 def _in_query(found: Described, settings: HttpSettings) -> list[dict[str, Any]]:

@@ -106,6 +106,11 @@ class Lanes(Scripted):
         """The pub/sub channels that a worker of this name reads."""
         return self.keys.control(worker)
 
+    @property
+    def listed(self) -> str:
+        """The name of the queue, also for one of its shards."""
+        return self.keys.queue.partition("#")[0]
+
     def refuse(self, operation: Operation) -> None:
         """Do nothing: the model has all operations."""
 

@@ -31,6 +31,7 @@ slots.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ from engine.wire.operations import (
     SetLimit,
     SetMetadata,
 )
+
+#: Those between the parts of a class, and all others.
+_COLONS = re.compile(r"(?<=\w)::(?=\w)|:")
 
 FINDINGS = (
     Finding(
@@ -125,8 +129,10 @@ class MosquitoModel(Foreign):
 
     @staticmethod
     def places(queue: str, prefix: str) -> tuple[str, str]:
-        """All queues share one keyspace."""
-        return f"{prefix}:", f"{queue}:"
+        """All queues share one keyspace. In the engine's keys a colon of a name is escaped, but for those of a namespaced class:
+        the queue `a:run` would else have its keys among those of the jobs of `a`."""
+        name = _COLONS.sub(lambda found: found[0] if found[0] == "::" else "%3a", queue.replace("%", "%25"))
+        return f"{prefix}:", f"{name}:"
 
     def new_id(self) -> str:
         """'': the server assigns the id."""

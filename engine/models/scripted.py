@@ -69,6 +69,11 @@ class Scripted(FilledSlots):
         """The pub/sub channels that a worker of this name reads; foreign formats have none."""
         return ()
 
+    @property
+    def listed(self) -> str:
+        """The name under which the queue is listed among those of a server."""
+        return self.keys.queue
+
     def template(self, job: Enqueue) -> bytes:
         """The job that each tick of a schedule enqueues, encoded as the schedule stores it."""
         raise NotImplementedError
@@ -121,8 +126,7 @@ class Scripted(FilledSlots):
             case ReadEvents():
                 return self._read_events(operation)
             case NoteQueue():
-                # A shard notes its queue.
-                words = ("ZADD", keys.queues, "GT", operation.used_ms, keys.queue.partition("#")[0])
+                words = ("ZADD", keys.queues, "GT", operation.used_ms, self.listed)
                 return Call(None, (keys.queues,), words, partial(self.parse, operation), operation, patient=operation.patient)
             case _ if operation.script in self.scripts:
                 return self.bound(operation)

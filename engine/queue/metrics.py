@@ -27,8 +27,8 @@ def exposition(
     demand: Demand,
     scaling: Scaling,
 ) -> str:
-    """The numbers of one queue; without `held` no names, ages and pauses. A queue's name and those of jobs need no escape."""
-    of = f'queue="{queue}"'
+    """The numbers of one queue; without `held` no names, ages and pauses."""
+    of = f'queue="{_label(queue)}"'
     alive = [worker for worker in workers if worker.alive]
     places = sum(worker.concurrency for worker in alive)
     families = [
@@ -66,9 +66,9 @@ def exposition(
         ),
     ]
     if held is not None:
-        names = [f'{{{of},name="{name}"}} {count}' for name, count in held.waiting_by_name.items()]
+        names = [f'{{{of},name="{_label(name)}"}} {count}' for name, count in held.waiting_by_name.items()]
         paused = {pause.name for pause in held.pauses}
-        pauses = [f'{{{of},name="{name}"}} 1' for name in sorted(filter(None, paused))]
+        pauses = [f'{{{of},name="{_label(name)}"}} 1' for name in sorted(filter(None, paused))]
         families += [
             _family("jobs_waiting", "gauge", "Waiting jobs of each name.", *names),
             _family(
@@ -89,7 +89,7 @@ def exposition(
     for found in times:
         for outcome, durations in (("succeeded", found.succeeded), ("failed", found.failed)):
             if durations.count:
-                runs += _histogram(f'{of},name="{found.name}",outcome="{outcome}"', durations)
+                runs += _histogram(f'{of},name="{_label(found.name)}",outcome="{outcome}"', durations)
     families.append(_family("run_seconds", "histogram", "How long handlers took, as workers have told it.", *runs))
     return "".join(families)
 
@@ -102,7 +102,8 @@ def join_metrics(*texts: str) -> str:
     families: dict[str, tuple[list[str], list[str]]] = {}
     for text in texts:
         comments, samples = [], []
-        for line in text.splitlines():
+        # Labels may hold what else parts lines.
+        for line in text.removesuffix("\n").split("\n"):
             words = line.split(" ", 3)
             if words[:2] == ["#", "HELP"]:
                 comments, samples = families.setdefault(words[2], ([], []))
@@ -111,6 +112,11 @@ def join_metrics(*texts: str) -> str:
             elif line not in comments:
                 comments.append(line)
     return "".join(f"{line}\n" for comments, samples in families.values() for line in comments + samples)
+
+
+def _label(name: str) -> str:
+    """The value of a label: names of old keyspaces may hold quotes and new lines."""
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _family(name: str, kind: str, help: str, *samples: str) -> str:

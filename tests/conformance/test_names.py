@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import redis
 
 from engine import Handlers, Malformed, Queue, Worker, models
 from engine.models.model import Spec
@@ -31,6 +32,10 @@ TEXTS = (
 )
 #: Of raw keys: what no test of this file may find changed.
 BYSTANDER = "ironclaim-bystander"
+
+
+def queue_client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url)
 
 
 @pytest.fixture(params=each(FOREIGN))
@@ -106,7 +111,8 @@ def test_a_queue_works_jobs_of_every_name(spec: Spec, ironclaim_url: str) -> Non
         assert sorted(ran) == sorted(ids.items())
         assert (queue.counts().waiting, queue.counts().dead) == (0, 0)
         # Slots of the limits were given back under the names that they were taken under.
-        assert not [key for key in queue_client(ironclaim_url).keys("*held:*") if queue_client(ironclaim_url).zcard(key)]
+        client = queue_client(ironclaim_url)
+        assert not [key for key in client.keys("*held:*") if client.zcard(key)]
 
 
 def test_a_job_lives_under_every_id_that_a_caller_gives(spec: Spec, ironclaim_url: str) -> None:
@@ -223,6 +229,18 @@ def test_a_name_that_is_another_key_is_refused() -> None:
                 Queue("q", spec, url="redis://127.0.0.1:1").enqueue(wrong, {})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("spec", [models.Bull(), models.Mosquito()])
+def test_no_two_queues_have_keys_in_common(spec: Spec) -> None:
+    """Whatever the ids and names are: what follows a queue's prefix is never all of another one's, and a key in it."""
+    names = ("a", "a:run", "a::run", "a%3arun", "a:", "a::", "a:::run", "a:took", "a:7", "a::B", "B::a", "run", "a:run:x")
+    prefixes = {name: Queue(name, spec, url="redis://127.0.0.1:1").model.keys.prefix for name in names}
+    for name, prefix in prefixes.items():
+        for other, longer in prefixes.items():
+            # Of keys of `name` none begins with a colon.
+            assert name == other or not longer.startswith(prefix) or longer[len(prefix)] == ":"
+    assert len(set(prefixes.values())) == len(names)
+
+
 def test_lanes_keeps_its_rule() -> None:
     queue = Queue("q", url="redis://127.0.0.1:1")
     handlers = Handlers()
@@ -241,9 +259,3 @@ def test_lanes_keeps_its_rule() -> None:
         ):
             with pytest.raises(Malformed, match=f"^{field}: "):
                 use(text)
-
-
-def queue_client(url: str) -> Any:
-    import redis
-
-    return redis.Redis.from_url(url)

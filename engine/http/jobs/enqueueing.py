@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -38,7 +39,8 @@ async def enqueue(request: Request) -> Response:
     id = key if id is None else id  # anchor: key-becomes-the-id
     refuse_elsewhere(request, id)
     enqueued = await queue_of(request).enqueue(name, payload, id=id, **options)
-    where = {"Location": f"{request.url.path}/{enqueued.job}"}
+    segments = ("api", "queues", request.path_params["queue"], "jobs", enqueued.job)
+    where = {"Location": request.scope.get("root_path", "") + "".join(f"/{quote(part, safe='')}" for part in segments)}
     return JSONResponse(_view(enqueued), 201 if enqueued.created else 200, where)
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from engine.errors import TimedOut
-from engine.http.describing import arguments, choice, described, text, whole
+from engine.http.describing import arguments, choice, described, name_of, text, whole
 from engine.http.jobs import schemas
 from engine.http.jobs.views import job_view
 from engine.http.opening import queue_of
@@ -27,8 +27,8 @@ _CURSORS_END = 1_000_000
     "Some jobs of a state",
     query=(
         choice("state", "which jobs", LISTED, "waiting"),
-        text("name", "only those of this name", pattern=schemas.NAME_PATTERN),
-        text("key", "only those with this key", pattern=schemas.KEY_PATTERN),
+        name_of("name", "only those of this name", schemas.NAME_PATTERN),
+        name_of("key", "only those with this key", schemas.KEY_PATTERN),
         text("error", "only those whose last error has this as whole words", pattern=r"[\s\S]*\S[\s\S]*"),
         text("text", "only those that have this in their id, name, key or last error; in the payload where that is shown"),
         choice("order", "the oldest or the newest first", ("oldest", "newest"), "oldest"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from engine import validate
 from engine.http.describing import Schema
@@ -25,6 +25,8 @@ BATCH_MAX = 1_000
 _TEXT: Schema = {"type": "string"}
 _MS: Schema = {"type": "integer", "minimum": 0}
 _STATE: Schema = {"enum": sorted(word for part in get_args(JobState) for word in (get_args(part) or (part,)))}
+#: A name or an id of an old keyspace.
+ANY_TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": validate.TEXT_CHARS_MAX}
 NAME: Schema = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _WINDOW: Schema = {"enum": ["sliding", "fixed"]}
 ID: Schema = {"type": ["string", "null"], "pattern": f"^{ID_PATTERN}$"}
@@ -116,6 +118,10 @@ JOB_FIELDS = ("name", "payload", "id", *OPTIONS)
 _OF_CALLBACKS = {name: _option(name) for name in OPTIONS if name not in validate.NOT_OF_CALLBACKS}
 _CALLBACK = or_null(an_object(("name",), name=NAME, payload={}, id=ID, **_OF_CALLBACKS))
 _CHECKED.update(on_success=_CALLBACK, on_failure=_CALLBACK)
+#: What names and ids look like in Lanes, and any text in old keyspaces.
+_NARROW = frozenset(f"^{pattern}$" for pattern in (NAME_PATTERN, ID_PATTERN, KEY_PATTERN, validate.PARENT.pattern)) | {
+    _REROUTE["pattern"]
+}
 NEW_JOB = an_object(("name",), name=NAME, payload={}, id=ID, **{name: _option(name) for name in OPTIONS})
 NEW_JOBS = an_object(("jobs",), jobs={"type": "array", "items": NEW_JOB, "minItems": 1, "maxItems": BATCH_MAX})
 ENQUEUED = shown(id=_TEXT, created={"type": "boolean"}, srv_ms=_MS)
@@ -177,3 +183,12 @@ JOB: Schema = shown(
 def any_object() -> dict[str, Any]:
     """An object whose members are those of a description in the engine."""
     return {"type": "object"}
+
+
+def widened(schema: Any) -> Any:
+    """The same schema for a queue of an old keyspace, whose names and ids are any texts."""
+    if isinstance(schema, dict):
+        given = cast("Schema", schema)
+        members = {name: widened(value) for name, value in given.items() if name != "pattern" or value not in _NARROW}
+        return members if len(members) == len(given) else {**members, "minLength": 1}
+    return [widened(item) for item in cast("list[Any]", schema)] if isinstance(schema, list) else schema

@@ -228,3 +228,25 @@ def test_a_job_in_hand_of_the_engine_is_left_alone_by_bull(bull: Talker, ours: O
         bull.ask("process", 1)
         assert ours.queue.results.wait(job, wait_ms=10_000).value == "once"
     assert (ours.ran_ids(), bull.ran("active")) == ([job], [])
+
+
+@pytest.mark.parametrize(("name", "prefix"), [("video transcoding", "bull"), ('é {x}*?[y]\\:"z', "{pre fix}*")])
+def test_a_queue_of_any_name_is_shared(ironclaim_url: str, name: str, prefix: str) -> None:
+    port = int(ironclaim_url.rpartition(":")[2].partition("/")[0])
+    with (
+        Talker(name, port=port, prefix=prefix) as bull,
+        engine.Queue(name, models.Bull(), url=ironclaim_url, prefix=prefix) as queue,
+    ):
+        ours = Ours(queue)
+        with ours.at_work():
+            theirs = str(bull.ask("add", {"value": 1}, {})["jobId"])
+            assert ended(bull, theirs, "completed")["returnvalue"] == 1
+            # Node reads such an id as NaN, so its worker must not see it.
+            own = queue.enqueue(UNNAMED, {"value": 2}, id="order é 7").job
+            assert queue.results.wait(own, wait_ms=20_000).value == 2
+        bull.ask("process", 1)
+        job = ours.send({"value": 3})
+        assert ended(bull, job, "completed")["returnvalue"] == 3
+        assert ours.ran_ids() == [theirs, own] and sorted(info.id for info in queue.jobs.list("finished")) == sorted(
+            [theirs, own, job]
+        )
