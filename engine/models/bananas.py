@@ -90,7 +90,8 @@ class BananasModel(Foreign):
             "Foreign schedulers do not check whether they were the one that removed a job from queue:scheduled, so two of "
             "them push it to its list twice, and write the copy over it that they have read. The engine drops such an entry "
             "of a job that one of its workers has completed, for 20 s also where the old copy says that it is pending; a "
-            "foreign worker runs it again.",
+            "foreign worker runs it again. While a foreign worker runs the first entry the engine runs the second, because an "
+            "entry in queue:processing may be that of a dead worker.",
         ),
         Finding(
             "foreign-ends-unfenced",

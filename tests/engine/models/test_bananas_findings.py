@@ -36,6 +36,13 @@ def test_foreign_promotion_doubles(desk: BananasDesk) -> None:
     foreign_take(desk)
     assert desk.processing() == ["j", "j"], "both have it in hand"
     assert desk.succeed(leased.lease) == ("ok", "finished")
+    # The other way round.
+    desk.begin()
+    desk.go("j")
+    desk.redis.lpush(desk.list_key(), "j")
+    foreign_take(desk)
+    (leased,) = desk.take()
+    assert desk.processing() == ["j", "j"] and desk.succeed(leased.lease) == ("ok", "finished")
 
 
 def test_foreign_ends_unfenced(desk: BananasDesk) -> None:
