@@ -76,8 +76,7 @@ def document(routes: Iterable[BaseRoute], settings: HttpSettings, root: str = ""
 def _operation(route: Route, found: Described, settings: HttpSettings) -> dict[str, Any]:
     endpoint: Any = route.endpoint
     needed: Needed = endpoint.needed
-    # The keyspace of Bananas has an API of its own beside queues of any model.
-    narrow = isinstance(settings.spec, Lanes) and found.tag != "bananas"
+    narrow = isinstance(settings.spec, Lanes)
     problem = {"description": "A problem", "content": _PROBLEM_CONTENT}
     operation: dict[str, Any] = {
         "operationId": f"{found.tag}_{endpoint.__name__}",

@@ -43,7 +43,7 @@ _YEAR_MAX = 5999
 _FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 _NEW = schemas.an_object(
     ("name",),
-    id=schemas.or_null(schemas.ANY_TEXT),
+    id=schemas.or_null({**schemas.ANY_TEXT, "pattern": "^(?!cron:)"}),
     name=schemas.ANY_TEXT,
     payload={},
     description=_TEXT,
