@@ -73,7 +73,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     from engine.command import backup, cron, enqueue, health, jobs, lua, outbox, pausing, queues, reshard, serve, top, worker
 
-    parser = _Parser(prog="ironclaim", description="Workers, and a look at queues.")
+    parser: argparse.ArgumentParser = _Parser(prog="ironclaim", description="Workers, and a look at queues.")
     parser.add_argument("--version", action="version", version=_VERSION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     worker.add_parser(commands)

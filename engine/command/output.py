@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO, cast
 
 from engine.redaction import redacted
 
@@ -79,7 +79,7 @@ def finish_output() -> None:
         sys.stdout.flush()
     except OSError:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), cast("TextIO", sys.stdout).fileno())
         raise
 
 
