@@ -334,7 +334,7 @@ def items(field: str, value: object, bound: str) -> list[Any]:
     try:
         return list(cast("Iterable[Any]", value))
     except Exception as error:
-        raise Malformed(field, value, f"{bound} ({describe(error)})") from error
+        raise Malformed(field, cast("object", value), f"{bound} ({describe(error)})") from error
 
 
 def parents(field: str, value: object) -> tuple[str, ...]:

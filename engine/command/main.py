@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from engine.command.output import finish_output, prepare_output, print_error
 from engine.errors import EngineError, describe
@@ -73,7 +73,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     from engine.command import backup, cron, enqueue, health, jobs, lua, outbox, pausing, queues, reshard, serve, top, worker
 
-    parser = _Parser(prog="ironclaim", description="Workers, and a look at queues.")
+    parser = cast("argparse.ArgumentParser", _Parser(prog="ironclaim", description="Workers, and a look at queues."))
     parser.add_argument("--version", action="version", version=_VERSION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     worker.add_parser(commands)

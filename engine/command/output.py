@@ -73,13 +73,14 @@ def prepare_output() -> None:
 
 def finish_output() -> None:
     """Print what is buffered now, and have nothing left that the interpreter could fail to print when it ends. Raises OSError."""
-    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+    out: Any = sys.stdout
+    if out is None:
         return
     try:
-        sys.stdout.flush()
+        out.flush()
     except OSError:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(out, io.TextIOWrapper):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         raise
 
 

@@ -1,0 +1,67 @@
+"""No input and no terminal makes a traceback of a command: one line on stderr, and the documented exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine import Queue
+from tests.engine.command.running import ironclaim
+
+#: Words in any place of a command: deep JSON, bytes of a terminal that are no UTF-8, NUL, numbers without end, and folders.
+HOSTILE = ("[" * 5_000 + "]" * 5_000, "\udcff", "a\0b", "9" * 5_000, "/")
+AWAY = "redis://127.0.0.1:1"
+
+
+def lines(queue: str, word: str) -> list[tuple[str, ...]]:
+    """Commands with a hostile word, none of which needs a server to refuse it."""
+    at = ("--queue", queue, "--url", AWAY)
+    return [
+        *(("enqueue", "work", f"--{flag}={word}", *at) for flag in ("payload", "on-success", "delay-ms", "run-at-ms", "target")),
+        *(("jobs", "list", f"--{flag}={word}", *at) for flag in ("state", "limit", "offset", "older-than")),
+        ("worker", word, *at),
+        ("jobs", "show", word, "--queue", f"no queue {word}", "--url", AWAY),
+        ("queues", f"--url={word}"),
+        ("outbox", word),
+        ("lua", word),
+        (word,),
+    ]
+
+
+def test_no_argument_makes_a_traceback() -> None:
+    for word in HOSTILE:
+        for arguments in lines("q q", word):
+            done = ironclaim(*arguments)
+            assert done.returncode == 2 and done.stderr and "Traceback" not in done.stderr, (arguments[:3], done.returncode)
+            assert len(done.stderr.splitlines()[-1]) < 12_000
+    done = ironclaim("enqueue", "work", "--payload", HOSTILE[0], "--queue", "q", "--url", AWAY)
+    assert done.returncode == 2 and "--payload" in done.stderr and "JSON" in done.stderr
+    done = ironclaim("enqueue", "work", "--payload", '{"a":1,"a":2}', "--queue", "q", "--url", AWAY)
+    assert done.returncode == 2 and "'a' comes twice" in done.stderr
+
+
+def test_a_module_that_raises_anything_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for number, raised in enumerate(("GeneratorExit('x')", "type('Odd', (BaseException,), {})('x')", "SystemExit('x')")):
+        (tmp_path / f"raising_{number}.py").write_text(f"raise {raised}\n")
+        done = ironclaim("worker", f"raising_{number}:queue")
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"raising_{number}.py:1: " in done.stderr
+
+
+def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_url: str) -> None:
+    queue.enqueue("work", {"text": "äöü 😀"}, id="a", headers={"h": "é"})
+    command = f"{sys.executable} -m engine jobs show a --queue q --url {ironclaim_url}"
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "0"}
+    script = (
+        f"{command}; echo code $?; {command} --json; echo code $?; {command} >&-; echo code $?; {command} 2>&- <&-; echo code $?;"
+        f" ({command}; echo code $? >&2) | true; {command} >/dev/full; echo code $?"
+    )
+    done = subprocess.run(["bash", "-c", script], env=ascii_only, capture_output=True, text=True, timeout=60, check=True)
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("code ")] == ["code 0"] * 4 + ["code 2"], done.stderr
+    assert "code 0" in done.stderr and "No space left" in done.stderr
+    assert r"\xe4\xf6\xfc" in done.stdout or r"\u00e4\u00f6\u00fc" in done.stdout
