@@ -98,7 +98,10 @@ def look(queue: Queue, url: str) -> None:
     for state in ("waiting", "delayed", "active", "dead", "blocked", "finished"):
         queue.jobs.list(state)
         queue.jobs.page(state)
-    queue.jobs.counts_by_name(), queue.counts(), queue.obstacles(), queue.limits(), queue.stats(), queue.snapshot()
-    queue.metrics(), queue.workers.list(), queue.dead.list(), queue.jobs.why("good")
+    for ask in (queue.counts, queue.obstacles, queue.limits, queue.stats, queue.snapshot, queue.metrics):
+        ask()
+    for ask_more in (queue.jobs.counts_by_name, queue.workers.list, queue.dead.list):
+        ask_more()
+    queue.jobs.why("good")
     assert "good" in [schedule.name for schedule in queue.schedules.list()]
     assert "q" in [known.name for known in all_queues(url=url)]
