@@ -25,8 +25,8 @@ class WorkerInfo:
     at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names; `priorities` the least and the greatest
     that it claims, None: all; `routing` what targets and routes of jobs ask for; `paused` and `gate_closed`: whether a pause or
     its gate kept it from claiming when it beat. On an old keyspace those that the registry of the format lists come behind the
-    others, with their names as incarnations and 0 for what is not known. `unreadable` says why a beat that somebody else has written
-    cannot be read."""
+    others, with their names as incarnations and 0 for what is not known. `unreadable` says why a beat that somebody else
+    has written cannot be read."""
 
     name: str
     incarnation: str

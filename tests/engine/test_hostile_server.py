@@ -274,18 +274,23 @@ def test_what_ends_or_keeps_a_lease_names_the_key_too_and_works_when_it_is_gone(
 
 
 @pytest.mark.parametrize("which", ["job", "run"])
-def test_a_claim_names_the_job_that_it_cannot_read_and_goes_on_when_it_can(desk: Desk, which: str) -> None:
+def test_a_claim_sets_a_job_aside_whose_key_it_cannot_read_and_leases_its_neighbour(desk: Desk, which: str) -> None:
     desk.enqueue("j1", "j2")
     key = getattr(desk.keys, which)("j1")
     if which == "job":
         desk.redis.rename(key, "aside")
     desk.redis.rpush(key, "x")
-    with pytest.raises(WrongKeyType, match=f"the key {key} is a list, it must be a string"):
-        desk.claim()
+    assert [job.lease.job for job in desk.claim()] == ["j2"]
+    assert desk.redis.zrange(desk.keys.dead, 0, -1) == [b"j1"]
+    assert desk.redis.lrange(key, 0, -1) == [b"x"], "it belongs to somebody else"
+    (info,) = desk.queue.dead.list()
+    assert info.id == "j1" and (info.unreadable if which == "job" else "cannot be read" in info.last_error)
+    # Its own key is back: it can be run again.
     desk.redis.delete(key)
     if which == "job":
         desk.redis.rename("aside", key)
-    assert [job.lease.job for job in desk.claim()] == ["j1", "j2"]
+    assert desk.queue.dead.requeue("j1")
+    assert [job.lease.job for job in desk.claim()] == ["j1"]
 
 
 def test_a_worker_sends_a_finish_until_the_foreign_key_is_gone(queue: Queue, workers: Workers) -> None:

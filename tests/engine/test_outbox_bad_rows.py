@@ -248,8 +248,8 @@ def test_a_database_without_an_encoding_is_read_as_any_other(queue: Queue, datab
         return
     with psycopg.connect(database.address, autocommit=True) as connection:
         connection.execute("CREATE DATABASE bytes_only ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
-    parameters = psycopg.conninfo.conninfo_to_dict(database.address) | {"dbname": "bytes_only", "client_encoding": "UTF8"}
-    other = Database("postgresql", psycopg.conninfo.make_conninfo(**parameters))
+    address = psycopg.conninfo.make_conninfo(database.address, dbname="bytes_only", client_encoding="UTF8")
+    other = Database("postgresql", address)
     with other.connect() as connection:
         outbox.create_table(connection)
         insert(connection, other, "good")

@@ -14,7 +14,7 @@ def server_us(raw: Any) -> int:
 
 
 def text(raw: bytes) -> str:
-    """A name of the reply, such as an id. Bytes that are no UTF-8 are shown as `\\xff`: one bad entry must not hide the others."""
+    """A name of the reply, such as an id. What is no UTF-8 is shown as `\\xff`: one bad entry must not hide the others."""
     return raw.decode(errors="backslashreplace")
 
 
