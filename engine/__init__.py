@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from engine.queue.workers import WorkerInfo
     from engine.routing import Target
     from engine.scheduler import Scheduler
-    from engine.serializers import Serializer
+    from engine.serializers import Serializer, UnreadablePayload
     from engine.tasks import Task, TaskFunction
     from engine.wire.drivers.endpoint import ConnectOptions
     from engine.wire.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
@@ -118,7 +118,7 @@ _HOMES = {
     "engine.wire.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
     "engine.queue.producing": ("NewJob",),
-    "engine.serializers": ("Serializer",),
+    "engine.serializers": ("Serializer", "UnreadablePayload"),
     "engine.tasks": ("Task", "TaskFunction"),
     "engine.priority_queue": ("PriorityQueue",),
     "engine.queue.synchronous.queue": ("Queue", "queues"),
@@ -205,6 +205,7 @@ __all__ = [
     "TimedOut",
     "UnknownJob",
     "UnknownParent",
+    "UnreadablePayload",
     "UnsafeServer",
     "UnsupportedFeature",
     "Why",

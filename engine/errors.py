@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from engine.wire.operations import Enqueued
 
 
+#: Of the text of an exception that is stored or shown, and of a value that an error names.
+_ERROR_CHARACTERS_MAX = 1000
+_SHOWN_CHARACTERS_MAX = 80
+
+
 class EngineError(Exception):
     """The engine could not do what was asked."""
 
@@ -21,14 +26,7 @@ class Malformed(EngineError, ValueError):
     """
 
     def __init__(self, field: str, value: object, bound: str) -> None:
-        try:
-            shown = repr(value)
-        except Exception:
-            # Too deep, too many digits, or a __repr__ that raises: the error must still name the field.
-            shown = f"a {type(value).__name__}"
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        super().__init__(f"{field}: {shown} is not allowed, it must be {bound}")
+        super().__init__(f"{field}: {shown(value)} is not allowed, it must be {bound}")
         self.field = field
         self.value = value
         self.bound = bound
@@ -182,3 +180,30 @@ class SubscriptionNotFound(EngineError, LookupError):
         super().__init__(f"channel {channel} has no subscriber {subscriber}")
         self.channel = channel
         self.subscriber = subscriber
+
+
+def shown(value: object) -> str:
+    """A value as an error names it: its repr, bounded, and of characters that UTF-8 can encode."""
+    try:
+        text = repr(value)[: _SHOWN_CHARACTERS_MAX + 1].encode(errors="backslashreplace").decode()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        # Too deep, too many digits, or a __repr__ that raises: the error must still name the field.
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def describe(failure: BaseException) -> str:
+    """An exception as text that can be stored: bounded, and without characters that UTF-8 cannot encode."""
+    try:
+        text = f"{type(failure).__name__}: {failure}"
+    except BaseException:
+        # Whatever its text raises, also SystemExit: this thread still has to record the failed run.
+        text = type(failure).__name__
+    return bounded_error(text)
+
+
+def bounded_error(text: str) -> str:
+    """A short error text that can be stored."""
+    return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, overload
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, describe
 from engine.hooks import NestedHooks, RunHooks
 from engine.job import Job
 from engine.outcomes import FAILED, Verdict, verdict_of
@@ -26,8 +26,6 @@ BatchHandler = Callable[[list[Job]], object]
 BATCH_MAX = 1000
 
 log = logging.getLogger("ironclaim.worker")
-
-_ERROR_CHARACTERS_MAX = 1000
 
 
 class Handlers:
@@ -260,18 +258,3 @@ def bounded(trace: str) -> str:
     """The last lines of a stack trace, bounded."""
     data = trace.rstrip().encode(errors="replace")
     return data[-validate.TRACE_BYTES_MAX :].decode(errors="ignore")
-
-
-def describe(failure: BaseException) -> str:
-    """An exception as text that can be stored: bounded, and without characters that UTF-8 cannot encode."""
-    try:
-        text = f"{type(failure).__name__}: {failure}"
-    except BaseException:
-        # Whatever its text raises, also SystemExit: this thread still has to record the failed run.
-        text = type(failure).__name__
-    return bounded_error(text)
-
-
-def bounded_error(text: str) -> str:
-    """A short error text that can be stored."""
-    return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()

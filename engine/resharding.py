@@ -39,6 +39,7 @@ from engine.queue.job_info import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord
 from engine.queue.synchronous.queue import Queue
 from engine.queue.synchronous.sharded import Shard
+from engine.serializers import BUILT_IN
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import PIPELINE_MAX
 from engine.wire.operations import (
@@ -253,7 +254,7 @@ class Resharding:
         while jobs:
             reply: Inspected = self._run(source, Inspect(jobs))
             for job, looked in zip(jobs, reply.items, strict=False):
-                options = job_info(source.model, job, looked, reply.srv_us).options
+                options = job_info(source.model, BUILT_IN, job, looked, reply.srv_us).options
                 home = layout.home(options.key, options.unique, job)
                 if home:
                     found.setdefault(layout.name(self._queue.name, home), []).append(job)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, describe
 from engine.options import PLAIN
 from engine.wire.operations import Options
 
@@ -25,6 +25,14 @@ TEXTS = "~texts"
 
 class Texts(dict[str, str]):
     """A payload of texts: no type is known of any of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadablePayload:
+    """Stands where a payload would, in what is known of a job or a schedule: why nobody here can read it, and its bytes."""
+
+    reason: str
+    data: bytes = field(repr=False)
 
 
 class Serializer(Protocol):
@@ -93,6 +101,16 @@ class Serializers:
         if name == TEXTS:
             return Texts(json.loads(data))
         return data if name == RAW else self._find(name).loads(data)
+
+    def look(self, name: str, data: bytes) -> Any:
+        """As `read`, for who looks at a job and does not run it: an UnreadablePayload where reading raises."""
+        try:
+            return self.read(name, data)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # Whatever a serialiser raises, also SystemExit: one payload must not hide the jobs that are listed beside it.
+            return UnreadablePayload(describe(error), data)
 
     def _find(self, name: str) -> Serializer:
         found = self._by_name.get(name)

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.command.arguments import add_json, add_queue, duration_ms, opened
 from engine.command.output import instant, print_error, show, show_one
-from engine.queue.job_info import JobError, JobInfo
+from engine.queue.job_info import JobError, JobInfo, payload_members
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Altered
 
@@ -251,10 +251,6 @@ def _error_text(error: JobError) -> str:
 
 
 def _whole(job: JobInfo) -> dict[str, Any]:
-    try:
-        payload: Any = job.payload if job.payload_bytes else None
-    except ValueError:
-        payload = repr(job.payload_bytes)
     return {
         **_row(job),
         "ended": instant(job.ended_ms),
@@ -264,6 +260,6 @@ def _whole(job: JobInfo) -> dict[str, Any]:
         "claims": job.claims,
         "crashes": job.crashes,
         "headers": job.headers,
-        "payload": payload,
+        **payload_members(job.payload, job.payload_bytes),
         "errors": [{**asdict(error), "at_ms": instant(error.at_ms)} for error in job.errors],
     }

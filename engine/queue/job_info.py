@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+import base64
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from engine.errors import ScriptFault
+from engine import validate
+from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
+from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 from engine.wire.operations import Explained, Lease, Looked, Options
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
@@ -59,11 +61,16 @@ class JobInfo:
     errors: tuple[JobError, ...] = ()
     unreadable: str = ""
     envelope: bytes = b""
+    serializers: Serializers = field(default=BUILT_IN, repr=False, compare=False)
 
     @property
     def payload(self) -> Any:
-        """What was enqueued. Raises ValueError where the bytes are no JSON."""
-        return json.loads(self.payload_bytes)
+        """What was enqueued, as a handler of this queue reads it; an UnreadablePayload that says why where it cannot be read."""
+        if self.unreadable:
+            return UnreadablePayload(self.unreadable, self.envelope)
+        if not self.name and not self.payload_bytes:
+            return UnreadablePayload(f"it is not kept of a job that is {self.state}", b"")
+        return self.serializers.look(self.options.serializer, self.payload_bytes)
 
     @property
     def key(self) -> str:
@@ -102,8 +109,21 @@ def state_of(looked: Looked | Explained, srv_us: int) -> JobState:
     return known[looked.state]
 
 
-def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
-    """Build the description of a job that exists."""
+def payload_members(payload: Any, data: bytes) -> dict[str, Any]:
+    """A payload for an answer in JSON: `payload` where JSON can say it, else its bytes as `payload_base64`; where nobody here can
+    read it, `payload_unreadable` says why."""
+    in_base64 = {"payload_base64": base64.b64encode(data).decode()}
+    if isinstance(payload, UnreadablePayload):
+        return {**(in_base64 if data else {}), "payload_unreadable": payload.reason}
+    try:
+        validate.json_bytes("payload", payload, validate.PAYLOAD_BYTES_LIMIT)
+    except Malformed:
+        return in_base64
+    return {"payload": payload}
+
+
+def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, srv_us: int) -> JobInfo:
+    """Build the description of a job that exists; `serializers` are those of its queue."""
     state = state_of(looked, srv_us)
     if state in _ENDED:
         return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
@@ -118,6 +138,7 @@ def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
         "owner": _text(run.get("owner", b"")) if state in ("active", "stuck") else "",
         "last_error": _text(run.get("error", b"")),
         "errors": _errors(run),
+        "serializers": serializers,
     }
     try:
         found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))

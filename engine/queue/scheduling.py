@@ -17,7 +17,7 @@ from engine.parameters import JobName, TypedJob
 from engine.queue import administering, producing
 from engine.queue.settings import QueueSettings, check_payload
 from engine.queue.steps import DeadlineBound, Steps
-from engine.serializers import BUILT_IN, Serializers
+from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import (
     EnableSchedule,
@@ -74,8 +74,10 @@ class Schedule:
 
     @property
     def payload(self) -> Any:
-        """The payload of its jobs. Raises ValueError where the bytes are no JSON, and whatever another serialiser raises."""
-        return self.serializers.read(self.options.serializer, self.payload_bytes)
+        """The payload of its jobs; an UnreadablePayload that says why where it cannot be read."""
+        if not self.job_name:
+            return UnreadablePayload(self.error, b"")
+        return self.serializers.look(self.options.serializer, self.payload_bytes)
 
 
 def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from engine.errors import BatchFailed
-from engine.handlers import Fault, bounded_error, fault_of
+from engine.errors import BatchFailed, bounded_error
+from engine.handlers import Fault, fault_of
 from engine.job import Job
 
 #: What a run of a job raised, or its result as it is kept.

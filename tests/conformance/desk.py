@@ -80,7 +80,7 @@ class ModelDesk(Desk):
 
     def info(self, label: str) -> JobInfo:
         reply = self.run(Inspect((self.ids[label],)))
-        return job_info(self.queue.model, self.ids[label], reply.items[0], reply.srv_us)
+        return job_info(self.queue.model, self.queue.serializers, self.ids[label], reply.items[0], reply.srv_us)
 
     def alter_operation(self, action: AdminAction, state: str, *labels: str) -> Alter:
         jobs = tuple(self.ids.get(label, label) for label in labels)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
+from engine import AsyncQueue, Handlers, Job, JobInfo, Malformed, NewJob, Queue, UnreadablePayload, Worker
+from engine.command.main import main
+from engine.http.jobs.views import job_view as view
+from engine.http.page.views.job import payload_text
+from engine.http.page.views.jobs import payload_line
+from engine.queue.job_info import payload_members
 from tests.engine.desk import run_texts
 from tests.engine.helpers import backwards
 from tests.engine.helpers.backwards import Backwards
@@ -125,3 +131,73 @@ def test_child_processes_need_serialisers_that_can_be_sent_to_them(ironclaim_url
         with pytest.raises(Malformed, match="^serializer: .*pickle"):
             Worker(queue, backwards.handlers, processes=1)
         Worker(queue, backwards.handlers)
+
+
+class Broken:
+    """Writes what it cannot read."""
+
+    name = "broken"
+
+    def dumps(self, value: object, /) -> bytes:
+        return b"x"
+
+    def loads(self, data: bytes, /) -> Any:
+        raise SystemExit("no")
+
+
+#: What is enqueued, what wrote it, what a reader with these serialisers has of it, and the members of an answer in JSON.
+LOOKED_AT: tuple[tuple[str, Any, dict[str, Any], Any, dict[str, Any]], ...] = (
+    ("digits", b"123", {}, b"123", {"payload_base64": "MTIz"}),
+    ("null", b"null", {}, b"null", {"payload_base64": "bnVsbA=="}),
+    ("binary", PROTOBUF, {}, PROTOBUF, {"payload_base64": "CJYBEgP/AP4="}),
+    ("empty", b"", {}, b"", {"payload_base64": ""}),
+    ("number", 123, {}, 123, {"payload": 123}),
+    ("none", None, {}, None, {"payload": None}),
+    ("own", {"a": [1, "ä"]}, {"serializer": "backwards"}, {"a": [1, "ä"]}, {"payload": {"a": [1, "ä"]}}),
+    ("broken", 1, {"serializer": "broken"}, "SystemExit: no", {"payload_base64": "eA==", "payload_unreadable": "SystemExit: no"}),
+)
+
+
+def test_every_reader_of_a_payload_has_what_a_handler_has_or_says_why_not(
+    queue: Queue, ironclaim_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Queue("q", url=ironclaim_url, serializers=[Backwards(), Broken()]) as own:
+        for id, payload, options, _, _ in LOOKED_AT:
+            own.enqueue("work", payload, id=id, **options)
+            own.schedules.put(id, "work", payload, every_ms=10**9, **options)
+        infos = {job.id: job for job in own.jobs.list("waiting")}
+        planned = {schedule.name: schedule for schedule in own.schedules.list()}
+        for id, _, _, value, members in LOOKED_AT:
+            for found in (own.jobs.get(id), infos[id], planned[id], own.schedules.get(id)):
+                assert found is not None
+                reason = found.payload.reason if isinstance(found.payload, UnreadablePayload) else None
+                assert (found.payload if reason is None else reason) == value
+                assert payload_members(found.payload, found.payload_bytes) == members
+                assert type(found.payload) is type(value) or reason == value
+            info = infos[id]
+            assert isinstance(info, JobInfo)
+            told = view(info, payloads=True)
+            assert {name: part for name, part in told.items() if name.startswith("payload")} == members
+            assert (payload_text(info), payload_line(info)) == {
+                "digits": ("b'123'", "b'123'"),
+                "own": ('{\n  "a": [\n    1,\n    "ä"\n  ]\n}', "{'a': [1, 'ä']}"),
+                "number": ("123", "123"),
+            }.get(id, (payload_text(info), payload_line(info)))
+    # A reader that does not know them says so, and shows the others.
+    for id, _, options, value, members in LOOKED_AT:
+        info = queue.jobs.get(id)
+        assert info is not None
+        if options:
+            assert isinstance(info.payload, UnreadablePayload) and info.payload.data == info.payload_bytes
+            assert f"'{options['serializer']}' is not allowed" in info.payload.reason
+        else:
+            assert info.payload == value
+        assert main(["jobs", "show", id, "--queue", "q", "--url", ironclaim_url, "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert shown.get("payload", shown.get("payload_base64")) == (members if not options else shown).get(
+            "payload", members.get("payload_base64", shown.get("payload_base64"))
+        )
+        assert ("payload_unreadable" in shown) == bool(options)
+    queue.jobs.cancel("digits")
+    ended = queue.jobs.get("digits")
+    assert ended is not None and ended.payload == UnreadablePayload("it is not kept of a job that is cancelled", b"")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker
-from engine.handlers import describe
+from engine.errors import describe
 from engine.wire.operations import Lease, LeasedJob, Options
 from engine.worker.child_processes import Child
 from tests.engine.desk import run_texts, write_run

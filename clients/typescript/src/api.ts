@@ -773,6 +773,7 @@ export interface operations {
                             readonly options: Record<string, unknown>;
                             readonly payload?: unknown;
                             readonly payload_base64?: string;
+                            readonly payload_unreadable?: string;
                             readonly unreadable?: string;
                         }[];
                         readonly cursor: string | null;
@@ -1180,6 +1181,7 @@ export interface operations {
                         readonly options: Record<string, unknown>;
                         readonly payload?: unknown;
                         readonly payload_base64?: string;
+                        readonly payload_unreadable?: string;
                         readonly unreadable?: string;
                     };
                 };

@@ -158,9 +158,9 @@ SELECTION = an_object(
     limit=_whole(1, DEAD_MAX),
 )
 #: How a job is shown: with those of its options that are not the default ones, and with its payload where payloads are shown, in
-#: base64 where it is no JSON. `unreadable` says why nobody can read a corrupt one.
+#: base64 where it is no JSON or nobody here can read it, which `payload_unreadable` says. `unreadable`: why the whole job is not.
 JOB: Schema = shown(
-    {"payload": {}, "payload_base64": _TEXT, "unreadable": _TEXT},
+    {"payload": {}, "payload_base64": _TEXT, "payload_unreadable": _TEXT, "unreadable": _TEXT},
     id=_TEXT,
     state=_STATE,
     name=_TEXT,

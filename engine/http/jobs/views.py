@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import asdict, fields
 from typing import Any
 
 from engine.options import PLAIN
-from engine.queue.job_info import JobInfo
+from engine.queue.job_info import JobInfo, payload_members
 from engine.queue.scheduling import Schedule
 from engine.queue.workers import WorkerInfo
 from engine.wire.operations import Options
@@ -41,7 +40,7 @@ def job_view(job: JobInfo, *, payloads: bool) -> dict[str, Any]:
     if job.unreadable:
         view["unreadable"] = job.unreadable
     if payloads:
-        view |= _payload(job.payload_bytes, job.options)
+        view |= payload_members(job.payload, job.payload_bytes)
     return view
 
 
@@ -52,7 +51,7 @@ def schedule_view(schedule: Schedule, *, payloads: bool) -> dict[str, Any]:
     view |= {"timing": asdict(schedule.timing), "policy": asdict(schedule.policy)}
     view["options"] = _options(schedule.options, payloads)
     if payloads:
-        view |= _payload(schedule.payload_bytes, schedule.options)
+        view |= payload_members(schedule.payload, schedule.payload_bytes)
     return view
 
 
@@ -74,13 +73,3 @@ def _options(options: Options, contents: bool) -> dict[str, Any]:
         if name in given:
             given[name] = {"id": given[name].job, "name": given[name].name}
     return given
-
-
-def _payload(data: bytes, options: Options) -> dict[str, Any]:
-    """A payload as JSON, or what is none as base64."""
-    if not options.serializer:
-        try:
-            return {"payload": json.loads(data)} if data else {}
-        except ValueError:
-            pass
-    return {"payload_base64": base64.b64encode(data).decode()}

@@ -97,7 +97,9 @@ class Looks(AsyncPart):
         if looked.state == "gone":
             return None
         explained = await self._if_known(Explain(id), Explained)
-        return OneJob(job_info(self._queue.model, id, looked, reply.srv_us), explained, reply.srv_us // 1000)
+        return OneJob(
+            job_info(self._queue.model, self._queue.serializers, id, looked, reply.srv_us), explained, reply.srv_us // 1000
+        )
 
     async def events_of(self, job: str, since_ms: int) -> tuple[tuple[Event, ...], bool]:
         """What was recorded of a job among the first 1,000 events since this time, and whether there are more. One call."""

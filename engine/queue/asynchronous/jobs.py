@@ -65,7 +65,7 @@ class AsyncJobsPart(AsyncPart):
         for job, looked in zip(jobs, reply.items, strict=False):
             now = state_of(looked, reply.srv_us)
             if now == state or (now, state) == ("stuck", "active"):
-                yield job_info(self._queue.model, job, looked, reply.srv_us)
+                yield job_info(self._queue.model, self._queue.serializers, job, looked, reply.srv_us)
 
 
 class AsyncJobs(AsyncJobsPart):
@@ -76,7 +76,7 @@ class AsyncJobs(AsyncJobsPart):
         job = validate.known_id(id)
         reply: Inspected = await self._run(Inspect((job,)))
         looked = reply.items[0]
-        return None if looked.state == "gone" else job_info(self._queue.model, job, looked, reply.srv_us)
+        return None if looked.state == "gone" else job_info(self._queue.model, self._queue.serializers, job, looked, reply.srv_us)
 
     async def state(self, id: str) -> JobState:
         """The state of a job: waiting, delayed, active, stuck (its lease has ended, and no sweep has taken it yet), dead,

@@ -66,7 +66,7 @@ class JobsPart(Part):
         for job, looked in zip(jobs, reply.items, strict=False):
             now = state_of(looked, reply.srv_us)
             if now == state or (now, state) == ("stuck", "active"):
-                yield job_info(self._queue.model, job, looked, reply.srv_us)
+                yield job_info(self._queue.model, self._queue.serializers, job, looked, reply.srv_us)
 
 
 class Jobs(JobsPart):
@@ -77,7 +77,7 @@ class Jobs(JobsPart):
         job = validate.known_id(id)
         reply: Inspected = self._run(Inspect((job,)))
         looked = reply.items[0]
-        return None if looked.state == "gone" else job_info(self._queue.model, job, looked, reply.srv_us)
+        return None if looked.state == "gone" else job_info(self._queue.model, self._queue.serializers, job, looked, reply.srv_us)
 
     def state(self, id: str) -> JobState:
         """The state of a job: waiting, delayed, active, stuck (its lease has ended, and no sweep has taken it yet), dead,

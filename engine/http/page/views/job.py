@@ -11,6 +11,7 @@ from engine.http.page.words import length, short
 from engine.queue.altering import ALLOWED
 from engine.queue.job_info import JobInfo
 from engine.queue.why import why
+from engine.serializers import UnreadablePayload
 from engine.wire.operations import Event
 
 #: Bytes of a payload or an envelope that the page shows.
@@ -103,7 +104,7 @@ def job_view(found: OneJob, *, payloads: bool) -> JobView:
         bars=bars(job, found.now_ms),
         bars_width=_BAR_WIDTH,
         graph=graph(found),
-        payload=payload_text(raw) if payloads and raw else None,
+        payload=payload_text(job) if payloads and raw else None,
         payload_bytes=len(raw),
         cut=len(raw) > _PAYLOAD_SHOWN,
         actions=tuple((action, word) for action, word in ACTIONS if offered(action, job)),
@@ -260,13 +261,19 @@ def short_id(job: str) -> str:
     return job if len(job) <= _NODE_TEXT else f"{job[: _NODE_TEXT - 9]}…{job[-8:]}"
 
 
-def payload_text(raw: bytes) -> str:
-    """A payload as people read it: JSON with indents, else its bytes as Python writes them."""
+def payload_text(job: JobInfo) -> str:
+    """A payload as people read it: JSON with indents, else its bytes as Python writes them, and why nobody can read it.
+    A long one is cut, and not read."""
+    raw = job.payload_bytes or job.envelope
     if len(raw) > _PAYLOAD_SHOWN:
         return raw[:_PAYLOAD_SHOWN].decode(errors="replace")
+    payload = job.payload
+    if isinstance(payload, UnreadablePayload):
+        return repr(raw) if job.unreadable else f"{raw!r}\n{payload.reason}"
     try:
-        return json.dumps(json.loads(raw), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
+        # A lone surrogate has no UTF-8, so it is shown as the bytes have it.
+        return json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False).encode().decode()
+    except (TypeError, ValueError, RecursionError):
         return repr(raw)
 
 

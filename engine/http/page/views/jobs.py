@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, shown
 from engine.http.page.words import last_line
 from engine.queue import altering, selecting
 from engine.queue.job_info import JobInfo, JobPage
 from engine.queue.selecting import Selection
+from engine.serializers import TEXTS
 
 #: As in `selecting.LOOKED_MAX`: what lies deeper is found by its id or by a filter of another state.
 OFFSET_MAX = selecting.LOOKED_MAX
@@ -123,8 +124,15 @@ def row(job: JobInfo, *, payloads: bool) -> JobRow:
     tried = job.failures + job.crashes
     attempts = f"{tried} of {job.options.attempts}" if job.name and (tried or job.claims) else ""
     error = job.unreadable or last_line(job.last_error)
-    shown = job.payload_bytes[: _PAYLOAD_SHOWN * 4].decode(errors="replace")[:_PAYLOAD_SHOWN] if payloads else None
-    return JobRow(job.id, job.name, job.key, job.state, job.priority, at_ms, attempts, error, shown)
+    payload = payload_line(job)[:_PAYLOAD_SHOWN] if payloads else None
+    return JobRow(job.id, job.name, job.key, job.state, job.priority, at_ms, attempts, error, payload)
+
+
+def payload_line(job: JobInfo) -> str:
+    """A payload in a line: its JSON as it is stored, and of any other serialiser what it reads."""
+    if job.options.serializer in ("", TEXTS):
+        return job.payload_bytes[: _PAYLOAD_SHOWN * 4].decode(errors="replace")
+    return shown(job.payload)
 
 
 def checked_limit(value: str) -> int:
