@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from engine.sayable import json_text
 
 _CELL_CHARACTERS_MAX = 80
 
@@ -14,9 +15,9 @@ _CELL_CHARACTERS_MAX = 80
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, nothing: str = "none") -> None:
     """Rows with the same fields: a JSON array, or a table with a line for each; `nothing` where there are none."""
     if as_json:
-        print(json.dumps(list(rows), ensure_ascii=False))
+        say(json_text(list(rows), spaced=True))
     elif rows:
-        print(table(rows))
+        say(table(rows))
     else:
         print(nothing)
 
@@ -24,12 +25,12 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, nothing: str = "no
 def show_one(fields: Mapping[str, Any], *, as_json: bool) -> None:
     """One thing: a JSON object, or a line for each field."""
     if as_json:
-        print(json.dumps(dict(fields), ensure_ascii=False))
+        say(json_text(dict(fields), spaced=True))
         return
     width = max(map(len, fields))
     for name, value in fields.items():
         lines = _text(value).splitlines() or [""]
-        print(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(lines))
+        say(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(lines))
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -54,6 +55,12 @@ def instant(ms: int) -> str | None:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else None
 
 
+def say(text: str) -> None:
+    """Text on stdout; a character that its encoding lacks is escaped: what is stored must not end a command."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
 def print_error(message: str) -> None:
     """One line on stderr."""
     print(f"ironclaim: {message}", file=sys.stderr)
@@ -67,10 +74,4 @@ def _cell(value: Any) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "-"
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False)
-        if isinstance(value, dict | list)
-        else str(value)
-    )
+    return value if isinstance(value, str) else json_text(value, spaced=True) if isinstance(value, dict | list) else str(value)

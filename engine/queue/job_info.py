@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
+from engine.sayable import utf8
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 from engine.wire.operations import Explained, Lease, Looked, Options
 
@@ -17,6 +20,7 @@ from engine.wire.operations import Explained, Lease, Looked, Options
 #: and the other ends. `blocked`: it waits for other jobs.
 Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted", "expired"]
 JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "gone"] | Ended
+_WHOLE = re.compile(rb"[0-9]{1,15}")
 _ENDED: tuple[Ended, ...] = get_args(Ended)
 _OPEN: tuple[JobState, ...] = ("waiting", "blocked", "delayed", "dead", "gone")
 _ERRORS_KEPT = 10
@@ -39,7 +43,7 @@ class JobError:
 class JobInfo:
     """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
 
-    Of a job that has ended only `id`, `state`, `fence` and `ended_ms` are known. `unreadable` says why a corrupt one could not be
+    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep the job. `unreadable` says why a corrupt one could not be
     read; `envelope` then holds its bytes. `errors` are the last ten runs that came to nothing, the oldest first.
     """
 
@@ -125,13 +129,14 @@ def payload_members(payload: Any, data: bytes) -> dict[str, Any]:
 def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, srv_us: int) -> JobInfo:
     """Build the description of a job that exists; `serializers` are those of its queue."""
     state = state_of(looked, srv_us)
-    if state in _ENDED:
+    # Lanes keeps no more of an ended job than its end; the other formats keep the job itself for a while.
+    if state in _ENDED and not looked.envelope:
         return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
     run = looked.run
-    claims, failures, crashes = (int(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
+    claims, failures, crashes = (_number(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
     common: dict[str, Any] = {
         "lease_end_ms": looked.at_ms if state in ("active", "stuck") else 0,
-        "ended_ms": looked.at_ms if state == "dead" else 0,
+        "ended_ms": looked.at_ms if state in ("dead", *_ENDED) else 0,
         "claims": claims,
         "failures": failures,
         "crashes": crashes,
@@ -143,20 +148,36 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
     try:
         found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
     except ScriptFault as fault:
-        return JobInfo(job, state, looked.fence, unreadable=str(fault), envelope=looked.envelope, **common)
+        return JobInfo(job, state, looked.fence, unreadable=_said(str(fault)), envelope=_bytes(looked.envelope), **common)
     due_ms = looked.at_ms if state == "delayed" else found.due_ms
     place = {"name": found.name, "payload_bytes": found.payload, "options": found.options, "enqueued_ms": found.enqueued_ms}
     return JobInfo(job, state, looked.fence, due_ms=due_ms, **place, **common)
 
 
 def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
-    count = int(run.get("errors", b"0"))
+    count = _number(run.get("errors", b"0"))
     entries: list[JobError] = []
     for number in range(max(0, count - _ERRORS_KEPT), count):
         words, _, trace = _text(run.get(f"e{number % _ERRORS_KEPT}", b"")).partition("\0")
-        at_ms, fence, kind, *error = words.split(" ", 3)
-        entries.append(JobError(int(at_ms), int(fence), kind, error[0] if error else "", trace))
+        at_ms, fence, kind, error = (*words.split(" ", 3), "", "", "", "")[:4]
+        entries.append(JobError(_number(at_ms.encode()), _number(fence.encode()), kind, error, trace))
     return tuple(entries)
+
+
+def _number(data: bytes) -> int:
+    """A number of a stored field; 0 for what somebody else has put there: a bad field must not hide the jobs beside it."""
+    return int(data) if _WHOLE.fullmatch(data) else 0
+
+
+def _bytes(envelope: object) -> bytes:
+    """What is stored of a job in one piece, also where its format has fields."""
+    if isinstance(envelope, bytes):
+        return envelope
+    return b"\n".join(part for part in cast("Sequence[object]", envelope) if isinstance(part, bytes))
+
+
+def _said(text: str) -> str:
+    return utf8(text).decode()
 
 
 def _text(data: bytes) -> str:

@@ -8,6 +8,7 @@ from engine.queue.durations import Durations, HandlerTimes
 from engine.queue.obstacles import Obstacles
 from engine.queue.scaling import Demand, Scaling, wanted_workers
 from engine.queue.workers import WorkerInfo
+from engine.sayable import utf8
 from engine.wire.operations import Counts
 
 #: States of jobs, each a field of Counts.
@@ -15,6 +16,8 @@ _STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")
 #: Every second bucket from 66 us to 73 minutes, so that each bound is twice the one before; what is shorter is in the
 #: first one. The same for every name: Prometheus adds histograms with equal bounds only.
 _LE_BUCKETS = tuple(range(32, 85, 2))
+#: The format knows one line end; readers that split at others would see half a sample.
+_LINE_ENDS = dict.fromkeys("\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\\n")
 
 
 def exposition(
@@ -27,8 +30,8 @@ def exposition(
     demand: Demand,
     scaling: Scaling,
 ) -> str:
-    """The numbers of one queue; without `held` no names, ages and pauses. A queue's name and those of jobs need no escape."""
-    of = f'queue="{queue}"'
+    """The numbers of one queue; without `held` no names, ages and pauses."""
+    of = f'queue="{_label(queue)}"'
     alive = [worker for worker in workers if worker.alive]
     places = sum(worker.concurrency for worker in alive)
     families = [
@@ -66,9 +69,9 @@ def exposition(
         ),
     ]
     if held is not None:
-        names = [f'{{{of},name="{name}"}} {count}' for name, count in held.waiting_by_name.items()]
+        names = [f'{{{of},name="{_label(name)}"}} {count}' for name, count in held.waiting_by_name.items()]
         paused = {pause.name for pause in held.pauses}
-        pauses = [f'{{{of},name="{name}"}} 1' for name in sorted(filter(None, paused))]
+        pauses = [f'{{{of},name="{_label(name)}"}} 1' for name in sorted(filter(None, paused))]
         families += [
             _family("jobs_waiting", "gauge", "Waiting jobs of each name.", *names),
             _family(
@@ -89,7 +92,7 @@ def exposition(
     for found in times:
         for outcome, durations in (("succeeded", found.succeeded), ("failed", found.failed)):
             if durations.count:
-                runs += _histogram(f'{of},name="{found.name}",outcome="{outcome}"', durations)
+                runs += _histogram(f'{of},name="{_label(found.name)}",outcome="{outcome}"', durations)
     families.append(_family("run_seconds", "histogram", "How long handlers took, as workers have told it.", *runs))
     return "".join(families)
 
@@ -111,6 +114,12 @@ def join_metrics(*texts: str) -> str:
             elif line not in comments:
                 comments.append(line)
     return "".join(f"{line}\n" for comments, samples in families.values() for line in comments + samples)
+
+
+def _label(value: str) -> str:
+    """A label's value. Foreign programs name their jobs as they like."""
+    text = utf8(value).decode().replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(_LINE_ENDS.get(character, character) for character in text)
 
 
 def _family(name: str, kind: str, help: str, *samples: str) -> str:

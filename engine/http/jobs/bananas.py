@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from engine.http.answers import JsonAnswer
 from engine.http.bodies import json_object, only
 from engine.http.describing import arguments, choice, described, whole
 from engine.http.jobs import schemas
@@ -77,7 +78,7 @@ async def submit(request: Request) -> Response:
     now_ms = await queue.driver.server_now_ms()
     status = "scheduled" if options.get("run_at_ms", 0) > now_ms else "pending"
     view = {"id": enqueued.job, "status": status, "created_at": _time(now_ms)}
-    return JSONResponse(view, 201 if enqueued.created else 200)
+    return JsonAnswer(view, 201 if enqueued.created else 200)
 
 
 @described("A job, with its result once it has one", answers={200: _SHOWN}, tag="bananas")
@@ -96,7 +97,7 @@ async def get_job(request: Request) -> Response:
             view["error"] = ended.error
         elif request.app.state.settings.show_payloads or access_of(request).may("operate"):
             view["result"] = ended.value
-    return JSONResponse(view)
+    return JsonAnswer(view)
 
 
 @described(
@@ -110,7 +111,7 @@ async def list_jobs(request: Request) -> Response:
     """The newest first."""
     given = arguments(request)
     page = await _queue(request).jobs.page(_STATES[given["status"]], limit=given["limit"], newest_first=True)
-    return JSONResponse({"jobs": [_view(job, request) for job in page.jobs]})
+    return JsonAnswer({"jobs": [_view(job, request) for job in page.jobs]})
 
 
 @described("How many jobs there are", answers={200: schemas.any_object()}, tag="bananas")
@@ -128,7 +129,7 @@ async def metrics(request: Request) -> Response:
         "dead_letter": counts.dead,
         "workers": {"active": len(alive), "utilization": round(sum(w.in_hand for w in alive) / places, 2) if places else 0.0},
     }
-    return JSONResponse(view)
+    return JsonAnswer(view)
 
 
 @described("Whether the server answers", answers={200: schemas.shown(status=_TEXT)}, tag="bananas")
@@ -136,7 +137,7 @@ async def metrics(request: Request) -> Response:
 async def health(request: Request) -> Response:
     """503 where it does not."""
     await request.app.state.opened.queues(1)
-    return JSONResponse({"status": "healthy"})
+    return JsonAnswer({"status": "healthy"})
 
 
 def _queue(request: Request) -> AsyncQueue:
