@@ -43,8 +43,8 @@ class JobError:
 class JobInfo:
     """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
 
-    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep the job. `unreadable` says why a corrupt one could not be
-    read; `envelope` then holds its bytes. `errors` are the last ten runs that came to nothing, the oldest first.
+    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep the job. `unreadable`
+    says why a corrupt one could not be read. `envelope` has the bytes that are stored. `errors` are the last ten runs that came to nothing, the oldest first.
     """
 
     id: str
@@ -151,7 +151,7 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
         return JobInfo(job, state, looked.fence, unreadable=_said(str(fault)), envelope=_bytes(looked.envelope), **common)
     due_ms = looked.at_ms if state == "delayed" else found.due_ms
     place = {"name": found.name, "payload_bytes": found.payload, "options": found.options, "enqueued_ms": found.enqueued_ms}
-    return JobInfo(job, state, looked.fence, due_ms=due_ms, **place, **common)
+    return JobInfo(job, state, looked.fence, due_ms=due_ms, envelope=_bytes(looked.envelope), **place, **common)
 
 
 def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
