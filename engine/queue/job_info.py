@@ -44,7 +44,7 @@ class JobInfo:
     """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
 
     Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep the job. `unreadable`
-    says why a corrupt one could not be read. `envelope` has the bytes that are stored. `errors` are the last ten runs that came to
+    says why a corrupt one could not be read. `envelope`: the stored bytes. `errors` are the last ten runs that came to
     nothing, the oldest first.
     """
 
