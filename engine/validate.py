@@ -426,6 +426,10 @@ def headers(field: str, value: object) -> tuple[tuple[str, str], ...]:
         if not isinstance(key, str) or not isinstance(text, str):
             raise Malformed(field, items, bound)
         pairs.append((key, text))
+    try:
+        json.dumps(dict(pairs), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise Malformed(field, items, f"{bound}, of characters that UTF-8 can encode") from error
     size = len(json.dumps(dict(pairs)).encode())
     if size > HEADERS_BYTES_MAX:
         raise Malformed(field, f"{size} bytes", bound)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from engine import sayable
 from engine.redaction import redacted
 
 _CELL_CHARACTERS_MAX = 80
@@ -87,7 +89,11 @@ def finish_output() -> None:
 def json_text(value: Any) -> str:
     """JSON that this terminal can print: `\\u` escapes where its characters are not those of UTF-8."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return json.dumps(value, ensure_ascii=encoding.lower().replace("-", "") != "utf8")
+    text = sayable.json_text(value, spaced=True)
+    if encoding.lower().replace("-", "") == "utf8":
+        return text
+    # Other characters than those of ASCII stand in texts alone.
+    return re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _cell(value: Any) -> str:
@@ -98,13 +104,7 @@ def _cell(value: Any) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "-"
-    return (
-        _printable(value)
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False)
-        if isinstance(value, dict | list)
-        else str(value)
-    )
+    return _printable(value if isinstance(value, str) else sayable.json_text(value, spaced=True))
 
 
 def _printable(text: str) -> str:

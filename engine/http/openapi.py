@@ -8,10 +8,11 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from engine.channel import ids
+from engine.http.answers import JsonAnswer
 from engine.http.describing import Described, Schema
 from engine.http.jobs import schemas
 from engine.http.problems import MEDIA_TYPE
@@ -46,7 +47,7 @@ _PROBLEM_CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Proble
 @public
 async def get_document(request: Request) -> Response:
     """The document of the application that serves it."""
-    return JSONResponse(document(request.app.routes, request.app.state.settings, request.scope.get("root_path", "")))
+    return JsonAnswer(document(request.app.routes, request.app.state.settings, request.scope.get("root_path", "")))
 
 
 def document(routes: Iterable[BaseRoute], settings: HttpSettings, root: str = "") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from engine.errors import (
@@ -22,7 +22,9 @@ from engine.errors import (
     UnknownParent,
     UnsafeServer,
     UnsupportedFeature,
+    shown,
 )
+from engine.http.answers import JsonAnswer
 from engine.spared import logger
 
 log = logger("ironclaim.http")
@@ -75,7 +77,7 @@ class Problem(Exception):
 
     def response(self) -> Response:
         """The answer."""
-        return JSONResponse(self.members(), self.status, self.headers, MEDIA_TYPE)
+        return JsonAnswer(self.members(), self.status, self.headers, MEDIA_TYPE)
 
 
 def bad_value(field: str, value: object, bound: str) -> Problem:
@@ -88,8 +90,8 @@ def problem_of(error: EngineError) -> Problem:
     status = next((status for kind, status in STATUS_OF_ERRORS if isinstance(error, kind)), 500)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
     if isinstance(error, Malformed):
-        shown = error.value if isinstance(error.value, str) else repr(error.value)
-        return Problem(status, str(error), field=error.field, value=shown[:80], bound=error.bound)
+        value = error.value[:80] if isinstance(error.value, str) else shown(error.value)
+        return Problem(status, str(error), field=error.field, value=value, bound=error.bound)
     return Problem(status, str(error) or (type(error).__doc__ or "").splitlines()[0], headers=headers)
 
 
@@ -109,12 +111,12 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     """Answer what Starlette itself refuses: a path or a method that there is not."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
-    if "Allow" in headers:
-        # Starlette names the methods of one route; a path has a route for each here.
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # Starlette names the methods of one route; a path has a route for each here. A folder of files has none.
         routes = (route for route in request.app.routes if isinstance(route, Route))
         matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
         of_path = [route.methods or set[str]() for route in matching if route.path == matching[0].path]
-        headers["Allow"] = ", ".join(sorted(set[str]().union(*of_path)))
+        headers["Allow"] = ", ".join(sorted(set[str]().union(*of_path) or {"GET", "HEAD"}))
     return Problem(error.status_code, error.detail, headers=headers).response()
 
 

@@ -49,6 +49,11 @@ class Waits:
             self._count -= 1
 
 
+def waiting_ms(request: Request, wanted_ms: int) -> int:
+    """How long a request waits: not at all where it asks for the headers alone."""
+    return 0 if request.method == "HEAD" else wanted_ms
+
+
 async def wait_for(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """What a request waits for; ends early when its client goes away or the application ends. Raises Problem."""
     waits: Waits = request.app.state.waits

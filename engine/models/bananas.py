@@ -31,6 +31,7 @@ Where the documents and the programs contradict each other:
   finds them.
 - A lock `cron:<schedule>` of `queue.locks` is the one on the wire: while it is held, no scheduler runs that schedule.
 - A tick that a foreign scheduler has run is left out: those run it up to a second early, which `last_run` shows.
+- The description of a job is its header `description`, the only one that the format has room for.
 - A payload of bytes is stored as the JSON text `proto:` and base64, and decoded to bytes: JSON cannot hold the byte that Go
   puts before protobuf, so Go itself cannot enqueue one.
 
@@ -63,6 +64,8 @@ PRIORITIES = {"high": 8, "normal": 5, "low": 2}
 _ROUTE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PROTO = b'"proto:'
 _CRON = "cron:"
+#: The one header that its jobs have a member for.
+DESCRIPTION = "description"
 #: Go escapes these in texts, so that JSON may stand in HTML.
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -75,7 +78,7 @@ class BananasModel(Foreign):
     both, and the timeout of a run in ms."""
 
     name = "bananas"
-    OPTIONS = frozenset({"delay_ms", "run_at_ms", "priority", "attempts", "route", "serializer"})
+    OPTIONS = frozenset({"delay_ms", "run_at_ms", "priority", "attempts", "route", "serializer", "headers"})
     FINDINGS = (
         Finding(
             "stranded-in-processing",
@@ -139,17 +142,21 @@ class BananasModel(Foreign):
         super().check(id, name, payload, options)
         if options.serializer not in ("", RAW):
             raise UnsupportedFeature(f"bananas has no serializer {options.serializer}: its jobs have no room for the name")
+        if any(name != DESCRIPTION for name, _ in options.headers):
+            raise UnsupportedFeature(f"bananas has no headers but {DESCRIPTION}: its jobs have no room for others")
         if options.route and not _ROUTE.fullmatch(options.route):
             raise Malformed("route", options.route, "1 to 64 letters, digits, _ and -")
         if not options.serializer and payload.startswith(_PROTO):
             raise Malformed("payload", payload[:20], "no text that begins with proto:, which says that bytes follow")
 
     def encode(self, job: Enqueue) -> bytes:
-        """Name and payload as members of the object, then priority, routing key and max_retries."""
+        """Name, description and payload as members of the object, then priority, routing key and max_retries."""
         options, payload = job.options, job.payload
         if options.serializer == RAW:
             payload = _PROTO + binascii.b2a_base64(payload, newline=False) + b'"'
-        members = f'"name":{_quoted(job.name)},"payload":'.encode() + payload
+        description = dict(options.headers).get(DESCRIPTION, "")
+        described = f'"description":{_quoted(description)},' if description else ""
+        members = f'"name":{_quoted(job.name)},{described}"payload":'.encode() + payload
         return pack(members, _word(options.priority), options.route or "default", options.attempts)
 
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
@@ -164,6 +171,7 @@ class BananasModel(Foreign):
             payload = text[first:last].encode(errors="surrogateescape") or b"null"
             if not isinstance(name, str):
                 raise TypeError("its name is no text")
+            description = read.get("description")
             timeout_ms = int((self.settings.split() or ["0"])[-1])
             serializer = ""
             if payload.startswith(_PROTO):
@@ -180,11 +188,20 @@ class BananasModel(Foreign):
                 route="" if route == "default" else route,
                 serializer=serializer,
                 timeout_ms=timeout_ms,
+                headers=((DESCRIPTION, description),) if isinstance(description, str) and description else (),
             )
             times = (_time_ms(read.get("created_at")), _time_ms(read.get("scheduled_for")))
             return LeasedJob(lease, deadline_ms, name, name, name, payload, options, *times, *counters)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise ScriptFault(f"job {lease.job}: it cannot be read ({error})") from error
+
+
+def updated_ms(raw: bytes) -> int:
+    """When the program that wrote a job changed it last; 0 where it does not say so."""
+    try:
+        return _time_ms(_members(raw.decode(errors="surrogateescape"))[1].get("updated_at"))
+    except (ValueError, IndexError, RecursionError):
+        return 0
 
 
 def _word(priority: int) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
+from engine.sayable import utf8
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 from engine.wire.operations import Explained, Lease, Looked, Options
 from engine.wire.operations.raw_replies import whole
@@ -40,8 +42,9 @@ class JobError:
 class JobInfo:
     """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
 
-    Of a job that has ended only `id`, `state`, `fence` and `ended_ms` are known. `unreadable` says why a corrupt one could not be
-    read; `envelope` then holds its bytes. `errors` are the last ten runs that came to nothing, the oldest first.
+    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep the job. `unreadable`
+    says why a corrupt one could not be read. `envelope`: the stored bytes. `errors` are the last ten runs that came to
+    nothing, the oldest first.
     """
 
     id: str
@@ -132,13 +135,14 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
         unnamed = str(malformed)
         # As text that every face can show.
         job = job.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    if state in _ENDED:
+    # Lanes keeps no more of an ended job than its end; the other formats keep the job itself for a while.
+    if state in _ENDED and not looked.envelope:
         return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
     run = looked.run
     claims, failures, crashes = (whole(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
     common: dict[str, Any] = {
         "lease_end_ms": looked.at_ms if state in ("active", "stuck") else 0,
-        "ended_ms": looked.at_ms if state == "dead" else 0,
+        "ended_ms": looked.at_ms if state in ("dead", *_ENDED) else 0,
         "claims": claims,
         "failures": failures,
         "crashes": crashes,
@@ -152,10 +156,10 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
     try:
         found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
     except ScriptFault as fault:
-        return JobInfo(job, state, looked.fence, unreadable=str(fault), envelope=looked.envelope, **common)
+        return JobInfo(job, state, looked.fence, unreadable=_said(str(fault)), envelope=_bytes(looked.envelope), **common)
     due_ms = looked.at_ms if state == "delayed" else found.due_ms
     place = {"name": found.name, "payload_bytes": found.payload, "options": found.options, "enqueued_ms": found.enqueued_ms}
-    return JobInfo(job, state, looked.fence, due_ms=due_ms, **place, **common)
+    return JobInfo(job, state, looked.fence, due_ms=due_ms, envelope=_bytes(looked.envelope), **place, **common)
 
 
 def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
@@ -167,6 +171,17 @@ def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
         if at_ms:
             entries.append(JobError(whole(at_ms), whole(fence), kind, error[0], trace))
     return tuple(entries)
+
+
+def _bytes(envelope: object) -> bytes:
+    """What is stored of a job in one piece, also where its format has fields."""
+    if isinstance(envelope, bytes):
+        return envelope
+    return b"\n".join(part for part in cast("Sequence[object]", envelope) if isinstance(part, bytes))
+
+
+def _said(text: str) -> str:
+    return utf8(text).decode()
 
 
 def _text(data: bytes) -> str:

@@ -8,6 +8,7 @@ from engine.queue.durations import Durations, HandlerTimes
 from engine.queue.obstacles import Obstacles
 from engine.queue.scaling import Demand, Scaling, wanted_workers
 from engine.queue.workers import WorkerInfo
+from engine.sayable import utf8
 from engine.wire.operations import Counts
 
 #: States of jobs, each a field of Counts.
@@ -15,6 +16,8 @@ _STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")
 #: Every second bucket from 66 us to 73 minutes, so that each bound is twice the one before; what is shorter is in the
 #: first one. The same for every name: Prometheus adds histograms with equal bounds only.
 _LE_BUCKETS = tuple(range(32, 85, 2))
+#: The format knows one line end; readers that split at others would see half a sample.
+_LINE_ENDS = dict.fromkeys("\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\\n")
 
 
 def exposition(
@@ -114,9 +117,10 @@ def join_metrics(*texts: str) -> str:
     return "".join(f"{line}\n" for comments, samples in families.values() for line in comments + samples)
 
 
-def _label(name: str) -> str:
-    """The value of a label: names of old keyspaces may hold quotes and new lines."""
-    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _label(value: str) -> str:
+    """A label's value. Foreign programs name their jobs as they like."""
+    text = utf8(value).decode().replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(_LINE_ENDS.get(character, character) for character in text)
 
 
 def _family(name: str, kind: str, help: str, *samples: str) -> str:

@@ -795,7 +795,7 @@ export interface operations {
         readonly parameters: {
             readonly query?: never;
             readonly header?: {
-                /** @description the id of a job that has none: a repeat is answered with the same job */
+                /** @description the id of a job that has none, bare or in quotes: a repeat is answered with the same job */
                 readonly "Idempotency-Key"?: string;
             };
             readonly path: {
@@ -974,7 +974,7 @@ export interface operations {
         readonly parameters: {
             readonly query?: never;
             readonly header?: {
-                /** @description with the number of each, the ids of jobs that have none */
+                /** @description with the number of each, the ids of jobs that have none; bare or in quotes */
                 readonly "Idempotency-Key"?: string;
             };
             readonly path: {
@@ -2050,6 +2050,11 @@ export interface operations {
                             readonly name: string;
                             readonly status: string;
                             readonly priority: string;
+                            readonly description?: string;
+                            readonly payload?: unknown;
+                            readonly payload_base64?: string;
+                            readonly payload_unreadable?: string;
+                            readonly unreadable?: string;
                         }[];
                     };
                 };
@@ -2148,6 +2153,11 @@ export interface operations {
                         readonly name: string;
                         readonly status: string;
                         readonly priority: string;
+                        readonly description?: string;
+                        readonly payload?: unknown;
+                        readonly payload_base64?: string;
+                        readonly payload_unreadable?: string;
+                        readonly unreadable?: string;
                     };
                 };
             };

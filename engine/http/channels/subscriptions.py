@@ -28,7 +28,7 @@ from engine.http.channels.service import service_of
 from engine.http.describing import Schema, described
 from engine.http.problems import Problem
 from engine.http.security.bounds import QUERY_BYTES_MAX
-from engine.http.waiting import wait_for
+from engine.http.waiting import wait_for, waiting_ms
 from engine.spared import logger
 
 log = logger("ironclaim.http")
@@ -91,10 +91,12 @@ async def fetch(request: Request, channel: ChannelAccess) -> Response:
     if not _WHOLE.fullmatch(most):
         raise answers.invalid("max")
     service = service_of(request)
-    wait_ms = min(wait_ms, service.settings.long_poll_max_ms, request.app.state.settings.poll_max_ms)
+    most_ms = min(service.settings.long_poll_max_ms, request.app.state.settings.poll_max_ms)
+    wait_ms = waiting_ms(request, min(wait_ms, most_ms))
     fetching = partial(_opened(request, channel).fetch, subscriber, max_messages=min(int(most), MESSAGES_MAX), wait_ms=wait_ms)
     fetched = await (_waited(request, while_admitted(request, channel, fetching)) if wait_ms else fetching())
-    service.telemetry.count("delivered", len(fetched.messages))
+    if request.method != "HEAD":
+        service.telemetry.count("delivered", len(fetched.messages))
     return answers.spelled(_body(channel.name, fetched))
 
 

@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from engine.http.answers import JsonAnswer
 from engine.http.bodies import json_object, only
 from engine.http.describing import arguments, choice, described, whole
 from engine.http.jobs import schemas
@@ -21,9 +22,9 @@ from engine.http.jobs.looking import unknown
 from engine.http.opening import BANANAS
 from engine.http.problems import bad_value
 from engine.http.security.access import access_of, needs, public
-from engine.models.bananas import PRIORITIES
+from engine.models.bananas import DESCRIPTION, PRIORITIES, updated_ms
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.job_info import JobInfo, JobState
+from engine.queue.job_info import JobInfo, JobState, payload_members
 
 _STATUSES: dict[JobState, str] = {
     "waiting": "pending",
@@ -53,7 +54,13 @@ _NEW = schemas.an_object(
     max_retries=schemas.or_null({"type": "integer", "minimum": 1, "maximum": 1000}),
 )
 _SUBMITTED = schemas.shown(id=_TEXT, status=_TEXT, created_at=_TEXT)
-_SHOWN = schemas.shown(id=_TEXT, name=_TEXT, status=_TEXT, priority=_TEXT)
+_SHOWN = schemas.shown(
+    {"description": _TEXT, "payload": {}, "payload_base64": _TEXT, "payload_unreadable": _TEXT, "unreadable": _TEXT},
+    id=_TEXT,
+    name=_TEXT,
+    status=_TEXT,
+    priority=_TEXT,
+)
 
 
 @described("Submit a job", body=_NEW, answers={201: _SUBMITTED, 200: _SUBMITTED}, tag="bananas")
@@ -66,6 +73,8 @@ async def submit(request: Request) -> Response:
     if not isinstance(found.get("description", ""), str):
         raise bad_value("description", found["description"], "a text")
     options: dict[str, Any] = {"priority": _priority(found.get("priority", "normal"))}
+    if found.get("description"):
+        options["headers"] = {DESCRIPTION: found["description"]}
     if found.get("routing_key") is not None:
         options["route"] = found["routing_key"]
     if found.get("max_retries") is not None:
@@ -74,10 +83,12 @@ async def submit(request: Request) -> Response:
         options["run_at_ms"] = _instant_ms(found["scheduled_for"])
     queue, id, key = _queue(request), found.get("id"), own_key(request)
     enqueued = await queue.enqueue(found["name"], found.get("payload"), id=key if id is None else id, **options)
-    now_ms = await queue.driver.server_now_ms()
-    status = "scheduled" if options.get("run_at_ms", 0) > now_ms else "pending"
-    view = {"id": enqueued.job, "status": status, "created_at": _time(now_ms)}
-    return JSONResponse(view, 201 if enqueued.created else 200)
+    stored = None if enqueued.created else await queue.jobs.get(enqueued.job)
+    if stored is not None:
+        return JsonAnswer({name: _view(stored, request)[name] for name in ("id", "status", "created_at")})
+    made_ms = enqueued.srv_us // 1000
+    status = "scheduled" if options.get("run_at_ms", 0) > made_ms else "pending"
+    return JsonAnswer({"id": enqueued.job, "status": status, "created_at": _time(made_ms)}, 201 if enqueued.created else 200)
 
 
 @described("A job, with its result once it has one", answers={200: _SHOWN}, tag="bananas")
@@ -96,7 +107,7 @@ async def get_job(request: Request) -> Response:
             view["error"] = ended.error
         elif request.app.state.settings.show_payloads or access_of(request).may("operate"):
             view["result"] = ended.value
-    return JSONResponse(view)
+    return JsonAnswer(view)
 
 
 @described(
@@ -110,7 +121,7 @@ async def list_jobs(request: Request) -> Response:
     """The newest first."""
     given = arguments(request)
     page = await _queue(request).jobs.page(_STATES[given["status"]], limit=given["limit"], newest_first=True)
-    return JSONResponse({"jobs": [_view(job, request) for job in page.jobs]})
+    return JsonAnswer({"jobs": [_view(job, request) for job in page.jobs]})
 
 
 @described("How many jobs there are", answers={200: schemas.any_object()}, tag="bananas")
@@ -128,7 +139,7 @@ async def metrics(request: Request) -> Response:
         "dead_letter": counts.dead,
         "workers": {"active": len(alive), "utilization": round(sum(w.in_hand for w in alive) / places, 2) if places else 0.0},
     }
-    return JSONResponse(view)
+    return JsonAnswer(view)
 
 
 @described("Whether the server answers", answers={200: schemas.shown(status=_TEXT)}, tag="bananas")
@@ -136,7 +147,7 @@ async def metrics(request: Request) -> Response:
 async def health(request: Request) -> Response:
     """503 where it does not."""
     await request.app.state.opened.queues(1)
-    return JSONResponse({"status": "healthy"})
+    return JsonAnswer({"status": "healthy"})
 
 
 def _queue(request: Request) -> AsyncQueue:
@@ -154,13 +165,18 @@ def _view(job: JobInfo, request: Request) -> dict[str, Any]:
         "attempts": job.failures + job.crashes + (job.state == "finished"),
         "max_retries": job.options.attempts,
         "created_at": _time(job.enqueued_ms),
+        "updated_at": _time(updated_ms(job.envelope) or job.enqueued_ms),
     }
     if job.due_ms:
         view["scheduled_for"] = _time(job.due_ms)
     if job.last_error:
         view["error"] = job.last_error
-    if request.app.state.settings.show_payloads and job.payload_bytes and not job.options.serializer:
-        view["payload"] = job.payload
+    if job.unreadable:
+        view["unreadable"] = job.unreadable
+    if request.app.state.settings.show_payloads:
+        view |= payload_members(job.payload, job.payload_bytes)
+        if DESCRIPTION in job.headers:
+            view[DESCRIPTION] = job.headers[DESCRIPTION]
     return view
 
 
@@ -184,4 +200,4 @@ def _instant_ms(text: object) -> int:
 
 
 def _time(ms: int) -> str | None:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if ms else None
+    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z") if ms else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from engine.http.answers import JsonAnswer
 from engine.http.bodies import json_object, only
 from engine.http.describing import described
 from engine.http.jobs import schemas
@@ -57,13 +58,13 @@ async def discard(request: Request) -> Response:
 async def requeue_dead(request: Request) -> Response:
     """How many there were."""
     given = only(await json_object(request, may_be_empty=True), *schemas.SELECTION["properties"])
-    return JSONResponse({"requeued": await queue_of(request).dead.requeue_all(**given)})
+    return JsonAnswer({"requeued": await queue_of(request).dead.requeue_all(**given)})
 
 
 def _answer(request: Request, altered: Altered) -> Response:
     """The answer to a change of one job. Raises Problem where it was not made."""
     if altered.done:
-        return JSONResponse({"id": altered.job, "state": altered.state})
+        return JsonAnswer({"id": altered.job, "state": altered.state})
     if altered.state == "gone":
         raise unknown(request)
     more: dict[str, Any] = {"state": altered.state} if altered.holder is None else {"holder": altered.holder}

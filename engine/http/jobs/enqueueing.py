@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from engine import validate
 from engine.errors import EngineError, Malformed, PartlyEnqueued
+from engine.http.answers import JsonAnswer
 from engine.http.bodies import json_object, only
 from engine.http.describing import Header, described
 from engine.http.jobs import schemas
 from engine.http.jobs.references import CALLBACKS, refuse_reroutes
 from engine.http.opening import queue_of
-from engine.http.problems import bad_value, problem_of
+from engine.http.problems import Problem, bad_value, problem_of
 from engine.http.security.access import needs, refuse_elsewhere
 from engine.options import nearest
 from engine.queue.producing import NewJob
 from engine.wire.operations import Enqueued
 
 KEY_HEADER = "Idempotency-Key"
+_QUOTED = re.compile(r'"(?:[ !#-\[\]-~]|\\["\\])*"')
+_ESCAPED = re.compile(r'\\(["\\])')
 
 
 @described(
     "Put a job into a queue",
     body=schemas.NEW_JOB,
     answers={201: schemas.ENQUEUED, 200: schemas.ENQUEUED},
-    headers=(Header(KEY_HEADER, "the id of a job that has none: a repeat is answered with the same job", schemas.ID_PATTERN),),
+    headers=(
+        Header(
+            KEY_HEADER,
+            "the id of a job that has none, bare or in quotes: a repeat is answered with the same job",
+            schemas.header_pattern(schemas.ID_PATTERN),
+        ),
+    ),
 )
 @needs("operate", changes=True)
 async def enqueue(request: Request) -> Response:
@@ -41,14 +51,20 @@ async def enqueue(request: Request) -> Response:
     enqueued = await queue_of(request).enqueue(name, payload, id=id, **options)
     segments = ("api", "queues", request.path_params["queue"], "jobs", enqueued.job)
     where = {"Location": request.scope.get("root_path", "") + "".join(f"/{quote(part, safe='')}" for part in segments)}
-    return JSONResponse(_view(enqueued), 201 if enqueued.created else 200, where)
+    return JsonAnswer(_view(enqueued), 201 if enqueued.created else 200, where)
 
 
 @described(
     "Put many jobs into a queue, in this order",
     body=schemas.NEW_JOBS,
     answers={201: schemas.ENQUEUED_MANY},
-    headers=(Header(KEY_HEADER, "with the number of each, the ids of jobs that have none", schemas.BATCH_KEY_PATTERN),),
+    headers=(
+        Header(
+            KEY_HEADER,
+            "with the number of each, the ids of jobs that have none; bare or in quotes",
+            schemas.header_pattern(schemas.BATCH_KEY_PATTERN),
+        ),
+    ),
 )
 @needs("operate", changes=True)
 async def enqueue_batch(request: Request) -> Response:
@@ -72,7 +88,7 @@ async def enqueue_batch(request: Request) -> Response:
         results: Any = await queue_of(request).enqueue_many(made)
     except PartlyEnqueued as partly:
         results = partly.results
-    return JSONResponse({"jobs": [_outcome(result) for result in results]}, 201)
+    return JsonAnswer({"jobs": [_outcome(result) for result in results]}, 201)
 
 
 def _fields(request: Request, found: dict[str, Any], of: str) -> tuple[Any, Any, Any, dict[str, Any]]:
@@ -99,9 +115,19 @@ def _callback(request: Request, found: Any, of: str) -> NewJob:
 
 def own_key(request: Request) -> str | None:
     """The idempotency key of a request. Raises Problem."""
-    key = request.headers.get(KEY_HEADER)
+    given = request.headers.get(KEY_HEADER)
+    if given is None:
+        return None
+    key = given.strip(" \t")
+    if key.startswith('"'):
+        # The draft of the IETF has a string of structured fields (RFC 9651): the key is what stands in the quotes.
+        if _QUOTED.fullmatch(key) is None:
+            raise Problem(
+                400, f"{KEY_HEADER} begins with a quote and is no string of RFC 9651.", field=KEY_HEADER, value=key[:80]
+            )
+        key = _ESCAPED.sub(r"\1", key[1:-1])
     try:
-        return None if key is None else validate.job_id(key)
+        return validate.job_id(key)
     except Malformed as error:
         raise bad_value(KEY_HEADER, error.value, error.bound) from None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -27,6 +26,7 @@ from engine.http.problems import bad_value
 from engine.http.security.access import needs, still_admitted
 from engine.http.waiting import Waits
 from engine.queue.asynchronous.queue import AsyncQueue
+from engine.sayable import json_text
 from engine.spared import logger
 from engine.wire.operations import Event
 
@@ -47,6 +47,8 @@ _AGAIN_S = 1.0
 #: Listeners that read at once what they have missed.
 _CATCHING_UP_MAX = 8
 _HEADER = "Last-Event-ID"
+#: The greatest number in the id of an entry of a stream.
+PLACE_MAX = 2**64 - 1
 _ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
 
@@ -176,8 +178,8 @@ class Readers:
 async def stream_events(request: Request) -> Response:
     """Server-sent events, each with its id and the fields of an event as JSON."""
     after = request.headers.get(_HEADER)
-    if after is not None and not _ID.fullmatch(after):
-        raise bad_value(_HEADER, after, "the id of an event")
+    if after is not None and (not _ID.fullmatch(after) or max(place_of(after)) > PLACE_MAX):
+        raise bad_value(_HEADER, after, f"the id of an event, two numbers up to {PLACE_MAX} with a - between them")
     state, queue = request.app.state, queue_of(request)
     # All that may refuse comes before the answer begins, so that a refusal is a problem and not a broken stream.
     stack = contextlib.AsyncExitStack()
@@ -201,7 +203,12 @@ class EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         async with self._taken:
-            await super().__call__(scope, receive, send)
+            if scope["method"] == "HEAD":
+                # The stream itself does not end, so the connection would serve nobody any more.
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await super().__call__(scope, receive, send)
 
 
 async def _stream(request: Request, reader: Reader, listener: Listener, after: str | None) -> AsyncGenerator[bytes]:
@@ -231,4 +238,4 @@ def place_of(id: str) -> tuple[int, int]:
 
 
 def _chunk(event: Event) -> bytes:
-    return f"id: {event.id}\ndata: {json.dumps(event._asdict(), ensure_ascii=False)}\n\n".encode(errors="replace")
+    return f"id: {event.id}\ndata: {json_text(event._asdict(), spaced=True)}\n\n".encode()

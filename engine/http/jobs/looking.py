@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from engine.errors import TimedOut
+from engine.http.answers import JsonAnswer
 from engine.http.describing import arguments, choice, described, name_of, text, whole
 from engine.http.jobs import schemas
 from engine.http.jobs.views import job_view
 from engine.http.opening import queue_of
 from engine.http.problems import Problem
 from engine.http.security.access import access_of, needs, still_admitted
-from engine.http.waiting import wait_for
+from engine.http.waiting import wait_for, waiting_ms
 from engine.queue.altering import LISTED, PIECE
 from engine.queue.job_info import JobInfo
 
@@ -49,7 +50,7 @@ async def list_jobs(request: Request) -> Response:
     page = await queue_of(request).jobs.page(offset=offset, newest_first=newest_first, **given)
     jobs = [job_view(job, payloads=payloads) for job in page.jobs if words is None or _has(job, words, payloads)]
     after = None if page.next is None or page.next >= _CURSORS_END else str(page.next)
-    return JSONResponse({"jobs": jobs, "cursor": after})
+    return JsonAnswer({"jobs": jobs, "cursor": after})
 
 
 @described("A job", answers={200: schemas.JOB})
@@ -59,7 +60,7 @@ async def get_job(request: Request) -> Response:
     job = await queue_of(request).jobs.get(request.path_params["id"])
     if job is None:
         raise unknown(request)
-    return JSONResponse(job_view(job, payloads=request.app.state.settings.show_payloads))
+    return JsonAnswer(job_view(job, payloads=request.app.state.settings.show_payloads))
 
 
 @described(
@@ -69,7 +70,7 @@ async def get_job(request: Request) -> Response:
 async def get_why(request: Request) -> Response:
     """A sentence."""
     id = request.path_params["id"]
-    return JSONResponse({"id": id, "why": str(await queue_of(request).jobs.why(id))})
+    return JsonAnswer({"id": id, "why": str(await queue_of(request).jobs.why(id))})
 
 
 @described(
@@ -82,20 +83,20 @@ async def get_result(request: Request) -> Response:
     """200 with the result of a job that has ended, 202 where it has not within `wait_ms`. What a handler returned is shown to
     who may enqueue jobs, and to others where payloads are."""
     id, queue = request.path_params["id"], queue_of(request)
-    wait_ms = arguments(request)["wait_ms"]
+    wait_ms = waiting_ms(request, arguments(request)["wait_ms"])
     try:
         found = await wait_for(request, queue.results.wait(id, wait_ms=wait_ms))
     except TimedOut:
-        return JSONResponse({"id": id, "state": await queue.jobs.state(id)}, 202)
+        return JsonAnswer({"id": id, "state": await queue.jobs.state(id)}, 202)
     if not await still_admitted(request, "read"):
         raise Problem(403, "Who asked is not admitted any more.")
     view: dict[str, Any] = {"id": id, "state": found.outcome, "ended_ms": found.ended_ms}
     if not found.ok:
-        return JSONResponse({**view, "error": found.error})
+        return JsonAnswer({**view, "error": found.error})
     view["took_ms"] = found.took_ms
     if request.app.state.settings.show_payloads or access_of(request).may("operate"):
-        return JSONResponse({**view, "result": found.value})
-    return JSONResponse({**view, "hidden": True})
+        return JsonAnswer({**view, "result": found.value})
+    return JsonAnswer({**view, "hidden": True})
 
 
 @described("How far the handler of a job has come", answers={200: schemas.PROGRESS, 204: {}})
@@ -111,7 +112,7 @@ async def get_progress(request: Request) -> Response:
     view: dict[str, Any] = {"percent": found.percent, "at_ms": found.at_ms}
     if request.app.state.settings.show_payloads or access_of(request).may("operate"):
         view |= {"message": found.message, "data": found.data}
-    return JSONResponse(view)
+    return JsonAnswer(view)
 
 
 def unknown(request: Request) -> Problem:

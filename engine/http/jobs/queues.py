@@ -6,10 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from engine import validate
 from engine.errors import UnsupportedFeature
+from engine.http.answers import JsonAnswer
 from engine.http.bodies import json_object, only
 from engine.http.describing import arguments, described, whole
 from engine.http.jobs import schemas
@@ -35,7 +36,7 @@ async def list_queues(request: Request) -> Response:
     """Those that the caller reaches."""
     found = await request.app.state.opened.queues(arguments(request)["limit"])
     reaches = access_of(request).reaches
-    return JSONResponse({"queues": [{"queue": info.name, "used_ms": info.used_ms} for info in found if reaches(info.name)]})
+    return JsonAnswer({"queues": [{"queue": info.name, "used_ms": info.used_ms} for info in found if reaches(info.name)]})
 
 
 @described("A queue: how many jobs are in each state, and what holds them back", answers={200: schemas.any_object()})
@@ -46,7 +47,7 @@ async def get_queue(request: Request) -> Response:
     counts = asdict(await queue.counts(one_call=True))
     srv_us, cursor = counts.pop("srv_us"), counts.pop("cursor")
     view: dict[str, Any] = {"queue": queue.name, "model": queue.model.name, "srv_ms": srv_us // 1000, "counts": counts}
-    return JSONResponse({**view, **await _held(queue), "waiting_is_cut": bool(cursor)})
+    return JsonAnswer({**view, **await _held(queue), "waiting_is_cut": bool(cursor)})
 
 
 @described("The numbers of a queue as Prometheus reads them", answers={200: {"type": "string"}}, media_type="text/plain")
@@ -68,7 +69,7 @@ async def list_workers(request: Request) -> Response:
     given = arguments(request)
     found = await queue_of(request).workers.list(**given)
     after = given["offset"] + given["limit"] if len(found) == given["limit"] else None
-    return JSONResponse({"workers": [worker_view(worker) for worker in found], "next": after})
+    return JsonAnswer({"workers": [worker_view(worker) for worker in found], "next": after})
 
 
 @described(
@@ -83,7 +84,7 @@ async def list_schedules(request: Request) -> Response:
     found = await queue_of(request).schedules.list(**given)
     payloads = request.app.state.settings.show_payloads
     after = given["offset"] + given["limit"] if len(found) == given["limit"] else None
-    return JSONResponse({"schedules": [schedule_view(schedule, payloads=payloads) for schedule in found], "next": after})
+    return JsonAnswer({"schedules": [schedule_view(schedule, payloads=payloads) for schedule in found], "next": after})
 
 
 @described("Let a schedule tick again", answers={200: schemas.any_object()})
@@ -109,7 +110,7 @@ async def run_schedule(request: Request) -> Response:
     found = await queue_of(request).schedules.run_now(request.path_params["schedule"])
     if found is None:
         raise _no_schedule(request)
-    return JSONResponse({"id": found.job, "created": found.created}, 201)
+    return JsonAnswer({"id": found.job, "created": found.created}, 201)
 
 
 @described(
@@ -120,7 +121,7 @@ async def pause(request: Request) -> Response:
     """Until it is resumed, or for `length_ms`."""
     given = only(await json_object(request, may_be_empty=True), "name", "length_ms")
     await queue_of(request).pause(given.get("name"), length_ms=given.get("length_ms", 0))
-    return JSONResponse({"paused": given.get("name") or "*"})
+    return JsonAnswer({"paused": given.get("name") or "*"})
 
 
 @described(
@@ -130,7 +131,7 @@ async def pause(request: Request) -> Response:
 async def resume(request: Request) -> Response:
     """`resumed` is false where there was none."""
     given = only(await json_object(request, may_be_empty=True), "name")
-    return JSONResponse({"resumed": await queue_of(request).resume(given.get("name"))})
+    return JsonAnswer({"resumed": await queue_of(request).resume(given.get("name"))})
 
 
 @described("Set the limit of the jobs of a name", body=schemas.LIMIT, answers={200: schemas.any_object()})
@@ -139,7 +140,7 @@ async def set_limit(request: Request) -> Response:
     """In place of the one that was there."""
     given = only(await json_object(request), *schemas.LIMIT_FIELDS)
     await queue_of(request).set_limit(request.path_params["name"], **given)
-    return JSONResponse({"name": request.path_params["name"], **given})
+    return JsonAnswer({"name": request.path_params["name"], **given})
 
 
 @described("Remove the limit of the jobs of a name", answers={204: {}})
@@ -156,7 +157,7 @@ async def set_key_limit(request: Request) -> Response:
     """In place of the one that was there."""
     given = only(await json_object(request), *schemas.LIMIT_FIELDS)
     await queue_of(request).set_limit(key=request.path_params["key"], **given)
-    return JSONResponse({"key": request.path_params["key"], **given})
+    return JsonAnswer({"key": request.path_params["key"], **given})
 
 
 @described("Remove the limit of the jobs with a key", answers={204: {}})
@@ -202,7 +203,7 @@ async def _held(queue: AsyncQueue) -> dict[str, Any]:
 def _of_schedule(request: Request, found: bool) -> Response:
     if not found:
         raise _no_schedule(request)
-    return JSONResponse({"schedule": request.path_params["schedule"]})
+    return JsonAnswer({"schedule": request.path_params["schedule"]})
 
 
 def _no_schedule(request: Request) -> Problem:

@@ -41,6 +41,11 @@ _PATTERNS: dict[Any, str] = {
 }
 
 
+def header_pattern(pattern: str) -> str:
+    """A text of a header, bare or as a string of structured fields (RFC 9651)."""
+    return f'({pattern}|"{pattern}")'
+
+
 def _whole(least: int, most: int) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most}
 

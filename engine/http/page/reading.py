@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -28,6 +27,7 @@ from engine.http.security.access import access_of, still_admitted
 from engine.http.settings import HttpSettings
 from engine.http.waiting import Waits
 from engine.queue.selecting import PLACES_MAX
+from engine.sayable import json_text
 from engine.wire.drivers.endpoint import Endpoint
 
 #: Queues of one view: their numbers are asked for when they come into sight, each by a request of its own.
@@ -127,7 +127,7 @@ async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGen
 
 
 def _event(name: str, data: object) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+    return f"event: {name}\ndata: {json_text(data, spaced=True)}\n\n".encode()
 
 
 @view("read")

@@ -19,6 +19,7 @@ from engine.http.page import words
 from engine.http.security.access import access_of
 from engine.http.security.forgery import csrf_token
 from engine.http.settings import HttpSettings
+from engine.sayable import utf8
 from engine.version import __version__
 
 #: Of scripts and styles, so that a browser takes the new ones after an upgrade.
@@ -51,7 +52,7 @@ def environment() -> jinja2.Environment:
 
 def page(request: Request, template: str, status: int = 200, **shown: Any) -> Response:
     """A whole page, or a part of one."""
-    return HTMLResponse(text(request, template, **shown), status)
+    return HTMLResponse(utf8(text(request, template, **shown)), status)
 
 
 def text(request: Request, template: str, **shown: Any) -> str:
@@ -61,7 +62,7 @@ def text(request: Request, template: str, **shown: Any) -> str:
 
 def address(request: Request, *segments: str, query: str = "") -> str:
     """The path of a view, also where the application is mounted somewhere; each segment is quoted."""
-    path = "/".join(quote(segment, safe="") for segment in segments)
+    path = "/".join(quote(utf8(segment), safe="") for segment in segments)
     return f"{request.scope.get('root_path', '')}/{path}" + (f"?{query}" if query else "")
 
 

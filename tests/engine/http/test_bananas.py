@@ -44,7 +44,7 @@ def test_a_job_stands_in_the_keys_of_bananas(client: httpx.Client, ironclaim_url
         raw: Any = server.get(f"bananas:job:{made['id']}")
         assert raw is not None, sorted(map(str, server.scan_iter()))
         stored = json.loads(raw)
-    kept = ("name", "payload", "priority", "max_retries")
+    kept = ("name", "payload", "priority", "max_retries", "description")
     assert {name: stored[name] for name in kept} == {name: body[name] for name in kept}
 
 
@@ -71,10 +71,11 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
     def fail(job: Job) -> None:
         raise ValueError("no")
 
-    ids = [client.post("/jobs", json={"name": name, "payload": 21, "max_retries": 1}).json()["id"] for name in ("double", "fail")]
+    posted = [client.post("/jobs", json={"name": name, "payload": 21, "max_retries": 1}).json() for name in ("double", "fail")]
+    made, ids = {job["id"]: job for job in posted}, [job["id"] for job in posted]
     later = client.post("/jobs", json={"name": "double", "scheduled_for": "2099-01-01T00:00:00Z"}).json()
     assert later["status"] == "scheduled" and client.get(f"/jobs/{later['id']}").json()["status"] == "scheduled"
-    assert client.get(f"/jobs/{ids[0]}").json() | {"created_at": ""} == {
+    assert client.get(f"/jobs/{ids[0]}").json() | {"created_at": "", "updated_at": ""} == {
         "id": ids[0],
         "name": "double",
         "status": "pending",
@@ -83,6 +84,7 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
         "attempts": 0,
         "max_retries": 1,
         "created_at": "",
+        "updated_at": "",
         "payload": 21,
     }
     assert {job["id"] for job in client.get("/jobs", params={"status": "pending"}).json()["jobs"]} == set(ids)
@@ -94,6 +96,10 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
         assert queue.results.wait(ids[0], wait_ms=60_000).value == 42
         assert not queue.results.wait(ids[1], wait_ms=60_000).ok
         shown, failed = (client.get(f"/jobs/{id}").json() for id in ids)
+        # As long as the record is kept, an ended job says what it said before.
+        for job, name in ((shown, "double"), (failed, "fail")):
+            assert (job["name"], job["payload"], job["priority"], job["max_retries"]) == (name, 21, "normal", 1)
+            assert job["created_at"] == made[job["id"]]["created_at"] and job["updated_at"] >= job["created_at"]
         assert (shown["status"], shown["result"]) == ("completed", 42) and shown["completed_at"].endswith("Z")
         assert failed["status"] == "failed" and "no" in failed["error"]
         assert [job["id"] for job in client.get("/jobs", params={"status": "failed"}).json()["jobs"]] == [ids[1]]

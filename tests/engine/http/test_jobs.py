@@ -306,3 +306,21 @@ def test_a_long_poll_leaves_nothing_that_only_the_collector_of_cycles_would_free
         wait_until(lambda: raised() <= others, "what the polls have raised is gone")
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "id"),
+    [
+        ("order-1", 201, "order-1"),
+        ('"order-1"', 201, "order-1"),
+        ('"order-1', 400, None),
+        ('"order-1"x', 400, None),
+        ('"a\\b"', 400, None),
+        ('"a\\"b"', 422, None),
+        ('""', 422, None),
+    ],
+)
+def test_a_key_in_quotes_is_the_string_that_stands_in_them(client: httpx.Client, key: str, status: int, id: str | None) -> None:
+    answer = client.post("/api/queues/q/jobs", json={"name": "a"}, headers={"Idempotency-Key": key})
+    assert answer.status_code == status, answer.text
+    assert answer.json().get("id") == id and (id is not None or answer.json()["field"] == "Idempotency-Key")

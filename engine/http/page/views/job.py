@@ -95,7 +95,7 @@ class JobView:
 def job_view(found: OneJob, *, payloads: bool) -> JobView:
     """A job with its timeline and its graph."""
     job = found.job
-    raw = job.payload_bytes or job.envelope
+    raw = job.envelope if job.unreadable else job.payload_bytes
     return JobView(
         job=job,
         sentence="" if found.explained is None else why(job.id, found.explained).sentence,
@@ -264,7 +264,7 @@ def short_id(job: str) -> str:
 def payload_text(job: JobInfo) -> str:
     """A payload as people read it: JSON with indents, else its bytes as Python writes them, and why nobody can read it.
     A long one is cut, and not read."""
-    raw = job.payload_bytes or job.envelope
+    raw = job.envelope if job.unreadable else job.payload_bytes
     if len(raw) > _PAYLOAD_SHOWN:
         return raw[:_PAYLOAD_SHOWN].decode(errors="replace")
     payload = job.payload
