@@ -71,6 +71,9 @@ def test_what_can_be_known_of_a_url_is_told() -> None:
     assert redacted_url("unix:///run/redis.sock?db=1") == "unix:///run/redis.sock?db=1"
     with pytest.raises(Malformed, match=r"redis://\*\*\*@host:6379/0\?foo=1.*'foo'"):
         Queue("q", url="redis://:hunter2@host:6379/0?foo=1")
+    # What stands for a port may be the password of somebody who forgot the host.
+    with pytest.raises(Malformed, match=r"^url: 'redis://\*\*\*'"):
+        Queue("q", url="redis://localhost:port")
     with pytest.raises(Malformed, match="%23"):
         Queue("q", url="redis://:hunter2#x@host")
 

@@ -147,7 +147,6 @@ def test_an_intended_time_that_is_no_time(queue: Queue, value: Any) -> None:
             "",
             "localhost:6379",
             "http://localhost",
-            "redis://localhost:port",
             "redis://localhost:70000",
             None,
             6379,
