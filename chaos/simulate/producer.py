@@ -149,7 +149,7 @@ class Producer(Process):
             payload = {"does": "ok", "of": f"{name} by call {action.number % 4}"}
             job = scheduling.template_job(self.world.profile.names[0], payload, BYTES_MAX, options, BUILT_IN, model)
             return scheduling.putting(model, name, timing, scheduling.policy("once", 2000, overlap), job, None)
-        return scheduling.removing(name) if change == "remove" else scheduling.enabling(model, name, change == "enable")
+        return scheduling.removing(model, name) if change == "remove" else scheduling.enabling(model, name, change == "enable")
 
     def _enqueue(self, action: PlannedAction, line: Line) -> None:
         nonce = b"%08d" % (action.number + 1)
