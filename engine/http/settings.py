@@ -87,8 +87,13 @@ class HttpSettings:
 
     def may_be_elsewhere(self, id: str) -> bool:
         """Whether the key of this job of one queue may be that of another queue's job: in Bull, `x:1` of `mails` has the key of
-        `1` of `mails:x`. What schedules make begins with `cron:`."""
-        return isinstance(self.spec, models.Bull) and ":" in id and not id.startswith("cron:")
+        `1` of `mails:x`. Its own ids are numbers, also those of jobs that schedules make."""
+        return isinstance(self.spec, models.Bull) and ":" in id
+
+    @property
+    def shares_ids(self) -> bool:
+        """Whether ids and texts of `dedup` are of all queues together: in Mosquito they name keys that the queue is not in."""
+        return isinstance(self.spec, models.Mosquito)
 
     @property
     def asks_who(self) -> bool:

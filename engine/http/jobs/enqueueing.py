@@ -15,7 +15,7 @@ from engine.http.answers import JsonAnswer
 from engine.http.bodies import json_object, only
 from engine.http.describing import Header, described
 from engine.http.jobs import schemas
-from engine.http.jobs.references import CALLBACKS, refuse_reroutes
+from engine.http.jobs.references import CALLBACKS, refuse_reroutes, refuse_shared
 from engine.http.opening import queue_of
 from engine.http.problems import Problem, bad_value, problem_of
 from engine.http.security.access import needs, refuse_elsewhere
@@ -48,6 +48,7 @@ async def enqueue(request: Request) -> Response:
     key = own_key(request)
     id = key if id is None else id  # anchor: key-becomes-the-id
     refuse_elsewhere(request, id)
+    refuse_shared(request, "", id, options)
     enqueued = await queue_of(request).enqueue(name, payload, id=id, **options)
     segments = ("api", "queues", request.path_params["queue"], "jobs", enqueued.job)
     where = {"Location": request.scope.get("root_path", "") + "".join(f"/{quote(part, safe='')}" for part in segments)}
@@ -83,6 +84,7 @@ async def enqueue_batch(request: Request) -> Response:
         name, payload, id, options = _fields(request, cast("dict[str, Any]", job), f"jobs[{at}].")
         id = f"{key}.{at}" if id is None and key is not None else id
         refuse_elsewhere(request, id)
+        refuse_shared(request, f"jobs[{at}].", id, options)
         made.append(NewJob(name, payload, id=id, **options))
     try:
         results: Any = await queue_of(request).enqueue_many(made)

@@ -24,6 +24,20 @@ def refuse_reroutes(request: Request, field: str, given: object) -> None:
         _refuse(request, field, cast("Mapping[Any, Any]", given).items())
 
 
+def refuse_shared(request: Request, of: str, id: object, options: Mapping[str, Any]) -> None:
+    """Raise Problem for an id, or a text of `dedup`, that the format would hold against the jobs of all queues, where
+    the caller does not reach all of them: a job of another queue would then count as a duplicate."""
+    access = access_of(request)
+    if access.queues and request.app.state.settings.shares_ids:
+        for field, value in (("id", id), ("dedup", options.get("dedup"))):
+            if value not in (None, ""):
+                noted(request, refused=f"{of}{field} is of all queues in this format")
+                own = ", ".join(access.queues)
+                detail = f"{of}{field}: in this format it is of all queues, and {access.name} is for {own} alone."
+                bound = f"left out by who is for some queues alone: {own}"
+                raise Problem(403, detail, field=f"{of}{field}", value=str(value)[:80], bound=bound)
+
+
 async def refuse_schedule(request: Request) -> None:
     """Raise Problem where the jobs of the schedule that the path names lead to a queue that the caller does not reach."""
     if access_of(request).queues:

@@ -49,6 +49,7 @@
 --   counts_rates     optional: true where the format counts claims in its own windows
 --   due_at           optional: (id) the time (ms) at which a delayed job is due
 --   stuck            optional: (id) true for an active job that no worker holds
+--   of_another       optional: (id) true for a job in `done` that is of another queue
 --   beat             optional: (incarnation, about, ttl_ms, gone) a worker has sent a heartbeat, or has ended
 --   lead             optional: (incarnation, ttl_ms) a worker is the leader
 --   adopt_schedule   optional: (name) turn a foreign scheduler's schedule into a definition of the engine

@@ -50,6 +50,10 @@ local function wire_looks(w, at)
     return { state = 'finished', ended_ms = ended_ms or at.now_ms, record = '', error = '' }
   end
 
+  -- A hash does not say of which queue it is. One that is kept for longer than that of a finished run is of a dead one, which is
+  -- not among the dead of this queue.
+  function w.of_another(id) return not w.ended(id) end
+
   function w.requeue(id)
     redis.call('PERSIST', keys.job(id))
     redis.call('HSET', keys.job(id), 'retry_count', '0')

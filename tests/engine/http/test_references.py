@@ -187,16 +187,60 @@ def test_formats_whose_keyspace_is_one_queue_are_known(ironclaim_url: str) -> No
             assert bool(HttpSettings(model=model).keyspace) == bool(other.counts().waiting), model
 
 
-def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str) -> None:
-    """The key of job `x:1` of `mails` is that of job 1 of `mails:x`."""
-    settings = HttpSettings(url=ironclaim_url, model="bull", allow_changes=True, show_payloads=True, tokens=TOKENS)
+def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the hash of a run nor the key of a unique job says of which queue it is."""
+    caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
+    settings = HttpSettings(url=ironclaim_url, model="mosquito", allow_changes=True, show_payloads=True, tokens=TOKENS)
+    handlers = Handlers()
+    handlers("pay")(fail)
     with (
-        Queue("mails:x", named("bull"), url=ironclaim_url) as other,
+        Queue("bills", named("mosquito"), url=ironclaim_url) as bills,
         served(settings) as base,
         httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
         redis.Redis.from_url(ironclaim_url) as raw,
     ):
-        id = f"x:{other.enqueue('pay', {'secret': 'of another'}).job}"
+        dead = bills.enqueue("pay", {"to": "of another"}, attempts=1).job
+        Worker(bills, handlers).run(burst=True)
+        assert bills.jobs.state(dead) == "dead"
+        run, csrf = raw.hgetall(f"mosquito:job_run:{dead}"), "t" * 43
+        for path in (f"/api/queues/mails/jobs/{dead}", f"/queues/mails/jobs/{dead}"):
+            assert client.get(path).status_code == 404 and "of another" not in client.get(path).text
+        page = {**bearer(MAILS), "Origin": base, "Cookie": f"ironclaim_csrf={csrf}"}
+        for action in ("remove", "discard", "requeue"):
+            client.post(f"/queues/mails/jobs/{dead}/{action}", data={"csrf_token": csrf}, headers=page)
+        unique = {"dedup": "params", "dedup_ms": 60_000}
+        job: dict[str, Any] = {"name": "pay", "payload": {"to": "ada"}}
+        asked = (
+            ("jobs", {**job, "id": "taken"}, {}, "id"),
+            ("jobs", job, {"Idempotency-Key": "taken"}, "id"),
+            ("jobs", {**job, **unique}, {}, "dedup"),
+            ("jobs/batch", {"jobs": [job, {**job, "id": "taken"}]}, {}, "jobs[1].id"),
+            ("jobs/batch", {"jobs": [job]}, {"Idempotency-Key": "taken"}, "jobs[0].id"),
+            ("jobs/batch", {"jobs": [{**job, **unique}]}, {}, "jobs[0].dedup"),
+        )
+        for path, body, headers, field in asked:
+            caplog.clear()
+            answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
+            assert (answer.status_code, answer.json().get("field")) == (403, field), answer.text
+            assert [line["refused"] for line in audited(caplog)] == [f"{field} is of all queues in this format"]
+        assert raw.hgetall(f"mosquito:job_run:{dead}") == run and bills.jobs.state(dead) == "dead"
+        assert bills.enqueue("pay", {"to": "ada"}, id="taken").created
+        assert bills.enqueue("pay", {"to": "ada"}, dedup="params", dedup_ms=60_000).created
+        assert client.post("/api/queues/mails/jobs", json=job).status_code == 201
+        assert client.post("/api/queues/mails/jobs", json={**job, "id": "own"}, headers=bearer(ALL)).status_code == 201
+
+
+@pytest.mark.parametrize("part", ["x", "cron"])
+def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str, part: str) -> None:
+    """The key of job `x:1` of `mails` is that of job 1 of `mails:x`."""
+    settings = HttpSettings(url=ironclaim_url, model="bull", allow_changes=True, show_payloads=True, tokens=TOKENS)
+    with (
+        Queue(f"mails:{part}", named("bull"), url=ironclaim_url) as other,
+        served(settings) as base,
+        httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
+        redis.Redis.from_url(ironclaim_url) as raw,
+    ):
+        id = f"{part}:{other.enqueue('pay', {'secret': 'of another'}).job}"
         before = sorted(raw.scan_iter("bull:mails:*"))
         assert client.get(f"/api/queues/mails/jobs/{id}").status_code == 403
         for action in ("cancel", "discard", "requeue"):
