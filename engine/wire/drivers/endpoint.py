@@ -101,7 +101,7 @@ class Endpoint:
         self.connection_class: Any = address.pop("connection_class", AsyncConnection if asynchronous else redis.Connection)
         self._address = address
         shown = self.route.shown() if self.route is not None else _shown(address, self.connection_class)
-        self.url = str(url) if client is None else shown
+        self.url = redacted_url(str(url)) if client is None else shown
 
     @property
     def asynchronous(self) -> bool:
