@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from chaos import machine, runs
@@ -63,7 +63,7 @@ class Given:
 class Attendance(Drill):
     """A run whose processes are announced and followed, and started by others."""
 
-    url: str = ""
+    url: str = field(default="", repr=False)
     _producers: tuple[str, ...] = ()
 
     def _start_servers(self, stack: ExitStack, topology: str, durability: str, tag: str) -> Callable[[str], str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from chaos.errors import HarnessError
+from engine.redaction import redacted_url
 
 #: A server on this machine answers within a millisecond; a busy machine needs more.
 PATIENCE_S = 2.0
@@ -36,7 +37,7 @@ def address_of(url: str) -> Address:
     """Host and port of a server's url. Raises HarnessError for one that is not reached over TCP in the clear."""
     parts = urlsplit(url)
     if parts.scheme != "redis" or not parts.hostname:
-        raise HarnessError(f"the server's url is {url!r}: proxies need one that begins with redis://")
+        raise HarnessError(f"the server's url is {redacted_url(url)!r}: proxies need one that begins with redis://")
     return Address(parts.hostname, parts.port or 6379)
 
 

@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from engine.redaction import redacted
 from engine.spared import tell_unlogged
 from engine.wire.operations import Lease, LeasedJob
 
@@ -138,17 +139,28 @@ def _is_ours(logger: str) -> bool:
     return logger.partition(".")[0] == "ironclaim"
 
 
+def _told(record: logging.LogRecord, text: str) -> str:
+    """A text of a record; of the engine's own, which may speak of its servers, without their passwords."""
+    return redacted(text) if _is_ours(record.name) else text
+
+
 class TextFormatter(logging.Formatter):
     """A line for people: time, level, the job of what a handler logs, and the message. The worker's own messages name it."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
+    def format(self, record: logging.LogRecord) -> str:
+        """All lines of a record."""
+        text = super().format(record)
+        first = self.formatMessage(record)
+        return first + _told(record, text.removeprefix(first))
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  as logging calls it
         """The first line."""
         job, name = getattr(record, "job_id", None), getattr(record, "job_name", None)
         if name is None or _is_ours(record.name):
-            return super().formatMessage(record)
+            return _told(record, super().formatMessage(record))
         whose = name if job is None else f"{name}[{job}]"
         return self._style._fmt % {**record.__dict__, "message": f"{whose}: {record.message}"}
 
@@ -163,7 +175,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _told(record, record.getMessage()),
         }
         for field in FIELDS:
             value = getattr(record, field, None)
@@ -173,7 +185,7 @@ class JsonFormatter(logging.Formatter):
             self.formatException(record.exc_info) if record.exc_info else record.exc_text
         )
         if trace:
-            line["traceback"] = trace
+            line["traceback"] = _told(record, trace)
         return json.dumps(line, ensure_ascii=False, default=str)
 
 

@@ -104,7 +104,7 @@ class SparedObserver:
 
 def spared_observer(observer: Observer | None) -> Observer | None:
     """What the engine calls in place of an observer that it was given."""
-    return observer if observer is None or isinstance(observer, SparedObserver) else SparedObserver(observer)
+    return observer if observer is None or type(observer) is SparedObserver else SparedObserver(observer)
 
 
 def _spared(function: Callable[..., Any], *arguments: object) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Literal, get_args
 
+from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.models import Bull
@@ -27,6 +28,7 @@ class PriorityQueue:
     """
 
     def __init__(self, name: str, *, prefix: str = "bull", **settings: Any) -> None:
+        name = validate.any_text("queue", name)
         words: tuple[JobPriority, ...] = get_args(JobPriority)
         self.queues: dict[JobPriority, Queue] = {
             # A job without a priority is `normal`, and its options do not mention it.

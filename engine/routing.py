@@ -68,9 +68,10 @@ def priority_range(given: Any) -> tuple[int, int] | None:
     if given is None:
         return None
     shown = cast("object", given)
-    pair: list[Any] = list(cast("list[Any]", given)) if isinstance(given, tuple | list) else []
+    bound = "the least and the greatest priority, each 1 to 10"
+    pair = validate.items("priorities", given, bound) if issubclass(type(given), tuple | list) else []
     if len(pair) != 2:
-        raise Malformed("priorities", shown, "the least and the greatest priority, each 1 to 10")
+        raise Malformed("priorities", shown, bound)
     least, most = (validate.integer("priorities", value, 1, 10) for value in pair)
     if least > most:
         raise Malformed("priorities", shown, "the least priority and then the greatest")

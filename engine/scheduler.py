@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 
 from engine import validate
-from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.queue.settings import QueueSettings
 from engine.validate import Milliseconds
@@ -20,10 +19,8 @@ class Scheduler(Worker):
     any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
 
     def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = 1000) -> None:
-        if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("queue", queue, "a Queue or an AsyncQueue")
         settings = Settings(
-            name=validate.worker_name(name or f"scheduler-{os.getpid()}"),
+            name=validate.worker_name(name, lambda: f"scheduler-{os.getpid()}"),
             concurrency=0,
             prefetch=0,
             lease_ms=9000,

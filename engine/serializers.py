@@ -54,6 +54,17 @@ class Serializer(Protocol):
         ...
 
 
+_BOUND = "an object with name, dumps and loads"
+
+
+def _name_of(serializer: object) -> str:
+    """The name of a serialiser. Raises Malformed for what is none."""
+    name = validate.text("serializer", getattr(serializer, "name", serializer))
+    if not (callable(getattr(serializer, "dumps", None)) and callable(getattr(serializer, "loads", None))):
+        raise Malformed("serializer", serializer, _BOUND)
+    return name
+
+
 class Serializers:
     """The serialisers of a queue: JSON, raw bytes, and the given ones. `default` is for jobs that name none; None: JSON."""
 
@@ -62,13 +73,11 @@ class Serializers:
         bound = "a list of objects with name, dumps and loads"
         given = [*([] if default is None else [default]), *validate.items("serializers", others, bound)]
         for serializer in given:
-            name = validate.text("serializer", getattr(serializer, "name", serializer))
+            name = validate.asked("serializer", serializer, _BOUND, _name_of, serializer)
             if name in (JSON, RAW, *self._by_name):
                 raise Malformed("serializer", name, "a name that is not taken: json, raw, or that of another one")
-            if not (callable(getattr(serializer, "dumps", None)) and callable(getattr(serializer, "loads", None))):
-                raise Malformed("serializer", serializer, "an object with name, dumps and loads")
             self._by_name[name] = serializer
-        self._default = JSON if default is None else default.name
+        self._default = JSON if default is None else next(iter(self._by_name))
         #: Whether payloads are JSON unless they or their jobs say otherwise.
         self.plain = self._default == JSON
         self._plain_options = {name: replace(PLAIN, serializer=name) for name in (RAW, *self._by_name)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
-from engine.errors import Malformed, describe
+from engine.errors import EngineError, Malformed, describe
 from engine.wire.operations import Limit, Parent, Window, reroute_place
 
 #: The default limit of a payload, and the most that a queue may set.
@@ -57,6 +57,9 @@ NOT_OF_CALLBACKS = frozenset(
     {"delay_ms", "run_at_ms", "unique", "dedup", "dedup_ms", "needs", "on_parent_failure", "on_success", "on_failure"}
 )
 
+T = TypeVar("T")
+_NOTHING_MORE = object()
+
 #: A length of time where a name ends with `_ms`: so many ms, or a timedelta.
 Milliseconds = int | timedelta
 
@@ -90,6 +93,24 @@ _KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
 _SCHEDULE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
+def asked(field: str, value: object, bound: str, ask: Callable[..., T], *arguments: object) -> T:
+    """What `ask` returns, which asks a value of the caller something. Whatever its class raises is a Malformed with that as its
+    cause."""
+    try:
+        return ask(*arguments)
+    except EngineError:
+        raise
+    except Exception as error:
+        raise Malformed(field, value, f"{bound} ({describe(error)})") from error
+
+
+def instance(field: str, value: object, kind: type[T], bound: str) -> T:
+    """A value of this class."""
+    if not asked(field, value, bound, isinstance, value, kind):
+        raise Malformed(field, value, bound)
+    return cast("T", value)
+
+
 def queue_name(value: object) -> str:
     """A queue name."""
     return _matching("queue", value, QUEUE)
@@ -107,9 +128,9 @@ def any_text(field: str, value: object) -> str:
 
 def durability(value: object) -> bool:
     """Whether calls wait for a replica."""
-    if not isinstance(value, str) or value not in ("server", "replica"):
+    if not issubclass(type(value), str) or str.__str__(cast("str", value)) not in ("server", "replica"):
         raise Malformed("durability", value, "server or replica")
-    return value == "replica"
+    return str.__str__(cast("str", value)) == "replica"
 
 
 def job_id(value: object) -> str:
@@ -171,7 +192,8 @@ def route(field: str, value: object) -> str:
 def limit(*, concurrency: object, rate: object, per_ms: object, window: object) -> Limit:
     """A limit."""
     windows: dict[object, Window] = {"fixed": "fixed", "sliding": "sliding"}
-    if not isinstance(window, str) or window not in windows:
+    window = str.__str__(cast("str", window)) if issubclass(type(window), str) else window
+    if type(window) is not str or window not in windows:
         raise Malformed("window", window, "fixed or sliding")
     slots = integer("concurrency", concurrency, 0, RATE_MAX)
     claims = integer("rate", rate, 0, RATE_MAX)
@@ -192,9 +214,7 @@ def intended_ns(value: object) -> int | None:
 
 def lua_folder(value: object) -> Path | None:
     """A folder of scripts, or None for the bundled ones."""
-    if value is None or isinstance(value, Path):
-        return value
-    raise Malformed("lua", value, "a pathlib.Path")
+    return None if value is None else instance("lua", value, Path, "a pathlib.Path")
 
 
 def attributes(value: object) -> dict[str, Any]:
@@ -202,11 +222,10 @@ def attributes(value: object) -> dict[str, Any]:
     bound = f"a mapping of text to JSON values of at most {ATTRIBUTES_BYTES_MAX} bytes"
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
-        raise Malformed("attributes", value, bound)
+    instance("attributes", value, Mapping, bound)
     given: dict[Any, Any] = {}
     try:
-        given = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+        given = dict(cast("Mapping[Any, Any]", value))
         size = len(json_text(given).encode())
     except Exception as error:
         raise Malformed("attributes", given, f"{bound} ({describe(error)})") from error
@@ -215,27 +234,38 @@ def attributes(value: object) -> dict[str, Any]:
     return given
 
 
-def worker_name(value: object) -> str:
-    """A worker's name, for people and for the history."""
+def worker_name(value: object, default: Callable[[], str] | None = None) -> str:
+    """A worker's name, for people and for the history; the default, if there is one, for an empty one."""
+    if default is not None and (value is None or (type(value) is str and not value)):
+        value = default()
     return _matching("worker name", value, _NAME)
 
 
 def integer(field: str, value: object, least: int, most: int) -> int:
     """An integer in [least, most]. A float is taken only when it is whole; a bool never."""
     bound = f"a whole number from {least} to {most}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    found = _plain_number(value)
+    # A float that is not whole is also nan and the infinities.
+    if found is None or (isinstance(found, float) and not found.is_integer()) or not least <= found <= most:
         raise Malformed(field, value, bound)
-    if isinstance(value, float) and not value.is_integer():
-        # Also for nan and the infinities.
-        raise Malformed(field, value, bound)
-    if not least <= value <= most:
-        raise Malformed(field, value, bound)
-    return int(value)
+    return int(found)
+
+
+def _plain_number(value: object) -> int | float | None:
+    """A number without what a subclass of the caller does when it is compared; None for anything else, and for a bool."""
+    kind = type(value)
+    if kind is bool:
+        return None
+    if issubclass(kind, int):
+        return int.__int__(cast("int", value))
+    return float.__float__(cast("float", value)) if issubclass(kind, float) else None
 
 
 def duration_ms(field: str, value: object, least: int, most: int) -> int:
     """A length of time in ms, in [least, most], also from a timedelta of whole milliseconds."""
-    return integer(field, value / timedelta(milliseconds=1) if isinstance(value, timedelta) else value, least, most)
+    if issubclass(type(value), timedelta):
+        value = timedelta.__truediv__(cast("timedelta", value), timedelta(milliseconds=1))
+    return integer(field, value, least, most)
 
 
 def payload_bytes(value: object, most: int = PAYLOAD_BYTES_MAX) -> bytes:
@@ -329,12 +359,17 @@ _reader = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
 
 def items(field: str, value: object, bound: str) -> list[Any]:
     """What an iterable of the caller yields; one text alone is refused, for it is a sequence of its letters."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+    if issubclass(type(value), str | bytes):
         raise Malformed(field, value, bound)
-    try:
-        return list(cast("Iterable[Any]", value))
-    except Exception as error:
-        raise Malformed(field, cast("object", value), f"{bound} ({describe(error)})") from error
+    return list(each(field, value, bound))
+
+
+def each(field: str, value: object, bound: str) -> Iterator[Any]:
+    """What an iterable of the caller yields, one by one."""
+    instance(field, value, Iterable, bound)
+    found = asked(field, value, bound, iter, value)
+    while (item := asked(field, value, bound, next, found, _NOTHING_MORE)) is not _NOTHING_MORE:
+        yield item
 
 
 def parents(field: str, value: object) -> tuple[str, ...]:
@@ -410,9 +445,10 @@ def share(field: str, value: object) -> float:
 
 def number(field: str, value: object, least: float, most: float) -> float:
     """A number in [least, most]; not a bool."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+    found = _plain_number(value)
+    if found is None or not least <= found <= most:
         raise Malformed(field, value, f"a number from {least} to {most}")
-    return float(value)
+    return float(found)
 
 
 def headers(field: str, value: object) -> tuple[tuple[str, str], ...]:
@@ -451,9 +487,11 @@ def _texts(field: str, value: object, pattern: re.Pattern[str], most: int, what:
 
 
 def _matching(field: str, value: object, pattern: re.Pattern[str]) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
+    # Of a subclass of the caller nothing is left that could raise when it is compared or hashed.
+    text = str.__str__(cast("str", value)) if issubclass(type(value), str) else None
+    if text is None or not pattern.fullmatch(text):
         raise Malformed(field, value, shape(pattern))
-    return value
+    return text
 
 
 def shape(pattern: re.Pattern[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from engine import validate
@@ -43,9 +43,7 @@ class ChannelSettings:
         observer: Observer | None,
     ) -> None:
         self.name = ids.check("channel", name)
-        spec = Dsps() if model is None else model
-        if not isinstance(spec, Dsps):
-            raise Malformed("model", spec, "models.Dsps()")
+        spec = Dsps() if model is None else validate.instance("model", model, Dsps, "models.Dsps()")
         #: How long messages are kept at least, and the life of keys for that.
         self.expire_ms = rules.expire_ms(rules.checked(spec.rules), self.name)
         self.ttl_s = rules.ttl_s(self.expire_ms)
@@ -86,19 +84,27 @@ def message_ids(ids_given: object) -> tuple[str, ...]:
     return tuple(ids.check(f"ids[{at}]", id) for at, id in enumerate(found))
 
 
+_PAIR = "a pair of id and content"
+
+
+def _pair(given: object, at: int) -> list[Any]:
+    pair = list(cast("list[Any]", given)) if isinstance(given, tuple | list) else []
+    if len(pair) != 2:
+        raise Malformed(f"messages[{at}]", cast("object", given), _PAIR)
+    return pair
+
+
 def new_messages(messages: object) -> list[NewMessage]:
     """Messages to publish, checked. Raises Malformed that names the first bad one by its index."""
     bound = f"an iterable of at most {PUBLISH_MAX} pairs of id and content"
-    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise Malformed("messages", cast("object", messages), bound)
+    if validate.asked("messages", messages, bound, isinstance, messages, str | bytes | Mapping):
+        raise Malformed("messages", messages, bound)
     found: list[NewMessage] = []
     known: set[str] = set()
-    for at, pair in enumerate(cast("Iterable[Any]", messages)):
+    for at, pair in enumerate(validate.each("messages", messages, bound)):
         if at == PUBLISH_MAX:
             raise Malformed("messages", f"more than {PUBLISH_MAX} messages", bound)
-        if not isinstance(pair, tuple | list) or len(cast("list[Any]", pair)) != 2:
-            raise Malformed(f"messages[{at}]", cast("object", pair), "a pair of id and content")
-        id, content = cast("list[object]", pair)
+        id, content = validate.asked(f"messages[{at}]", pair, _PAIR, _pair, pair, at)
         try:
             message = NewMessage(ids.check("id", id), contents.written(content))
         except Malformed as error:

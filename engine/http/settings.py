@@ -44,7 +44,7 @@ class HttpSettings:
     what `ironclaim_wanted_workers` of each queue's metrics aims at.
     """
 
-    url: str = "redis://127.0.0.1:6379/0"
+    url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
     model: str = "lanes"
     prefix: str | None = None
     allow_changes: bool = False

@@ -78,10 +78,10 @@ class Bananas:
         from engine import validate
 
         _check(self.layout, BananasLayout)
-        validate.integer("adopt_after_ms", self.adopt_after_ms, 0, validate.DURATION_MS_MAX)
-        validate.integer("timeout_ms", self.timeout_ms, 0, validate.BACKOFF_MS_MAX)
-        for name in ("job_ttl_s", "dead_ttl_s", "result_ttl_s", "error_ttl_s"):
-            validate.integer(name, getattr(self, name), 1, validate.DURATION_MS_MAX // 1000)
+        bounds = {"adopt_after_ms": (0, validate.DURATION_MS_MAX), "timeout_ms": (0, validate.BACKOFF_MS_MAX)}
+        bounds |= dict.fromkeys(("job_ttl_s", "dead_ttl_s", "result_ttl_s", "error_ttl_s"), (1, validate.DURATION_MS_MAX // 1000))
+        for name, (least, most) in bounds.items():
+            object.__setattr__(self, name, validate.integer(name, getattr(self, name), least, most))
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
@@ -119,8 +119,8 @@ class Mosquito:
     def __post_init__(self) -> None:
         _check(self.layout, Layout)
         for name in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
-            _check_whole(name, getattr(self, name))
-        if not isinstance(self.coordinate, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        if type(self.coordinate) is not bool:
             from engine.errors import Malformed
 
             raise Malformed("coordinate", self.coordinate, "True or False")
@@ -169,16 +169,16 @@ def _bound(module: str, name: str) -> Any:
 
 def _check(layout: object, layouts: object) -> None:
     known = get_args(layouts)
-    if not isinstance(layout, str) or layout not in known:
+    if not issubclass(type(layout), str) or str.__str__(cast("str", layout)) not in known:
         from engine.errors import Malformed
 
         raise Malformed("layout", layout, f"{', '.join(known[:-1])} or {known[-1]}")
 
 
-def _check_whole(field: str, value: object) -> None:
+def _whole(field: str, value: object) -> int:
     from engine import validate
 
-    validate.integer(field, value, 0, validate.DURATION_MS_MAX)
+    return validate.integer(field, value, 0, validate.DURATION_MS_MAX)
 
 
 def __getattr__(name: str) -> Any:

@@ -143,4 +143,4 @@ def _target(names: Names, name: object, key: object) -> str:
         raise Malformed("name", name, "the name of jobs, or else key= a key of theirs, or * for each key")
     if name is not None:
         return f"n:{names.job_name(name)}"
-    return "k:*" if key == "*" else f"k:{names.key('key', key)}"
+    return "k:*" if type(key) is str and key == "*" else f"k:{names.key('key', key)}"

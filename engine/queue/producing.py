@@ -103,7 +103,7 @@ def draft(
     made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
     if made.calls_back:
         made = _with_callbacks(made, Parent.named(job, job_name), payload_bytes_max, serializers)
-    if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
+    if serializers.plain and not made.serializer and not issubclass(type(payload), bytes | bytearray):
         draft = Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made, drawn)
     else:
         draft = Draft(job, job_name, *serializers.write(payload, made, payload_bytes_max), drawn)
@@ -129,13 +129,11 @@ def _with_callbacks(options: Options, parent: Parent, payload_bytes_max: int, se
 
 def drafts(jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN, model: Model | None = None) -> list[Draft]:
     """Jobs, checked as `draft` does. Raises Malformed that names the first bad one by its index: `jobs[3].priority`."""
-    if not isinstance(jobs, Iterable):
-        raise Malformed("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
     found: list[Draft] = []
     known: set[str] = set()
     names: set[str] = set()
     ids, own_ids = random_ids() if model is None else model.new_ids(), 0
-    for at, job in enumerate(cast("Iterable[object]", jobs)):
+    for at, job in enumerate(validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")):
         if at == JOBS_MAX:
             raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
         made = _draft_of(job, at, payload_bytes_max, names, ids, serializers, model)
@@ -225,13 +223,14 @@ def _draft_of(
     model: Model | None,
 ) -> Draft:
     """One job of a bulk. `names` are those that were checked before, `ids` new ones."""
-    if isinstance(job, NewJob):
-        name, payload, id, options = cast("object", job.name), job.payload, job.id, cast("Mapping[str, object]", job.options)
+    if issubclass(type(job), NewJob):
+        new = cast("NewJob", job)
+        name, payload, id, options = cast("object", new.name), new.payload, new.id, cast("Mapping[str, object]", new.options)
     else:
         name, payload, id, options = _fields_of(job, at)
     try:
         # A name that was checked before need not be checked again.
-        if not (isinstance(name, str) and name in names):
+        if not (type(name) is str and name in names):
             name = validate.job_name(name) if model is None else model.names.job_name(name)
             names.add(name)
         checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
@@ -239,7 +238,7 @@ def _draft_of(
         made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
         if made.calls_back:
             made = _with_callbacks(made, Parent.named(checked_id, name), payload_bytes_max, serializers)
-        if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
+        if serializers.plain and not made.serializer and not issubclass(type(payload), bytes | bytearray):
             draft = Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made, drawn)
         else:
             draft = Draft(checked_id, name, *serializers.write(payload, made, payload_bytes_max), drawn)
@@ -255,18 +254,22 @@ def _draft_of(
 def new_jobs(jobs: Iterable[object], prepare: Callable[[NewJob], NewJob]) -> list[NewJob]:
     """The jobs of a bulk, each as `prepare` (hooks before the enqueue) leaves it. Raises Malformed, and what a hook raises."""
     made: list[NewJob] = []
-    for at, job in enumerate(jobs):
-        if isinstance(job, NewJob):
+    for at, job in enumerate(validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")):
+        if issubclass(type(job), NewJob):
             name, payload, id, options = job.name, job.payload, job.id, job.options
         else:
             name, payload, id, options = cast("Any", _fields_of(job, at))
-        made.append(prepare(NewJob(name, payload, id=id, **cast("Any", options))))
+        made.append(prepare(NewJob(name, payload, id=id, **options)))
     return made
 
 
 def _fields_of(job: object, at: int) -> tuple[object, object, object, Mapping[str, object]]:
     """Name, payload, id and options of a job that is a mapping. Raises Malformed for anything else."""
     bound = "a NewJob, or a mapping with its fields: name, payload, and the options of enqueue"
+    return validate.asked(f"jobs[{at}]", job, bound, _read_fields, job, at, bound)
+
+
+def _read_fields(job: object, at: int, bound: str) -> tuple[object, object, object, Mapping[str, object]]:
     if not isinstance(job, Mapping):
         raise Malformed(f"jobs[{at}]", job, bound)
     options = dict(cast("Mapping[Any, object]", job))

@@ -58,16 +58,16 @@ class QueueSettings:
         serializers: Iterable[Serializer] = (),
         shards: int | None = None,
     ) -> None:
-        self.name = name
         #: How many shards it has, as this client says; None: it is whole.
         self.shards = sharding.number_of_shards(shards)
         self.url = endpoint.url
         self.lua = validate.lua_folder(lua)
         self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
         self.observer = spared_observer(observer)
-        bound: Bound = bind(model, self.name, prefix, self.lua)
+        bound: Bound = bind(model, name, prefix, self.lua)
         #: Its data model, and the settings and the prefix that this was made of.
         self.model, self.spec, self.prefix = bound
+        self.name = self.model.names.queue(name)
         if self.shards and self.model.name != "lanes":
             raise UnsupportedFeature(f"{self.model.name} has no shards: its jobs live in one slot")
         self.endpoint = endpoint.for_keys_like(self.model.keys.prefix)
@@ -137,11 +137,12 @@ class QueueSettings:
     ) -> tuple[producing.Draft, NewJob | None]:
         """A job, checked, and as its hooks have left it, if there are any. Raises Malformed."""
         tasks = self.parameters
-        if not isinstance(name, str) and isinstance(name, TypedJob):  # pyright: ignore[reportUnnecessaryIsInstance]
-            merged: Any = {**name.options, **options}
+        if type(name) is not str and validate.asked("name", name, "a name, or a task", isinstance, name, TypedJob):
+            task = cast("TypedJob[Any]", name)
+            merged: Any = {**task.options, **options}
             own_id = merged.pop("id", None)
-            id, tasks = own_id if id is None else id, {**tasks, name.name: name.parameters}
-            name, options = name.name, cast("JobOptions", merged)
+            id, tasks = own_id if id is None else id, {**tasks, task.name: task.parameters}
+            name, options = task.name, cast("JobOptions", merged)
         given, job = cast("Mapping[str, object]", options), None
         if self.hooks:
             job = self.hooks.prepare(NewJob(name, payload, id=id, **options))

@@ -44,15 +44,18 @@ class WorkerGroup:
         concurrency: int = 8,
         **settings: Any,
     ) -> None:
-        listed: list[Any] = list(cast("Any", queues)) if isinstance(queues, list | tuple) else []
-        different = {(queue.url, queue.prefix, queue.name) for queue in listed if isinstance(queue, QueueSettings)}
+        bound = f"a list of 1 to {QUEUES_MAX} different Queues"
+        listed = validate.items("queues", queues, bound) if issubclass(type(queues), list | tuple) else []
+        for queue in listed:
+            validate.instance("queues", queue, QueueSettings, bound)
+        different = {(queue.url, queue.prefix, queue.name) for queue in listed}
         if not 1 <= len(listed) <= QUEUES_MAX or len(different) != len(listed):
-            raise Malformed("queues", queues, f"a list of 1 to {QUEUES_MAX} different Queues")
+            raise Malformed("queues", queues, bound)
         if not isinstance(strategy, str) or strategy not in get_args(Strategy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("strategy", strategy, "strict, weighted or shuffle")
         if (weights is not None) != (strategy == "weighted"):
             raise Malformed("weights", weights, "one for each queue with the strategy weighted, and none without")
-        given: list[Any] = [1] * len(listed) if weights is None else list(weights)
+        given: list[Any] = [1] * len(listed) if weights is None else validate.items("weights", weights, "whole numbers")
         if len(given) != len(listed):
             raise Malformed("weights", weights, f"one for each of the {len(listed)} queues")
         checked = [validate.integer("weights", weight, 1, WEIGHT_MAX) for weight in given]

@@ -114,7 +114,9 @@ class Worker:
 
     def __new__(cls, queue: Any, *args: Any, **settings: Any) -> Self:
         """One of a queue with shards is of a class of its own."""
-        sharded = cls is Worker and getattr(queue, "shards", None)
+        # The name of a queue would else be an AttributeError inside of `run`.
+        validate.instance("queue", queue, QueueSettings, "a Queue or an AsyncQueue")
+        sharded = cls is Worker and queue.shards
         kind: Any = import_module("engine.worker.sharded").ShardedWorker if sharded else cls
         return cast("Self", object.__new__(kind))
 
@@ -144,23 +146,18 @@ class Worker:
         gate: Gate | None = None,
         presence: bool = True,
     ) -> None:
-        # The name of a queue would else be an AttributeError inside of `run`.
-        if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("queue", queue, "a Queue or an AsyncQueue")
         handlers = queue.handlers if handlers is None else handlers
-        if not isinstance(handlers, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("handlers", handlers, "a Handlers object")
+        validate.instance("handlers", handlers, Handlers, "a Handlers object")
         names_taken = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
         processes = validate.integer("processes", processes, 0, PROCESSES_MAX)
         concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if processes else frozenset[str]()
         lease = validate.duration_ms("lease_ms", lease_ms, 100, 86_400_000)
-        known_as = validate.worker_name(name or default_name())
+        known_as = validate.worker_name(name, default_name)
         if gate is not None and not callable(gate):
             raise Malformed("gate", gate, "a function without arguments that returns True, False or a number")
-        if not isinstance(presence, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("presence", presence, "True or False")
+        validate.instance("presence", presence, bool, "True or False")
         settings = Settings(
             name=known_as,
             # No threads for handlers that nobody has.

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import traceback
+from dataclasses import fields
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from engine import AsyncQueue, Channel, EngineError, Malformed, Queue
+from chaos.attended import Attendance
+from chaos.errors import HarnessError
+from chaos.probe import address_of
+from engine import AsyncQueue, Channel, ConnectOptions, EngineError, Malformed, Queue
 from engine.command.output import print_error
+from engine.http.settings import HttpSettings
+from engine.logs import JsonFormatter, TextFormatter
 from engine.redaction import redacted, redacted_url
 from tests.engine.command.running import ironclaim
 
@@ -60,6 +67,36 @@ def test_no_error_about_a_url_has_its_password() -> None:
                     assert not any(_SECRET in text for text in told), (url, told)
                 except UnicodeError as error:
                     pytest.fail(f"{url!r}: {error!r}")
+
+
+def test_no_repr_and_no_log_record_has_a_password() -> None:
+    plain = "hunter2#x/é"
+    encoded = quote(plain, safe="")
+    url, sentinels = f"redis://u:{encoded}@127.0.0.1:1/0", f"sentinel://:{encoded}@a:1,b:2/s?sentinel_password={encoded}"
+    quick = ConnectOptions(timeout_ms=10, connect_timeout_ms=10, deadline_ms=10)
+    told: list[str] = []
+    for queue in (Queue("q", url=url, connect=quick), Queue("q", url=sentinels, connect=quick), AsyncQueue("q", url=url)):
+        told += [queue.url, repr(queue), repr(queue.endpoint), repr(queue.endpoint.route), repr(queue.endpoint.options)]
+    with pytest.raises(EngineError) as away:
+        Queue("q", url=url, connect=quick).counts()
+    told += traceback.format_exception(away.value)
+    told.append(repr(HttpSettings(url=url)))
+    assert not {field.name: field for field in fields(Attendance)}["url"].repr
+    with pytest.raises(HarnessError, match=r"rediss://\*\*\*@host") as refused:
+        address_of(f"rediss://u:{encoded}@host:1")
+    told.append(str(refused.value))
+    record = logging.LogRecord("ironclaim.worker", logging.ERROR, "", 0, "%s is away", (url,), None)
+    try:
+        raise OSError(f"redis://:{plain}@host is away, password={encoded}")
+    except OSError as error:
+        record.exc_info = (OSError, error, error.__traceback__)
+    for formatter in (TextFormatter(), JsonFormatter()):
+        told.append(formatter.format(record))
+        assert "***@127.0.0.1:1/0 is away" in told[-1]
+    assert not [text for text in told if _SECRET in text]
+    # What a service logs itself is its own.
+    own = logging.LogRecord("shop", logging.ERROR, "", 0, "token=%s", ("a",), None)
+    assert "token=a" in TextFormatter().format(own) and "token=a" in JsonFormatter().format(own)
 
 
 def test_what_can_be_known_of_a_url_is_told() -> None:

@@ -37,6 +37,7 @@ from engine.queue.registry import QueueInfo
 from engine.queue.results import Waiting, typed
 from engine.queue.scaling import DemandWatch, Scaling
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
+from engine.queue.sharding import number_of_shards
 from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
 from engine.validate import Milliseconds
@@ -441,7 +442,7 @@ class AsyncQueue(AsyncQueueCalls):
 
 def _kind(kind: type[Any], shards: int | None) -> type[Any]:
     """The class of a queue with so many shards."""
-    if kind is not AsyncQueue or shards is None or shards == 1:
+    if kind is not AsyncQueue or number_of_shards(shards) is None:
         return kind
     return import_module("engine.queue.asynchronous.sharded").AsyncShardedQueue
 

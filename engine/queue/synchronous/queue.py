@@ -31,6 +31,7 @@ from engine.queue.registry import QueueInfo
 from engine.queue.results import Waiting, typed
 from engine.queue.scaling import DemandWatch, Scaling
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
+from engine.queue.sharding import number_of_shards
 from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.events import Events
 from engine.queue.synchronous.jobs import Dead, Jobs
@@ -434,7 +435,7 @@ class Queue(QueueCalls):
 
 def _kind(kind: type[Any], shards: int | None) -> type[Any]:
     """The class of a queue with so many shards."""
-    if kind is not Queue or shards is None or shards == 1:
+    if kind is not Queue or number_of_shards(shards) is None:
         return kind
     return import_module("engine.queue.synchronous.sharded").ShardedQueue
 

@@ -89,19 +89,19 @@ class Endpoint:
         *,
         asynchronous: bool = False,
     ) -> None:
-        if options is not None and not isinstance(options, ConnectOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("connect", options, "ConnectOptions")
+        if options is not None:
+            validate.instance("connect", options, ConnectOptions, "ConnectOptions")
         self.options = options or ConnectOptions()
         self._asynchronous = asynchronous
         if client is not None and url != DEFAULT_URL:
             raise Malformed("client", client, "given without a url: one of the two says where the server is")
         self.route: Route | None
-        self.route, address = _of_url(url, asynchronous) if client is None else _of_client(client, asynchronous)
+        self.route, address = _of_url(url, asynchronous) if client is None else _asked_of_client(client, asynchronous)
         self.slot = 0
         self.connection_class: Any = address.pop("connection_class", AsyncConnection if asynchronous else redis.Connection)
         self._address = address
         shown = self.route.shown() if self.route is not None else _shown(address, self.connection_class)
-        self.url = str(url) if client is None else shown
+        self.url = redacted_url(str(url)) if client is None else shown
 
     @property
     def asynchronous(self) -> bool:
@@ -198,9 +198,9 @@ def _without_credentials(address: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_url(url: object, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
-    if not isinstance(url, str):
+    if not issubclass(type(url), str):
         raise Malformed("url", redacted(shown(url)), _URL_BOUND)
-    wrong = ""
+    url, wrong = str.__str__(cast("str", url)), ""
     try:
         return _read(url, asynchronous)
     except Exception as error:
@@ -237,6 +237,10 @@ def _settings_of_url(url: str, asynchronous: bool) -> Mapping[str, Any]:
     plain: Any = AsyncConnection if asynchronous else redis.Connection
     found.get("connection_class", plain)(**known)
     return found
+
+
+def _asked_of_client(client: object, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
+    return validate.asked("client", client, "a client that can be read", _of_client, client, asynchronous)
 
 
 def _of_client(client: object, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:

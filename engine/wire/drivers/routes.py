@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode
 
@@ -52,7 +52,7 @@ class SentinelRoute:
 
     sentinels: tuple[Address, ...]
     service: str
-    credentials: tuple[tuple[str, Any], ...] = ()
+    credentials: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
 
     def shown(self) -> str:
         """Its url, for people."""

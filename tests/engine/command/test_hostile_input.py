@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine import Queue
+from engine.command.main import main
 from tests.engine.command.running import ironclaim
 
 #: Words in any place of a command: deep JSON, bytes of a terminal that are no UTF-8, NUL, numbers without end, and folders.
@@ -65,3 +66,18 @@ def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_
     assert [line for line in done.stdout.splitlines() if line.startswith("code ")] == ["code 0"] * 4 + ["code 2"], done.stderr
     assert "code 0" in done.stderr and "No space left" in done.stderr
     assert r"\xe4\xf6\xfc" in done.stdout or r"\u00e4\u00f6\u00fc" in done.stdout
+
+
+def test_an_interrupt_is_exit_code_130_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("top", "health"):
+        arguments = [name, "--url", AWAY, "--queue", "q"]
+        with monkeypatch.context() as patched:
+            patched.setattr(f"engine.command.{name}.run", _interrupted)
+            assert main(arguments) == 130
+    assert capsys.readouterr().err == ""
+
+
+def _interrupted(options: object) -> int:
+    raise KeyboardInterrupt

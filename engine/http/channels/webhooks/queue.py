@@ -25,6 +25,7 @@ from engine.job import Job
 from engine.outcomes import Bury, RetryLater
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.producing import NewJob
+from engine.redaction import redacted_url
 from engine.spared import logger
 from engine.worker.worker import Worker
 
@@ -115,7 +116,7 @@ class WebhookQueue:
             retry = target.webhook.retry
             if (error.final and not retry.force) or job.attempt > retry.count:
                 self._telemetry.count("given_up")
-                self._report(error, {"channel": told["channelID"], "message": told["messageID"], "url": target.url})
+                self._report(error, {"channel": told["channelID"], "message": told["messageID"], "url": redacted_url(target.url)})
                 raise Bury(str(error)) from error
             raise RetryLater(retry.wait_ms(job.attempt, random.random()), str(error)) from error
 
