@@ -91,6 +91,8 @@ async def get_result(request: Request) -> Response:
     if not await still_admitted(request, "read"):
         raise Problem(403, "Who asked is not admitted any more.")
     view: dict[str, Any] = {"id": id, "state": found.outcome, "ended_ms": found.ended_ms}
+    if found.unreadable:
+        view["unreadable"] = found.unreadable
     if not found.ok:
         return JsonAnswer({**view, "error": found.error})
     view["took_ms"] = found.took_ms
@@ -110,6 +112,8 @@ async def get_progress(request: Request) -> Response:
             raise unknown(request)
         return Response(status_code=204)
     view: dict[str, Any] = {"percent": found.percent, "at_ms": found.at_ms}
+    if found.unreadable:
+        view["unreadable"] = found.unreadable
     if request.app.state.settings.show_payloads or access_of(request).may("operate"):
         view |= {"message": found.message, "data": found.data}
     return JsonAnswer(view)
