@@ -150,7 +150,7 @@ def matching(targets: Iterable[tuple[str, str]], names: Iterable[str], worker: A
 
 
 def read_target(text: str) -> dict[str, Any] | None:
-    """What a stored target asks for. None where that cannot be known, because somebody else has written it: no worker takes it."""
+    """What a stored target asks for. None where it cannot be known: no worker takes such a job."""
     try:
         wanted: Any = json.loads(text) if text else {}
     except (ValueError, RecursionError):
