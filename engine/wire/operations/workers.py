@@ -191,14 +191,14 @@ class RunTimes(NamedTuple):
             start = f"{outcome}:".encode()
             mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
             total_us, most_us = (max(0, mine.pop(field, 0)) for field in (b"total_us", b"most_us"))
-            counted = [(bucket, runs) for bucket, runs in mine.items() if bucket.isdigit() and len(bucket) < 3 and runs > 0]
+            counted = [(int(bucket), runs) for bucket, runs in mine.items() if bucket.isdigit() and len(bucket) < 3 and runs > 0]
             items.append(
                 cls(
                     text(name),
                     cast("Any", outcome),
                     total_us,
                     most_us,
-                    tuple(sorted((int(bucket), runs) for bucket, runs in counted)),
+                    tuple(sorted(counted)),
                 )
             )
         return tuple(items)
