@@ -121,7 +121,8 @@ def matches(wanted: Mapping[str, Any], worker: Attributes) -> bool:
 
     A criterion that is an empty list asks for nothing; one that is no list of texts is met by nobody.
     """
-    if wanted.get("route", DEFAULT_ROUTE) not in worker.routes:
+    route: Any = wanted.get("route", DEFAULT_ROUTE)
+    if not isinstance(route, str) or route not in worker.routes:
         return False
     if wanted.get("server"):
         return wanted["server"] == worker.server
@@ -132,7 +133,7 @@ def matches(wanted: Mapping[str, Any], worker: Attributes) -> bool:
     asked: Any = wanted.get("capabilities") or ()
     if not isinstance(asked, list | tuple):
         return False
-    has = [capability in worker.capabilities for capability in cast("Iterable[Any]", asked)]
+    has = [isinstance(capability, str) and capability in worker.capabilities for capability in cast("Iterable[Any]", asked)]
     return not has or (all(has) if wanted.get("mode") == "all" else any(has))
 
 
@@ -143,14 +144,19 @@ def matching(targets: Iterable[tuple[str, str]], names: Iterable[str], worker: A
     for class_name, text in targets:
         if class_name.partition("@")[0] not in known:
             continue
-        try:
-            wanted: Any = json.loads(text)
-        except ValueError:
-            # The engine writes no such target; what it asks for cannot be known, so no worker takes it.
-            continue
-        if isinstance(wanted, dict) and matches(cast("dict[str, Any]", wanted), worker):
+        wanted = read_target(text)
+        if wanted is not None and matches(wanted, worker):
             found.append(class_name)
     return tuple(sorted(found))
+
+
+def read_target(text: str) -> dict[str, Any] | None:
+    """What a stored target asks for. None where it cannot be known: no worker takes such a job."""
+    try:
+        wanted: Any = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", wanted) if isinstance(wanted, dict) else None
 
 
 def _target_of(name: str, fields: Mapping[str, Any]) -> Target:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 #: Lists and objects in each other. Readers of other languages take so many by default.
 NESTING_MAX = 100
 #: Digits of a whole number: Python writes no more than 4,300, and few readers take as many.
 _DIGITS_MAX = 4_000
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _to_lines = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -33,6 +36,14 @@ def json_text(value: object, *, spaced: bool = False) -> str:
 def utf8(text: str) -> bytes:
     """A text in UTF-8; a lone surrogate, which has none, as `\\ud800`."""
     return text.encode(errors="backslashreplace")
+
+
+def utc(ms: int) -> datetime:
+    """A time of the server as a calendar has it; one beyond the year 9999 or before the year 1 is the end of that calendar."""
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return _LAST if ms > 0 else _FIRST
 
 
 def _sayable(value: object, depth: int) -> Any:

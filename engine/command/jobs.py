@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, duration_ms, opened
-from engine.command.output import instant, print_error, show, show_one
+from engine.command.output import instant, json_text, print_error, show, show_one
 from engine.queue.job_info import JobError, JobInfo, payload_members
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Altered
@@ -174,7 +173,7 @@ def _why(options: argparse.Namespace) -> int:
     if not found.known and not options.json:
         return _unknown(options)
     row = {"job": found.job, "queue": options.queue, "state": found.state, "why": found.sentence}
-    print(json.dumps(row) if options.json else found)
+    print(json_text(row) if options.json else found)
     return 0 if found.known else _NOT_DONE
 
 

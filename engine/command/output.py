@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from engine import sayable
@@ -57,7 +56,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def instant(ms: int) -> str | None:
     """A server time as ISO 8601 in UTC; None for 0, which is none."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else None
+    return sayable.utc(ms).isoformat(timespec="milliseconds") if ms else None
 
 
 def print_error(message: str) -> None:

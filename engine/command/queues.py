@@ -52,7 +52,7 @@ def _workers(options: argparse.Namespace) -> int:
 def _row(worker: WorkerInfo, whole: bool) -> dict[str, Any]:
     """A row of the output: all fields for programs, the most important ones for people."""
     row = {
-        "worker": worker.name,
+        "worker": worker.name or worker.incarnation,
         "alive": worker.alive,
         "host": worker.host,
         "pid": worker.pid,
@@ -61,6 +61,6 @@ def _row(worker: WorkerInfo, whole: bool) -> dict[str, Any]:
         "handlers": ", ".join(worker.handlers),
         "started": instant(worker.started_ms),
         "beat age s": round(worker.beat_age_ms / 1000, 1),
-        "claims nothing": why_kept_back(worker) or None,
+        "claims nothing": why_kept_back(worker) or worker.unreadable or None,
     }
     return {**asdict(worker), "attributes": dict(worker.attributes)} if whole else row

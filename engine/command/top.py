@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any
 
 from engine.command.arguments import add_json, add_queue, opened
 from engine.command.holding import Holding, holding, tables, told
-from engine.command.output import table
+from engine.command.output import json_text, table
 from engine.errors import Malformed
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Counts
@@ -39,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     with opened(options) as queue:
         for number, (look, held) in enumerate(_looks(queue, options.every_s), start=1):
             if options.json:
-                print(json.dumps(look), flush=True)
+                print(json_text(look), flush=True)
             else:
                 print((_CLEAR if live else "") + _screen(options.queue, look, held), flush=True)
             if number == options.count:

@@ -24,7 +24,7 @@ from engine.models.foreign_keys import ForeignKeys
 from engine.models.ids import random_id
 from engine.models.model import Finding
 from engine.models.names import ANY_TEXT, Names
-from engine.models.scripted import Scripted, token
+from engine.models.scripted import Scripted, raw_texts, token
 from engine.options import PLAIN
 from engine.wire.call import Call
 from engine.wire.operations import (
@@ -209,7 +209,7 @@ class Foreign(Scripted):
             case ReadProgress():
                 return self.bound(operation, "read_progress")
             case Inspect(jobs=jobs):
-                return self.bound(operation, key_groups=(_raw(self.job_keys(jobs)),), argument_groups=(_raw(jobs),))
+                return self.bound(operation, key_groups=(raw_texts(self.job_keys(jobs)),), argument_groups=(raw_texts(jobs),))
             case Wait():
                 news = "" if operation.version is None else self.keys.news(operation.version)
                 block_ms = min(operation.block_ms, self.poll_ms)
@@ -225,7 +225,7 @@ class Foreign(Scripted):
 
     def alter(self, operation: Alter) -> Call[Any]:
         """The call of an admin action on jobs."""
-        return self.bound(operation, "alter", (_raw(self.job_keys(operation.jobs)),), (_raw(operation.jobs),))
+        return self.bound(operation, "alter", (raw_texts(self.job_keys(operation.jobs)),), (raw_texts(operation.jobs),))
 
     def _enqueue(self, operation: Enqueue | EnqueueMany, jobs: Sequence[Enqueue]) -> Call[Any]:
         first = jobs[0]
@@ -280,11 +280,6 @@ def _failed(failure: Failure) -> bytes:
 
 def _words(ends: Sequence[tuple[str, Lease, bytes]]) -> list[object]:
     return [word for kind, lease, packed in ends for word in (kind, *token(lease), packed)]
-
-
-def _raw(texts: Iterable[str]) -> list[bytes]:
-    """Keys and ids as bytes: a list may have an id that is no text."""
-    return [text.encode(errors="surrogateescape") for text in texts]
 
 
 def _described(worker: Attributes) -> bytes:

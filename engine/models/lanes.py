@@ -335,7 +335,11 @@ class Lanes(Scripted):
 
 def _progress(operation: ReadProgress, raw: Any) -> bytes | None:
     """What a handler has noted last, of a `run` that was read whole."""
-    return operation.parse(run_fields.read(raw).get("progress") if isinstance(raw, bytes) else raw, None)
+    try:
+        return operation.parse(run_fields.read(raw).get("progress") if isinstance(raw, bytes) else raw, None)
+    except (ValueError, IndexError):
+        # Its reader says that it cannot be read.
+        return b"run:" + raw[:100]
 
 
 def _woken(news: str, raw: Any) -> Woken:

@@ -112,7 +112,7 @@ class Scripted(FilledSlots):
             case Alter():
                 return self.alter(operation)
             case Inspect(jobs=jobs):
-                return self.bound(operation, key_groups=(self.job_keys(jobs),), argument_groups=(jobs,))
+                return self.bound(operation, key_groups=(raw_texts(self.job_keys(jobs)),), argument_groups=(raw_texts(jobs),))
             case Count(classes=classes):
                 return self.bound(operation, argument_groups=(classes,))
             case ReadProgress():
@@ -151,3 +151,8 @@ class Scripted(FilledSlots):
 def token(lease: Lease) -> tuple[object, ...]:
     """The arguments of a script for one lease: id, fence, nonce."""
     return (lease.job, lease.fence, lease.nonce)
+
+
+def raw_texts(texts: Iterable[str]) -> list[bytes]:
+    """Keys and ids as bytes: a list may have an id that is no text."""
+    return [text.encode(errors="surrogateescape") for text in texts]

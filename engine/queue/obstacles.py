@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Literal, cast
 
+from engine.sayable import utc
 from engine.wire.operations import LaneLook, LimitUse, ObstaclesPart, PauseOn, Window
 from engine.wire.operations.raw_replies import whole
 
@@ -209,7 +209,7 @@ def listed(words: Iterable[str], count: int = 0) -> str:
 
 def instant(ms: int) -> str:
     """A server time as people read it, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{utc(ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _length(ms: int) -> str:

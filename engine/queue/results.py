@@ -35,6 +35,8 @@ Outcome = Literal["finished", "dead", "cancelled", "discarded", "expired"]
 _UNDONE = ("cancelled", "discarded", "expired")
 #: The id that the first entry of a stream comes after.
 FIRST_ENTRY = "0-1"
+#: What a record that is none makes of its reader.
+_NO_RECORD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 #: The server could not be asked, perhaps only now.
 AWAY = (ServerUnavailable, OutcomeUnknown)
 
@@ -48,7 +50,8 @@ class Result(Generic[T]):
     `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by its handler, or
     after its death), or expired before anybody had started it; `error` is the last error of a dead job as text. `ended_ms` is
     server time and 0 where nobody knows it any more; `took_ms` is how long the handler ran, None where no value is kept. `kept`
-    is False where the task says that it returns something and that is not there.
+    is False where the task says that it returns something and that is not there. `unreadable` says why what is stored of the end
+    cannot be read, because somebody else has written it.
     """
 
     job: str
@@ -58,6 +61,7 @@ class Result(Generic[T]):
     ended_ms: int = 0
     took_ms: int | None = None
     kept: bool = True
+    unreadable: str = ""
 
     @property
     def ok(self) -> bool:
@@ -65,9 +69,12 @@ class Result(Generic[T]):
         return self.outcome == "finished"
 
     def get(self) -> T:
-        """The value. Raises JobFailed where the job has not finished, and NoResult where a value of its type is not kept."""
+        """The value. Raises JobFailed where the job has not finished, NoResult where a value of its type is not kept, and
+        ScriptFault where nobody can read it."""
         if not self.ok:
             raise JobFailed(self.job, self.outcome, self.error)
+        if self.unreadable:
+            raise ScriptFault(f"job {self.job}: {self.unreadable}")
         if not self.kept:
             raise NoResult(self.job)
         return cast("T", self.value)
@@ -76,7 +83,7 @@ class Result(Generic[T]):
 def typed(found: Result[Any], task: object) -> Result[Any]:
     """The same result with its value as the function of this task returned it; unchanged for a job that has not finished, and
     where no task is given, or a name. Raises Malformed."""
-    if not isinstance(task, TypedJob) or not found.ok:
+    if not isinstance(task, TypedJob) or not found.ok or found.unreadable:
         return found
     try:
         return replace(found, value=task.parameters.read_result(found.value))
@@ -90,27 +97,31 @@ def result_of(job: str, seen: Seen) -> Result[Any] | None:
     """The result in a reply; None for a job that has not ended or is not known."""
     if seen.state in ("pending", "gone", "rejected"):
         return None
-    record = _record(seen)
+    try:
+        record, unreadable = _record(seen), ""
+    except _NO_RECORD as error:
+        record, unreadable = {}, f"its record cannot be read ({error}): {seen.record!r:.200}"
     if seen.state == "dead":
-        return Result(job, "dead", None, record.get("error") or seen.error, seen.ended_ms)
+        return Result(job, "dead", None, record.get("error") or seen.error, seen.ended_ms, unreadable=unreadable)
     if record.get("ok") is False:
         # A dead job whose entry is gone.
         outcome: Any = seen.state if seen.state in _UNDONE else "dead"
-        return Result(job, outcome, None, str(record.get("error") or ""), record["ended_ms"])
+        return Result(job, outcome, None, record.get("error") or "", record["ended_ms"])
     outcome = seen.state if seen.state in _UNDONE else "finished"
-    return Result(job, outcome, record.get("value"), "", seen.ended_ms or record.get("ended_ms", 0), record.get("took_ms"))
+    ended_ms, took_ms = seen.ended_ms or record.get("ended_ms", 0), record.get("took_ms")
+    return Result(job, outcome, record.get("value"), "", ended_ms, took_ms, unreadable=unreadable)
 
 
 def _record(seen: Seen) -> dict[str, Any]:
     """The stored record, empty where there is none of this end: a job of the same id, or an earlier life of this one, may have
-    left one. Raises ScriptFault."""
+    left one. Raises one of _NO_RECORD."""
     if not seen.record:
         return {}
-    try:
-        record: Any = json.loads(seen.record)
-        ok, ended_ms, fence = record["ok"], int(record["ended_ms"]), int(record.get("fence", 0))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ScriptFault(f"result outside the contract ({error}): {seen.record!r:.200}") from error
+    record: Any = json.loads(seen.record)
+    ok, ended_ms, fence = record["ok"], _ms(record["ended_ms"]), int(record.get("fence", 0))
+    if record.get("took_ms") is not None:
+        _ms(record["took_ms"])
+    record |= {"ended_ms": ended_ms, "error": str(record.get("error") or "")}
     if seen.state == "finished" and (not ok or (seen.fence and fence != seen.fence) or (seen.ended_ms not in (0, ended_ms))):
         return {}
     if seen.state == "dead" and (ok or ended_ms != seen.ended_ms):
@@ -120,23 +131,36 @@ def _record(seen: Seen) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when (server time)."""
+    """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when (server time).
+    `unreadable` says why what is stored cannot be read, because somebody else has written it."""
 
     percent: float
     message: str | None
     data: Any
     at_ms: int
+    unreadable: str = ""
 
 
 def progress_of(raw: bytes | None) -> Progress | None:
-    """The stored progress; None without any. Raises ScriptFault."""
+    """The stored progress; None without any."""
     if raw is None:
         return None
     try:
         found: Any = json.loads(raw)
-        return Progress(found["percent"], found["message"], found["data"], int(found["at_ms"]))
-    except (ValueError, TypeError, KeyError) as error:
-        raise ScriptFault(f"progress outside the contract ({error}): {raw!r:.200}") from error
+        percent, message, at_ms = found["percent"], found["message"], _ms(found["at_ms"])
+        if not isinstance(percent, int | float) or not 0 <= percent <= 100 or not isinstance(message, str | None):
+            raise ValueError(f"percent {percent!r:.20}, message {message!r:.20}")
+        return Progress(percent, message, found["data"], at_ms)
+    except _NO_RECORD as error:
+        return Progress(0.0, None, None, 0, f"it cannot be read ({error}): {raw!r:.200}")
+
+
+def _ms(value: Any) -> int:
+    """A time of a record, or a length. Raises ValueError, TypeError, OverflowError."""
+    ms = int(value)
+    if not 0 <= ms <= validate.INSTANT_MS_MAX:
+        raise ValueError("a time that is none")
+    return ms
 
 
 class Waiting:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from engine import routing
 from engine.queue.job_info import JobState, state_of
 from engine.queue.obstacles import instant, limit_of, listed, paused_words, pauses_of
 from engine.queue.workers import HANDLERS_TOLD, WorkerInfo, worker_info
 from engine.wire.operations import DEFAULT_ROUTE, Attributes, Explained
+from engine.wire.operations.raw_replies import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def why(job: str, found: Explained) -> Why:
 
 def _sentence(state: JobState, found: Explained) -> str:
     at, owner = instant(found.at_ms), found.ran.get("owner", "")
-    failures, error = int(found.ran.get("failures", "0")), _last_line(found.ran.get("error", ""))
+    failures, error = whole(found.ran.get("failures", "0")), _last_line(found.ran.get("error", ""))
     match state:
         case "waiting":
             return "waits " + ", and ".join(_waits(found))
@@ -129,20 +130,27 @@ def _takes_priority(info: WorkerInfo, priority: int) -> bool:
 
 def _takes_target(info: WorkerInfo, target: str) -> bool:
     """Whether a worker meets what a job requires of it."""
-    about = info.routing
+    about, wanted = info.routing, routing.read_target(target)
     attributes = Attributes(
         str(about.get("server", "")),
         str(about.get("stack", "")),
-        frozenset(about.get("capabilities", ())),
+        _texts(about.get("capabilities", ())),
         str(about.get("region", "")),
-        frozenset(about.get("routes", (DEFAULT_ROUTE,))),
+        _texts(about.get("routes", (DEFAULT_ROUTE,))),
     )
-    return routing.matches(json.loads(target) if target else {}, attributes)
+    return wanted is not None and routing.matches(wanted, attributes)
+
+
+def _texts(given: object) -> frozenset[str]:
+    """The texts of a list in a beat, of which its writer may have made anything."""
+    return frozenset(map(str, cast("Iterable[object]", given))) if isinstance(given, list | tuple) else frozenset()
 
 
 def _wanted(target: str) -> str:
     """What a job requires, in words."""
-    wanted: dict[str, Any] = json.loads(target) if target else {}
+    wanted = routing.read_target(target)
+    if wanted is None:
+        return "target, which nobody can read"
     route = wanted.pop("route", DEFAULT_ROUTE)
     words = [f"route {route}"] if route != DEFAULT_ROUTE or not wanted else []
     return " and ".join([*words, *([f"target {json.dumps(wanted)}"] if wanted else [])])

@@ -59,15 +59,15 @@ def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
             name=str(about.get("name", "")),
             incarnation=listed.incarnation,
             host=str(about.get("host", "")),
-            pid=int(about.get("pid", 0)),
+            pid=_number(about, "pid"),
             version=str(about.get("version", "")),
             alive=listed.until_ms > now_ms,
             beat_age_ms=max(0, now_ms - (listed.until_ms - listed.ttl_ms)),
-            started_ms=int(about.get("started_ms", 0)),
-            in_hand=int(about.get("in_hand", 0)),
+            started_ms=_number(about, "started_ms"),
+            in_hand=_number(about, "in_hand"),
             jobs=tuple(map(str, about.get("jobs", ()))),
             leads=listed.leads,
-            concurrency=int(about.get("concurrency", 0)),
+            concurrency=_number(about, "concurrency"),
             lease_ms=listed.lease_ms,
             handlers=tuple(map(str, about.get("handlers", ()))),
             attributes=dict(about.get("attributes", {})),
@@ -82,6 +82,14 @@ def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
             "", listed.incarnation, "", 0, "", listed.until_ms > now_ms, age_ms, 0, 0, (), listed.leads, 0, 0, (), {}
         )
         return replace(empty, unreadable=f"its beat cannot be read: {error}")
+
+
+def _number(about: Mapping[str, Any], name: str) -> int:
+    """A number of a beat, which pages reckon with. Raises ValueError, TypeError, OverflowError."""
+    number = int(about.get(name, 0))
+    if not 0 <= number < 2**53:
+        raise ValueError(f"{name} is no number of a worker")
+    return number
 
 
 def added_workers(parts: Iterable[WorkerInfo]) -> list[WorkerInfo]:

@@ -39,7 +39,7 @@ end
 reply[2] = waiting
 for _, state in ipairs({ 'delayed', 'active', 'dead', 'done' }) do reply[#reply + 1] = model.count(state) end
 local totals = redis.call('HMGET', stats, 'finished', 'buried')
-reply[#reply + 1] = tonumber(totals[1] or 0)
-reply[#reply + 1] = tonumber(totals[2] or 0)
+reply[#reply + 1] = tonumber(totals[1] or 0) or 0
+reply[#reply + 1] = tonumber(totals[2] or 0) or 0
 for _, rest in ipairs({ 0, 0, '', 0 }) do reply[#reply + 1] = rest end
 return reply

@@ -55,6 +55,6 @@ for at = 1, #KEYS - 2 do
       words[#words + 1], words[#words + 2] = 'error', over.error
     end
   end
-  reply[#reply + 1] = { state, fence, math.floor(at_ms or 0), body, words }
+  reply[#reply + 1] = { state, fence or 0, math.floor(at_ms or 0), body, words }
 end
 return reply

@@ -29,10 +29,10 @@ end
 reply[2] = waiting
 for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end
 local totals = redis.call('HMGET', stats, 'finished', 'buried', 'expired', 'data_losses')
-reply[#reply + 1] = tonumber(totals[1] or 0)
-reply[#reply + 1] = tonumber(totals[2] or 0)
+reply[#reply + 1] = tonumber(totals[1] or 0) or 0
+reply[#reply + 1] = tonumber(totals[2] or 0) or 0
 for _, key in ipairs({ blocked, handing }) do reply[#reply + 1] = redis.call('ZCARD', key) end
 reply[#reply + 1] = more
-reply[#reply + 1] = tonumber(totals[3] or 0)
-reply[#reply + 1] = tonumber(totals[4] or 0)
+reply[#reply + 1] = tonumber(totals[3] or 0) or 0
+reply[#reply + 1] = tonumber(totals[4] or 0) or 0
 return reply

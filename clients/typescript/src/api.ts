@@ -1262,6 +1262,7 @@ export interface operations {
                         readonly took_ms?: number | null;
                         readonly hidden?: boolean;
                         readonly error?: string;
+                        readonly unreadable?: string;
                     };
                 };
             };
@@ -1312,6 +1313,7 @@ export interface operations {
                         readonly at_ms: number;
                         readonly message?: string | null;
                         readonly data?: unknown;
+                        readonly unreadable?: string;
                     };
                 };
             };

@@ -25,6 +25,7 @@ from engine.http.security.access import access_of, needs, public
 from engine.models.bananas import DESCRIPTION, PRIORITIES, updated_ms
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.job_info import JobInfo, JobState, payload_members
+from engine.sayable import utc
 
 _STATUSES: dict[JobState, str] = {
     "waiting": "pending",
@@ -103,6 +104,8 @@ async def get_job(request: Request) -> Response:
     ended = await queue.results.get(id) if job.state in ("finished", "dead") else None
     if ended is not None:
         view["completed_at"] = _time(ended.ended_ms or job.ended_ms)
+        if ended.unreadable:
+            view["unreadable"] = ended.unreadable
         if not ended.ok:
             view["error"] = ended.error
         elif request.app.state.settings.show_payloads or access_of(request).may("operate"):
@@ -200,4 +203,4 @@ def _instant_ms(text: object) -> int:
 
 
 def _time(ms: int) -> str | None:
-    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z") if ms else None
+    return utc(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z") if ms else None

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.errors import TimedOut
+from engine.errors import ScriptFault, TimedOut
 from engine.http.answers import JsonAnswer
 from engine.http.describing import arguments, choice, described, name_of, text, whole
 from engine.http.jobs import schemas
@@ -70,7 +70,11 @@ async def get_job(request: Request) -> Response:
 async def get_why(request: Request) -> Response:
     """A sentence."""
     id = request.path_params["id"]
-    return JsonAnswer({"id": id, "why": str(await queue_of(request).jobs.why(id))})
+    try:
+        found = str(await queue_of(request).jobs.why(id))
+    except ScriptFault as fault:
+        found = f"nobody can say it: {fault}"
+    return JsonAnswer({"id": id, "why": found})
 
 
 @described(
@@ -88,9 +92,13 @@ async def get_result(request: Request) -> Response:
         found = await wait_for(request, queue.results.wait(id, wait_ms=wait_ms))
     except TimedOut:
         return JsonAnswer({"id": id, "state": await queue.jobs.state(id)}, 202)
+    except ScriptFault as fault:
+        return await _unreadable(request, fault)
     if not await still_admitted(request, "read"):
         raise Problem(403, "Who asked is not admitted any more.")
     view: dict[str, Any] = {"id": id, "state": found.outcome, "ended_ms": found.ended_ms}
+    if found.unreadable:
+        view["unreadable"] = found.unreadable
     if not found.ok:
         return JsonAnswer({**view, "error": found.error})
     view["took_ms"] = found.took_ms
@@ -110,9 +118,20 @@ async def get_progress(request: Request) -> Response:
             raise unknown(request)
         return Response(status_code=204)
     view: dict[str, Any] = {"percent": found.percent, "at_ms": found.at_ms}
+    if found.unreadable:
+        view["unreadable"] = found.unreadable
     if request.app.state.settings.show_payloads or access_of(request).may("operate"):
         view |= {"message": found.message, "data": found.data}
     return JsonAnswer(view)
+
+
+async def _unreadable(request: Request, fault: ScriptFault) -> Response:
+    """What is known of a job whose end nobody can read, because somebody else has written its keys."""
+    job = await queue_of(request).jobs.get(request.path_params["id"])
+    if job is None:
+        raise unknown(request)
+    view = {"id": job.id, "state": job.state, "ended_ms": job.ended_ms, "unreadable": str(fault)}
+    return JsonAnswer(view, 200 if job.ended_ms else 202)
 
 
 def unknown(request: Request) -> Problem:

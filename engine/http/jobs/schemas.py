@@ -135,13 +135,13 @@ NEXT: Schema = {"type": ["string", "null"]}
 ALTERED = shown(id=_TEXT, state=_TEXT)
 #: How a job has ended: with what its handler has returned, or `hidden` where the caller may not see that, or with an error.
 RESULT = shown(
-    {"result": {}, "took_ms": or_null(_MS), "hidden": {"type": "boolean"}, "error": _TEXT},
+    {"result": {}, "took_ms": or_null(_MS), "hidden": {"type": "boolean"}, "error": _TEXT, "unreadable": _TEXT},
     id=_TEXT,
     state={"enum": list(get_args(Outcome))},
     ended_ms=_MS,
 )
 NOT_ENDED = shown(id=_TEXT, state=_STATE)
-PROGRESS = shown({"message": or_null(_TEXT), "data": {}}, percent={"type": "number"}, at_ms=_MS)
+PROGRESS = shown({"message": or_null(_TEXT), "data": {}, "unreadable": _TEXT}, percent={"type": "number"}, at_ms=_MS)
 EVENT = shown(id=_TEXT, srv_ms=_MS, kind=_TEXT, job=_TEXT, name=_TEXT, detail=_TEXT)
 PAUSE = an_object(name=or_null(NAME), length_ms=_whole(0, DURATION_MS_MAX))
 RESUME = an_object(name=or_null(NAME))

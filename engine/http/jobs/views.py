@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -10,6 +9,7 @@ from engine.options import PLAIN
 from engine.queue.job_info import JobInfo, payload_members
 from engine.queue.scheduling import Schedule
 from engine.queue.workers import WorkerInfo
+from engine.routing import read_target
 from engine.wire.operations import Options
 
 #: Options that hold what its producer put into a job, or other jobs.
@@ -68,7 +68,7 @@ def _options(options: Options, contents: bool) -> dict[str, Any]:
         if name in given:
             given[name] = dict(given[name])
     if given.get("target"):
-        given["target"] = json.loads(given["target"])
+        given["target"] = read_target(given["target"]) or given["target"]
     for name in ("on_success", "on_failure"):
         if name in given:
             given[name] = {"id": given[name].job, "name": given[name].name}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from engine.errors import UnsupportedFeature
+from engine.errors import ScriptFault, UnsupportedFeature
 from engine.http.page.rounds import LanesRound, ObstaclesRound
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.asynchronous.queue import AsyncQueue
@@ -96,7 +96,11 @@ class Looks(AsyncPart):
         looked = reply.items[0]
         if looked.state == "gone":
             return None
-        explained = await self._if_known(Explain(id), Explained)
+        try:
+            explained = await self._if_known(Explain(id), Explained)
+        except ScriptFault:
+            # Somebody else has written its run; what can be read of the job says so.
+            explained = None
         return OneJob(
             job_info(self._queue.model, self._queue.serializers, id, looked, reply.srv_us), explained, reply.srv_us // 1000
         )

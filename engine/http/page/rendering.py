@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import jinja2
 from starlette.requests import Request
@@ -45,6 +45,8 @@ def environment() -> jinja2.Environment:
             "from_now": words.from_now,
             "short": words.short,
             "last_line": words.last_line,
+            # That of Jinja raises for a name without UTF-8.
+            "urlencode": partial(urlencode, errors="backslashreplace"),
         }
     )
     return made

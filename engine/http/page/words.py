@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from engine.sayable import utc
 
 #: Instead of a value that is not known: an en dash.
 UNKNOWN = "\u2013"
@@ -48,12 +48,12 @@ def from_now(ms: int, now_ms: int) -> str:
 
 def instant(ms: int) -> str:
     """`2026-05-01 12:00:00.250 UTC`."""
-    return f"{_utc(ms):%Y-%m-%d %H:%M:%S}.{ms % 1000:03d} UTC"
+    return f"{utc(ms):%Y-%m-%d %H:%M:%S}.{ms % 1000:03d} UTC"
 
 
 def machine_instant(ms: int) -> str:
     """An instant as HTML's `time` takes it."""
-    return f"{_utc(ms):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return f"{utc(ms):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def short(text: str) -> str:
@@ -64,7 +64,3 @@ def short(text: str) -> str:
 def last_line(error: str) -> str:
     """The line of an error that says most."""
     return (error.strip().splitlines() or [""])[-1]
-
-
-def _utc(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms // 1000, UTC)

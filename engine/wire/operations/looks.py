@@ -28,8 +28,8 @@ class Count(Declaration, script="counts", label="counts"):
 
     def parse(self, raw: Any, decode: object) -> Counts:
         """The raw reply as a value."""
-        numbers, losses = [int(number) for number in raw[1:10]], int(raw[12]) if len(raw) > 12 else 0
-        return Counts(server_us(raw), *numbers, cursor=raw[10].decode(), expired=int(raw[11]), data_losses=losses)
+        numbers, losses = list(map(whole, raw[1:10])), whole(raw[12]) if len(raw) > 12 else 0
+        return Counts(server_us(raw), *numbers, cursor=raw[10].decode(), expired=whole(raw[11]), data_losses=losses)
 
 
 @immutable
@@ -135,7 +135,7 @@ class Inspect(Declaration, script="inspect", label="look at jobs"):
         items: list[Looked] = []
         for state, fence, at_ms, envelope, flat in raw[1:]:
             run = {flat[at].decode(): flat[at + 1] for at in range(0, len(flat), 2)}
-            items.append(Looked(state.decode(), int(fence), int(at_ms), envelope, run))
+            items.append(Looked(state.decode(), whole(fence), whole(at_ms), envelope, run))
         return Inspected(server_us(raw), tuple(items))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import server_us, text
+from engine.wire.operations.raw_replies import server_us, text, whole
 from engine.wire.operations.workers import ListedWorker
 
 
@@ -21,7 +21,7 @@ class PauseOn(NamedTuple):
     @classmethod
     def read(cls, flat: Sequence[bytes]) -> tuple[PauseOn, ...]:
         """From names and times in turn."""
-        return tuple(cls(text(flat[at]), int(flat[at + 1])) for at in range(0, len(flat), 2))
+        return tuple(cls(text(flat[at]), whole(flat[at + 1])) for at in range(0, len(flat), 2))
 
 
 class LimitUse(NamedTuple):
@@ -44,7 +44,7 @@ class LimitUse(NamedTuple):
         """From the values of a reply."""
         target, definition, in_hand, used, free_ms, parked, flat, inherited = values
         words = [text(word) for word in flat]
-        numbers = (int(in_hand), int(used), int(free_ms), int(parked))
+        numbers = (whole(in_hand), whole(used), whole(free_ms), whole(parked))
         return cls(text(target), text(definition), *numbers, tuple(zip(words[::2], words[1::2], strict=True)), inherited == 1)
 
 
@@ -68,7 +68,7 @@ class ListObstacles(Declaration, script="obstacles", label="obstacles"):
     def parse(self, raw: Any, decode: object) -> ObstaclesPart:
         """The raw reply as a value."""
         lanes = tuple(
-            LaneLook(text(lane), int(size), int(since), text(waits), int(rest)) for lane, size, since, waits, rest in raw[3]
+            LaneLook(text(lane), whole(size), whole(since), text(waits), whole(rest)) for lane, size, since, waits, rest in raw[3]
         )
         return ObstaclesPart(server_us(raw), PauseOn.read(raw[1]), tuple(map(LimitUse.read, raw[2])), lanes, raw[4].decode())
 
@@ -103,15 +103,15 @@ class Explain(
         """The raw reply as a value."""
         name, key, priority, target = raw[4]
         ran = {text(raw[5][at]): raw[5][at + 1].decode(errors="replace") for at in range(0, len(raw[5]), 2)}
-        rest_ms, before, needed = map(int, raw[8])
+        rest_ms, before, needed = map(whole, raw[8])
         words, fed = ([text(word) for word in flat] for flat in (raw[9], raw[11][1]))
         return Explained(
-            *(server_us(raw), raw[1].decode(), int(raw[2]), int(raw[3])),
-            *(text(name), text(key), int(priority), text(target), ran),
+            *(server_us(raw), raw[1].decode(), whole(raw[2]), whole(raw[3])),
+            *(text(name), text(key), whole(priority), text(target), ran),
             *(PauseOn.read(raw[6]), tuple(map(LimitUse.read, raw[7])), rest_ms, before, needed),
             tuple(zip(words[::2], words[1::2], strict=True)),
-            tuple(LivingWorker(ListedWorker.read(values[:3], b""), int(values[3])) for values in raw[10]),
-            int(raw[11][0]),
+            tuple(LivingWorker(ListedWorker.read(values[:3], b""), whole(values[3])) for values in raw[10]),
+            whole(raw[11][0]),
             tuple(zip(fed[::2], fed[1::2], strict=True)),
         )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_WHOLE_MAX = 2**63
+
 
 def server_us(raw: Any) -> int:
     """The server's time in microseconds, with which every reply of a script begins."""
@@ -18,16 +20,17 @@ def text(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")
 
 
-def whole(raw: bytes | str) -> int:
-    """A score, or a number of a state, of which other programs may have made anything; 0 for what is no finite number."""
+def whole(raw: bytes | str | int) -> int:
+    """A score, or a number of a state, of which other programs may have made anything; 0 for what is no number of the server's
+    own 64 bits: no page, metric or sum of ours reckons with more."""
     try:
-        return int(raw)
+        number = int(raw)
     except ValueError:
-        pass
-    try:
-        return int(float(raw))
-    except (ValueError, OverflowError):
-        return 0
+        try:
+            number = int(float(raw))
+        except (ValueError, OverflowError):
+            return 0
+    return number if -_WHOLE_MAX <= number < _WHOLE_MAX else 0
 
 
 def one_of(raw: bytes, allowed: tuple[str, ...]) -> Any:

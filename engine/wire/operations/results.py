@@ -8,7 +8,7 @@ from engine.immutable import immutable
 from engine.wire.operations.claims import Marked, marked
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import LEASE_SLOTS, Lease
-from engine.wire.operations.raw_replies import one_of, server_us, text
+from engine.wire.operations.raw_replies import one_of, server_us, text, whole
 
 
 @immutable
@@ -55,7 +55,7 @@ class Look(Declaration, script="look", label="look at a result", slots={"id": "j
         """The raw reply as a value."""
         state, fence, ended_ms, record, error = raw[1:6]
         return Seen(
-            server_us(raw), one_of(state, _SEEN_STATES), int(fence), int(ended_ms), record, error.decode(errors="replace")
+            server_us(raw), one_of(state, _SEEN_STATES), whole(fence), whole(ended_ms), record, error.decode(errors="replace")
         )
 
 

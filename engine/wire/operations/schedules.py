@@ -9,7 +9,7 @@ from engine.immutable import immutable
 from engine.wire.operations.administration import ADMINISTERED_RESULTS, Administered
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import Enqueue
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.wire.operations.raw_replies import one_of, server_us, whole
 
 #: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
 Missed = Literal["skip", "once", "all"]
@@ -206,7 +206,7 @@ class StoredSchedule:
 
 def number(word: str) -> int:
     """A number of a schedule's state; 0 where there is none, or something else: one bad schedule must not hide the others."""
-    return int(word) if word.isdecimal() else 0
+    return max(0, whole(word))
 
 
 @immutable

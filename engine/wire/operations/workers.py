@@ -190,9 +190,17 @@ class RunTimes(NamedTuple):
         for outcome in ("ok", "failed"):
             start = f"{outcome}:".encode()
             mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
-            total_us, most_us = mine.pop(b"total_us", 0), mine.pop(b"most_us", 0)
-            buckets = sorted((int(bucket), runs) for bucket, runs in mine.items() if bucket.isdigit() and len(bucket) < 3)
-            items.append(cls(text(name), cast("Any", outcome), total_us, most_us, tuple(buckets)))
+            total_us, most_us = (max(0, mine.pop(field, 0)) for field in (b"total_us", b"most_us"))
+            counted = [(int(bucket), runs) for bucket, runs in mine.items() if bucket.isdigit() and len(bucket) < 3 and runs > 0]
+            items.append(
+                cls(
+                    text(name),
+                    cast("Any", outcome),
+                    total_us,
+                    most_us,
+                    tuple(sorted(counted)),
+                )
+            )
         return tuple(items)
 
 

@@ -48,7 +48,8 @@ class Filter:
         """The query of an address with some fields changed."""
         fields = {"state": self.state, "name": self.name, "key": self.key, "error": self.error, "text": self.text}
         fields |= {"newest": "1" if self.newest else "", "cursor": self.cursor or ""}
-        return urlencode({name: value for name, value in (fields | changed).items() if value not in ("", None)})
+        shown = {name: value for name, value in (fields | changed).items() if value not in ("", None)}
+        return urlencode(shown, errors="backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,8 @@ def state_of(info: WorkerInfo) -> str:
     """Whether it works, in one word or two."""
     if not info.alive:
         return "lost"
+    if info.unreadable:
+        return "unreadable"
     if info.paused:
         return "paused"
     if info.gate_closed:

@@ -1,0 +1,128 @@
+"""Whatever a queue of any format holds, each list, page and metric answers, and says what it cannot read."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+import httpx
+import pytest
+import redis
+
+from engine import Queue
+from engine.command.main import main
+from engine.errors import ScriptFault
+from engine.http.application import application
+from engine.http.settings import HttpSettings
+from engine.models.named import named
+from tests.engine.http.peopled import STATES, WORKER, hostile, peopled
+
+#: Places that are made hostile at once, each in a key of its own, and how often: all places are some 1,700 for each format.
+PLACES, ROUNDS, SEED = 12, 6, 20_260
+PARTS = ("", "/metrics", "/workers", "/schedules", *(f"/jobs?state={state}&text=x" for state in STATES))
+PAGES = ("", "/summary", "/workers", "/schedules", "/dead", "/limits", *(f"/jobs?state={state}" for state in STATES))
+V1 = ("metrics", *(f"jobs?status={word}" for word in ("pending", "scheduled", "processing", "completed", "failed")))
+
+
+@pytest.mark.parametrize("model", ["lanes", "bull", "bananas", "mosquito", "bridge"])
+def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Queue("q", named(model), url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as server:
+        ids = peopled(queue)
+        addresses = (
+            [f"/api/queues/q{part}" for part in PARTS] + ["/api/queues", "/queues"] + [f"/queues/q{part}" for part in PAGES]
+        )
+        for id in ids.values():
+            addresses += [f"/api/queues/q/jobs/{id}{part}" for part in ("", "/why", "/result", "/progress")]
+            addresses += [f"/queues/q/jobs/{id}", *([f"/api/v1/jobs/{id}"] if model == "bananas" else [])]
+        addresses += [f"/api/v1/{part}" for part in V1] if model == "bananas" else []
+        kept = [(key, server.dump(key), max(0, cast("int", server.pttl(key)))) for key in cast("Any", server.scan_iter())]
+        places = list(hostile(server))
+        random.Random(SEED).shuffle(places)
+        wrong: list[str] = []
+
+        async def rounds(client: httpx.AsyncClient) -> None:
+            for _ in range(ROUNDS):
+                some = _of_different_keys(places)
+                for _, put in some:
+                    put()
+                for address in addresses:
+                    answer = await client.get(address)
+                    if answer.status_code >= 500 and answer.status_code != 501:
+                        wrong.append(f"{address} {answer.status_code} {answer.text[-300:]} {[what for what, _ in some]}")
+                    elif answer.headers.get("content-type", "").startswith("application/json"):
+                        answer.json()
+                server.flushdb()
+                for key, value, ttl_ms in kept:
+                    server.restore(key, ttl_ms, cast("Any", value))
+
+        asyncio.run(_with_client(HttpSettings(url=ironclaim_url, model=model, show_payloads=True), rounds))
+        assert not wrong, "\n".join(wrong[:10])
+        for _, put in _of_different_keys(places):
+            put()
+        target = ["--url", ironclaim_url, "--model", model, "--queue", "q"]
+        for words in (["workers"], ["workers", "--json"], ["dead", "list"], ["jobs", "list", "--state", "delayed"]):
+            assert main([*words, *target]) in (0, 1, 2)
+        assert main(["top", "--count", "1", "--json", *target]) in (0, 1, 2)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_is_said(ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    deep = b"[" * 100_000
+    with Queue("q", url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as server:
+        ids, keys = peopled(queue), queue.model.keys
+        done, active, dead = ids["finished"], ids["active"], ids["dead"]
+        found: dict[str, Any] = {}
+
+        async def look(client: httpx.AsyncClient) -> None:
+            for record in (deep, b"\xff", b'{"ok":true,"ended_ms":1e400}', b"[]"):
+                server.set(keys.result(done), record)
+                answer = await client.get(f"/api/queues/q/jobs/{done}/result")
+                assert (answer.status_code, answer.json()["state"]) == (200, "finished")
+                assert "cannot be read" in answer.json()["unreadable"] and answer.json()["result"] is None
+            for name, key in (("progress", keys.run(active)), ("result", keys.run(dead)), ("why", keys.run(dead))):
+                server.set(key, b"no run")
+                found[name] = (await client.get(f"/api/queues/q/jobs/{key.rpartition(':')[2]}/{name}")).json()
+            assert "cannot be read" in found["progress"]["unreadable"]
+            assert found["result"]["state"] == "dead" and "is no run of a job" in found["result"]["unreadable"]
+            assert "is no run of a job" in found["why"]["why"]
+            server.set(f"ic:{{q}}:worker:{WORKER}", b"1 3600000 9000 1000 " + deep)
+            (worker,) = [one for one in (await client.get("/api/queues/q/workers")).json()["workers"] if one["unreadable"]]
+            assert worker["incarnation"] == WORKER and worker["alive"]
+            page = (await client.get("/queues/q/workers")).text
+            assert "unreadable" in page and "its beat cannot be read" in page
+            server.zadd("ic:{q}:due", {b"\xff\xfe": 1e300})
+            jobs = (await client.get("/api/queues/q/jobs?state=delayed")).json()["jobs"]
+            assert {job["id"] for job in jobs} >= {ids["delayed"]}
+            server.hset("ic:{q}:stats", "finished", "[]")
+            assert (await client.get("/api/queues/q")).json()["counts"]["finished"] == 0
+            assert "ironclaim_" in (await client.get("/api/queues/q/metrics")).text
+
+        asyncio.run(_with_client(HttpSettings(url=ironclaim_url, show_payloads=True), look))
+        assert main(["workers", "--url", ironclaim_url, "--queue", "q"]) == 0
+        assert "its beat cannot be read" in capsys.readouterr().out
+        server.set(keys.result(done), deep)
+        result = queue.results.get(done)
+        assert result is not None and result.ok and result.unreadable
+        with pytest.raises(ScriptFault, match="cannot be read"):
+            result.get()
+
+
+async def _with_client(settings: HttpSettings, work: Callable[[httpx.AsyncClient], Any]) -> None:
+    """Run this with a client of an application with these settings."""
+    app = application(settings)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        await work(client)
+
+
+def _of_different_keys(places: list[tuple[str, Callable[[], Any]]]) -> list[tuple[str, Callable[[], Any]]]:
+    """Some of these places, each in a key of its own; they are taken from the list."""
+    some: dict[str, tuple[str, Callable[[], Any]]] = {}
+    for place in list(places):
+        if len(some) == PLACES:
+            break
+        if some.setdefault(place[0].split(" ")[0], place) is place:
+            places.remove(place)
+    return list(some.values())
