@@ -76,10 +76,9 @@ class ScriptFault(EngineError):
 
 
 class WrongKeyType(ScriptFault):
-    """A key that all jobs of the call need holds another type, written by somebody else; the message names the key and both types.
-    As soon as the key is renamed or deleted, the same call works: nothing is lost meanwhile. The key of one job stops no other
-    one: a claim or a sweep sets that job aside, and what ends or renews its lease is answered as stale where the run is not to be
-    read."""
+    """A key that all jobs of the call need holds another type, written by somebody else; the message names the key and both
+    types. As soon as the key is renamed or deleted, the same call works: nothing is lost meanwhile. The key of one job stops no
+    other one: claims and sweeps set that job aside, and a lease whose run cannot be read is stale."""
 
 
 class UnsafeServer(EngineError):

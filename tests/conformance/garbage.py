@@ -97,7 +97,7 @@ _BANANAS: dict[str, str | bytes] = {
     "another type of JSON everywhere": (
         '{"id":7,"name":"main","payload":7,"status":[],"priority":{},"attempts":{},"max_retries":[],"scheduled_for":7,"error":[]}'
     ),
-    "times that are none": '{"id":"g","name":"main","payload":{"label":"g"},"created_at":[],"updated_at":{},"scheduled_for":"soon"}',
+    "times that are none": '{"id":"g","name":"main","payload":{"label":"g"},"created_at":[],"scheduled_for":"soon"}',
     "numbers beyond range": '{"id":"g","name":"main","payload":{"label":"g"},"attempts":1e400,"max_retries":-%s}' % ("9" * 400),
 }
 
