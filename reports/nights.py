@@ -53,8 +53,8 @@ class Night:
 
 
 def last_nights(folder: Path) -> str:
-    """Write the page of all nights of a folder, and return the newest ones as text; one that cannot be read is left out and named.
-    Raises JudgeError when the folder cannot be read, has no night that can, or the page cannot be written."""
+    """Write the page of all nights of a folder, and return the newest ones as text; one that cannot be read is left out and
+    named. Raises JudgeError when the folder cannot be read, has no night that can, or the page cannot be written."""
     try:
         folders = sorted((path for path in folder.iterdir() if (path / FILE).is_file()), key=lambda path: path.name)
     except OSError as error:
@@ -72,7 +72,9 @@ def last_nights(folder: Path) -> str:
         raise JudgeError(broken[0])
     found = found[:NIGHTS_MAX]
     place(folder / PAGE_FILE, document(found, folder))
-    return "\n".join(["", *table(found), *(f"left out: {why}" for why in broken), "", f"nights: {len(found)} in {folder / PAGE_FILE}"])
+    return "\n".join(
+        ["", *table(found), *(f"left out: {why}" for why in broken), "", f"nights: {len(found)} in {folder / PAGE_FILE}"]
+    )
 
 
 def read(folder: Path) -> Night:
