@@ -76,8 +76,9 @@ class ScriptFault(EngineError):
 
 
 class WrongKeyType(ScriptFault):
-    """One of the engine's keys holds another type, written by somebody else; the message names the key and both types. As soon as
-    the key is renamed or deleted, the same call works: nothing is lost meanwhile."""
+    """A key that all jobs of the call need holds another type, written by somebody else; the message names the key and both
+    types. As soon as the key is renamed or deleted, the same call works: nothing is lost meanwhile. The key of one job stops no
+    other one: claims and sweeps set that job aside, and a lease whose run cannot be read is stale."""
 
 
 class UnsafeServer(EngineError):

@@ -97,6 +97,7 @@ class Resharding:
         self._tell = tell
         self._shards: dict[str, Shard] = {}
         self._moved = Moved()
+        self._told: set[str] = set()
 
     def run(self, wait_ms: int | None = None) -> Moved:
         """Reshard the queue. `wait_ms`: how long it waits for jobs that cannot be moved before it returns, to be begun again;
@@ -242,12 +243,18 @@ class Resharding:
                 for name, ids in jobs.items():
                     taken = self._run(source, TakeJobs(number + 1, name, tuple(ids)))
                     number = taken.number
+                    self._tell_staying(source, set(ids) - {job for job, _ in taken.items})
                     some = self._arrive(source, taken)
                     moved += some
                     offset += max(0, len(ids) - some)
                 if page.seen < PAGE:
                     break
         return moved
+
+    def _tell_staying(self, source: Shard, jobs: set[str]) -> None:
+        for job in sorted(jobs - self._told):
+            self._tell(f"job {job} stays in {source.name} for now: it runs, belongs to others, or cannot be read")
+        self._told |= jobs
 
     def _homes(self, source: Shard, jobs: tuple[str, ...], layout: Layout) -> dict[str, list[str]]:
         """Jobs by the name of the shard that they go to; not those that stay."""
@@ -298,7 +305,8 @@ class Resharding:
         they are, in shard 0."""
         keys, prefix = source.model.keys, source.model.keys.prefix
         wherever = [self._shard(layout.name(self._queue.name, home)) for home in layout.homes_of(former, number)]
-        for page in self._scan(prefix):
+        # Keys of another type belong to somebody else.
+        for page in self._scan(prefix, "TYPE", "string"):
             copied = [key for key in page if key.removeprefix(prefix).partition(":")[0] in ("job", "result", "dedup")]
             values = self._plain([("GET", key) for key in copied])
             times = self._plain([("PTTL", key) for key in copied])
@@ -362,14 +370,14 @@ class Resharding:
         flat = self._run_plain("HGETALL", key)
         return {flat[at].decode(): flat[at + 1].decode() for at in range(0, len(flat), 2)}
 
-    def _scan(self, prefix: str) -> Iterator[list[str]]:
-        """The keys that begin like this, page by page."""
+    def _scan(self, prefix: str, *more: str) -> Iterator[list[str]]:
+        """The keys that begin like this, page by page; none that is no UTF-8, which the engine has not written."""
         cursor, pattern = b"0", re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
         while True:
             # Of the node that has these keys: they are of one slot.
-            words = ("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)
+            words = ("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN, *more)
             cursor, page = self._outcomes([Call(None, (prefix,), words, _as_it_is, ReadShards())])[0]
-            yield [key.decode() for key in page]
+            yield [key.decode() for key in page if key.isascii()]
             if cursor == b"0":
                 return
 

@@ -53,17 +53,28 @@ class Night:
 
 
 def last_nights(folder: Path) -> str:
-    """Write the page of all nights of a folder, and return the newest ones as text. Raises JudgeError when the folder cannot be
-    read, has no night, or the page cannot be written."""
+    """Write the page of all nights of a folder, and return the newest ones as text; one that cannot be read is left out and
+    named. Raises JudgeError when the folder cannot be read, has no night that can, or the page cannot be written."""
     try:
         folders = sorted((path for path in folder.iterdir() if (path / FILE).is_file()), key=lambda path: path.name)
     except OSError as error:
         raise JudgeError(f"folder {folder}: {error.strerror or error}") from error
     if not folders:
         raise JudgeError(f"folder {folder} has no night: none of its folders has a {FILE}")
-    found = [read(path) for path in reversed(folders)][:NIGHTS_MAX]
+    found: list[Night] = []
+    broken: list[str] = []
+    for path in reversed(folders):
+        try:
+            found.append(read(path))
+        except JudgeError as error:
+            broken.append(str(error))
+    if not found:
+        raise JudgeError(broken[0])
+    found = found[:NIGHTS_MAX]
     place(folder / PAGE_FILE, document(found, folder))
-    return "\n".join(["", *table(found), "", f"nights: {len(found)} in {folder / PAGE_FILE}"])
+    return "\n".join(
+        ["", *table(found), *(f"left out: {why}" for why in broken), "", f"nights: {len(found)} in {folder / PAGE_FILE}"]
+    )
 
 
 def read(folder: Path) -> Night:
@@ -76,7 +87,7 @@ def read(folder: Path) -> Night:
         return Night(folder, found["date"], found["git_commit"], found["line"], cells)
     except OSError as error:
         raise JudgeError(f"{FILE} of {folder.name}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JudgeError(f"{FILE} of {folder.name} is not a night: {type(error).__name__}: {error}") from error
 
 

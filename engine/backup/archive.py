@@ -34,7 +34,8 @@ FRAME_BYTES = 1 << 20
 
 
 class BadBackup(EngineError):
-    """The file is no backup, is not whole, was damaged, or does not fit where it should be restored. Nothing was written."""
+    """The file is no backup, is not whole, was damaged, or does not fit where it should be restored. Nothing was written, or
+    the message says that the queue stays closed."""
 
 
 class Entry(NamedTuple):

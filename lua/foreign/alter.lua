@@ -26,7 +26,7 @@
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
-check_types({ active }, { stats, unpack(KEYS, 5) }, { prefix .. 'wake' }, { op })
+check_types({ active }, { stats }, { prefix .. 'wake' }, { op })
 model.check()
 
 -- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add, because some jobs may
@@ -43,7 +43,7 @@ for at = 1, #KEYS - 4 do
   if now ~= state and not mine then
     result = 'changed'
   elseif state == 'active' and not mine then
-    local token = redis.call('HMGET', run, 'fence', 'nonce')
+    local token = own_words(run, 'fence', 'nonce')
     local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id) and model.mine(id, token[1] .. ':' .. token[2])
     if not ours and model.locked(id) then result = 'changed' end
   elseif ends and not mine and model.locked(id) then
@@ -70,7 +70,7 @@ for _, item in ipairs(actions) do
       results[item.at], results[item.at + 2] = 'held', holder
     else
       wakes = true
-      if redis.call('EXISTS', item.run) == 1 then
+      if redis.call('TYPE', item.run).ok == 'hash' then
         redis.call('HSET', item.run, 'failures', 0, 'crashes', 0)
         redis.call('PERSIST', item.run)
       end

@@ -19,9 +19,7 @@
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or cancelled)
 
-local runs = { sweep }
-for at = 3, #KEYS do runs[#runs + 1] = KEYS[at] end
-check_types({ active }, runs, {})
+check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local format = wire(root, prefix, queue, layout, settings, now_ms)
@@ -34,7 +32,7 @@ for at = 1, #KEYS - 2 do
   if state ~= 'held' then
     reply[#reply + 1] = outcome == 'cancelled' and 'cancelled' or 'stale'
     deadline_ms = 0
-  elseif tonumber(redis.call('HGET', run_key, 'renewal') or 0) >= renewal then
+  elseif own_number(redis.call('HGET', run_key, 'renewal')) >= renewal then
     reply[#reply + 1] = 'repeated'
   elseif now_ms > not_after_ms then -- anchor: late-foreign-renewal-is-void
     reply[#reply + 1] = 'void'
@@ -52,7 +50,7 @@ for _, lease in ipairs(held) do
   format.extend(lease.id, lease)
   redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
   for limit in string.gmatch(lease.limits, '%S+') do
-    redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.until_ms, lease.id)
+    redis.pcall('ZADD', prefix .. 'held:' .. limit, 'XX', lease.until_ms, lease.id)
   end
   redis.call('HSET', lease.run, 'renewal', renewal)
 end

@@ -19,7 +19,7 @@
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
-check_types({ active }, { unpack(KEYS, 3) }, {})
+check_types({ active }, {}, {})
 model.check()
 
 local reply, bytes = { srv_us }, 0
@@ -39,19 +39,21 @@ for at = 1, #KEYS - 2 do
   else
     over = model.ended(id)
     at_ms = over and over.ended_ms or 0
-    if at_ms == 0 and state ~= 'waiting' then at_ms = tonumber(redis.call('HGET', run, 'ended_ms') or 0) end
+    if at_ms == 0 and state ~= 'waiting' then at_ms = own_number(own_words(run, 'ended_ms')[1]) end
   end
   local body, words = '', {}
   if whole == '1' then
     body = job and job.body or ''
     for _, part in ipairs(type(body) == 'table' and body or { body }) do bytes = bytes + #part end
     if bytes > 1048576 and at > 1 then break end
-    words = redis.call('HGETALL', run)
+    words = redis.pcall('HGETALL', run)
+    -- A run that cannot be read must not hide the others.
+    if words.err then words = { 'error', 'the key ' .. run .. ' cannot be read' } end
     -- The wire counts all failures, also those of foreign clients.
     if job and job.kind == 'J' then
       words[#words + 1], words[#words + 2] = 'failures', string.format('%d', job.failures or 0)
     end
-    if over and over.error and redis.call('HEXISTS', run, 'error') == 0 then
+    if over and over.error and own_words(run, 'error')[1] == false then
       words[#words + 1], words[#words + 2] = 'error', over.error
     end
   end

@@ -65,8 +65,8 @@ if leads and yields ~= '1' then keep[#keep + 1], keep[#keep + 2] = 'led_ms', now
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
   -- `active` last: if the call is cut off in between, the next sweep finds the lease again.
-  local name = redis.call('HGET', prefix .. 'run:' .. id, 'limits')
-  if name and name ~= '' then redis.call('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id) end
+  local name = own_words(prefix .. 'run:' .. id, 'limits')[1]
+  if name and name ~= '' then redis.pcall('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id) end
   redis.call('ZADD', active, 'XX', latest_ms, id)
 end
 local taken, more, used = {}, false, 2 * #expired

@@ -22,7 +22,9 @@ local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 10
 local found, page = {}, redis.call('ZRANGE', workers, offset, offset + limit - 1, 'WITHSCORES')
 for at = 1, #page, 2 do
   found[#found + 1], found[#found + 2] = page[at], page[at + 1]
-  found[#found + 1] = redis.call('GET', prefix .. 'worker:' .. page[at]) or ''
+  local beat = redis.pcall('GET', prefix .. 'worker:' .. page[at]) or ''
+  -- As in the script of Lanes: one of another type must not hide the others.
+  found[#found + 1] = type(beat) == 'table' and '0 0 0 0 ' .. beat.err or beat
 end
 local foreign = #page < 2 * limit and model.workers and model.workers() or {}
 local skipped = math.max(0, offset - redis.call('ZCARD', workers))

@@ -15,17 +15,14 @@
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 
 settled(prefix)
-local jobs, runs = {}, {}
-for at = 5, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
-check_types({ active, dead }, { sweep, stats }, {}, jobs)
-check_types({}, {}, {}, runs)
+check_types({ active, dead }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 4) / 2 do
   local id, fence, nonce = ARGV[5 * at - 2], ARGV[5 * at - 1], ARGV[5 * at]
   local run = KEYS[4 + 2 * at]
-  local job = envelope_open(redis.call('GETRANGE', KEYS[3 + 2 * at], 0, 700))
+  local job = envelope_open(look_at(KEYS[3 + 2 * at], 700))
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' then
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce,

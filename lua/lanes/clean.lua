@@ -39,7 +39,7 @@ local old, kept, lanes, wakes = {}, 0, {}, {}
 -- anchor: clean-takes-the-named-state
 for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
   if #old >= most then break end
-  local job = state ~= 'finished' and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. entry.id, 0, 700))
+  local job = state ~= 'finished' and envelope_open(look_at(prefix .. 'job:' .. entry.id, 700))
   local readable = job and job.kind == 'J'
   -- An entry that lies ahead of now because the clock stepped back counts as old where no age is asked for (rule 10).
   -- anchor: clean-keeps-the-young

@@ -29,8 +29,7 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
 local told, ends, wakes = {}, {}, {}
 for at = 1, (#KEYS - 7) / 2 do
-  local id, job = ARGV[6 + at], envelope_open(redis.call('GETRANGE', KEYS[6 + 2 * at], 0, 700))
-  check_types({}, {}, {}, { KEYS[7 + 2 * at] })
+  local id, job = ARGV[6 + at], envelope_open(look_at(KEYS[6 + 2 * at], 700))
   local now = state_of(prefix, job, id)
   if job and job.kind == 'J' then check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class }) end
   -- The tombstone is of this very call: an earlier copy was cut off, and the rest of it is done now.

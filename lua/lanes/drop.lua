@@ -22,25 +22,24 @@
 settled(prefix)
 local jobs, runs = {}, {}
 for at = 10, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
-check_types({ active, done, dead, due, blocked, handing }, { sweep, stats }, {}, jobs)
-check_types({}, {}, {}, runs)
+check_types({ active, done, dead, due, blocked, handing }, { sweep, stats }, {})
 local fed = redis.call('SCARD', feeding) > 0
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local numbers, reply, held, wakes = { discarded = 2, skipped = 5, rerouted = 6 }, {}, {}, {}
 for at = 1, #jobs do
   local id, fence, nonce, outcome = ARGV[4 * at - 1], ARGV[4 * at], ARGV[4 * at + 1], ARGV[4 * at + 2]
-  local job = envelope_open(redis.call('GETRANGE', jobs[at], 0, 700))
+  local job = envelope_open(look_at(jobs[at], 700))
   local state, ended, limits = token_state(runs[at], job, fence, nonce)
   local leaves = state == 'held' and job.kind == 'J'
   -- A call that was cut off after writing the tombstone has left the lease behind.
   local cut = state == 'repeated' and job and job.kind == 'T' and redis.call('ZSCORE', active, id)
   if leaves or cut then
     held[#held + 1] = { id = id, job = job, key = jobs[at], run = runs[at], outcome = outcome, fresh = leaves,
-      limits = limits or run_read(runs[at], 'limits')[1],
+      limits = limits or run_look(runs[at], 'limits')[1],
       tombstone = tombstone_of(numbers[outcome], job.enqueue_nonce, tonumber(fence), pack_token(nonce)) }
   end
-  if leaves then state, ended = 'ok', outcome end
+  if leaves then state, ended = 'ok', outcome elseif state == 'held' then state = 'stale' end
   reply[2 * at - 1], reply[2 * at] = state, ended
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')

@@ -16,16 +16,13 @@
 -- REPLY srv_us, for each item: ok | repeated | stale | cancelled | void, deadline_ms
 
 settled(prefix)
-local jobs, runs = {}, {}
-for at = 3, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
-check_types({ active }, { sweep }, {}, jobs)
-check_types({}, {}, {}, runs)
+check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held = {}, {}
 for at = 1, (#KEYS - 2) / 2 do
   local id, run = ARGV[3 + 3 * at], KEYS[2 + 2 * at]
-  local job = envelope_open(redis.call('GETRANGE', KEYS[1 + 2 * at], 0, 700))
+  local job = envelope_open(look_at(KEYS[1 + 2 * at], 700))
   local state, outcome, limits = token_state(run, job, ARGV[4 + 3 * at], ARGV[5 + 3 * at])
   local deadline_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
   if state ~= 'held' or deadline_ms == 0 then -- anchor: renewal-after-the-deadline-is-accepted
@@ -46,7 +43,7 @@ if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
   redis.call('ZADD', active, 'XX', lease.deadline_ms, lease.id)
   for limit in string.gmatch(lease.limits or '', '%S+') do
-    redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id) -- anchor: renewal-renews-the-slot
+    redis.pcall('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id) -- anchor: renewal-renews-the-slot
   end
   run_write(lease.run, 'renewal', renewal)
 end

@@ -15,21 +15,21 @@
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 
 settled(prefix)
-local jobs, runs = {}, {}
-for at = 4, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
-check_types({ active }, { sweep, stats }, {}, jobs)
-check_types({}, {}, {}, runs)
+check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 3) / 2 do
   local id, run = ARGV[3 * at], KEYS[3 + 2 * at]
   local fence, nonce = ARGV[3 * at + 1], ARGV[3 * at + 2]
-  local job = envelope_open(redis.call('GETRANGE', KEYS[2 + 2 * at], 0, 700))
+  local job = envelope_open(look_at(KEYS[2 + 2 * at], 700))
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, fence = fence }
     state, outcome = 'ok', 'released'
+  elseif state == 'held' then
+    -- It cannot be read: a sweep sets it aside when the lease ends.
+    state = 'stale'
   end
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome

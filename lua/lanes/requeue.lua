@@ -27,20 +27,20 @@ if known then
   -- The first copy wrote its record and was cut off before it removed the entries of `dead`: that is done now.
   for at = 4, known == 'repeated' and #ARGV or 3 do
     local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
-    if tonumber(run_read(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
+    if tonumber(run_look(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
   end
   return { srv_us, known, told_before(op) }
 end
 local results, back, taken, wakes = {}, {}, {}, {}
 for at = 1, (#KEYS - 6) / 2 do
-  local id, run, job = ARGV[3 + at], KEYS[6 + 2 * at], envelope_open(redis.call('GETRANGE', KEYS[5 + 2 * at], 0, 700))
+  local id, run, job = ARGV[3 + at], KEYS[6 + 2 * at], envelope_open(look_at(KEYS[5 + 2 * at], 700))
   local since_ms = redis.call('ZSCORE', dead, id)
   local result, state, holder = 'done', 'dead', nil
   if since_ms and job and job.kind ~= 'T' then
     since_ms = tonumber(since_ms)
     -- A copy that was cut off has requeued the job already: only its entry in `dead` is left over.
-    local runs = tonumber(run_read(run, 'requeued_ms')[1] or 0) > since_ms and redis.call('ZSCORE', active, id)
-    if job.kind == 'corrupt' then
+    local runs = tonumber(run_look(run, 'requeued_ms')[1] or 0) > since_ms and redis.call('ZSCORE', active, id)
+    if job.kind == 'corrupt' or not run_is_readable(run) then
       result = 'corrupt'
     else
       check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })

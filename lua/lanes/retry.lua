@@ -16,17 +16,14 @@
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
 
 settled(prefix)
-local jobs, runs = {}, {}
-for at = 6, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
-check_types({ active, due, dead }, { sweep, stats }, {}, jobs)
-check_types({}, {}, {}, runs)
+check_types({ active, due, dead }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 5) / 2 do
   local id, fence, nonce = ARGV[7 * at - 4], ARGV[7 * at - 3], ARGV[7 * at - 2]
   local run = KEYS[5 + 2 * at]
-  local job = envelope_open(redis.call('GETRANGE', KEYS[4 + 2 * at], 0, 700))
+  local job = envelope_open(look_at(KEYS[4 + 2 * at], 700))
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
     local charge = tonumber(ARGV[7 * at + 2])
@@ -36,6 +33,9 @@ for at = 1, (#KEYS - 5) / 2 do
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,
       -- anchor: failed-job-waits-its-full-backoff
       due_ms = now_ms + tonumber(ARGV[7 * at - 1]), note = error_note(run, now_ms, fence, 'failed', ARGV[7 * at], ARGV[7 * at + 1]) }
+  elseif state == 'held' then
+    -- It cannot be read: a sweep sets it aside when the lease ends.
+    state = 'stale'
   end
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome

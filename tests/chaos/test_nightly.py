@@ -197,6 +197,17 @@ def test_a_night_that_cannot_be_read_is_one_clear_error(content: str, tmp_path: 
         last_nights(tmp_path)
 
 
+def test_a_night_that_cannot_be_read_is_left_out_and_named_and_the_others_are_shown(tmp_path: Path) -> None:
+    write_night(tmp_path, DAY - timedelta(1), {})
+    for content in ("{oops", "[" * 100_000):
+        bad = command.make_place(tmp_path, DAY)
+        (bad / command.FILE).write_text(content)
+        lines = last_nights(tmp_path).splitlines()
+        assert [line.split()[0] for line in lines[3:4]] == ["2026-11-26"] and lines[-1].startswith("nights: 1 in ")
+        assert any(line.startswith(f"left out: nightly.json of {bad.name} is not a night") for line in lines)
+        assert "2026-11-26" in (tmp_path / "index.html").read_text()
+
+
 def test_a_folder_without_a_night_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match="has no night"):
         last_nights(tmp_path)

@@ -9,6 +9,8 @@ import redis
 
 from engine.models.model import Spec
 
+#: JSON that is nested deeper than the server's decoder goes.
+DEEP = "[" * 1_100 + "]" * 1_100
 Write = Callable[[redis.Redis], Any]
 
 
@@ -28,7 +30,7 @@ def garbage(spec: Spec, queue: str) -> dict[str, Write]:
 
 
 def _bridge(root: str) -> dict[str, Write]:
-    def job(id: str, data: str | None = None) -> Write:
+    def job(id: str, data: str | bytes | None = None) -> Write:
         def write(client: redis.Redis) -> None:
             if data is not None:
                 client.set(f"{root}data:{id}", data)
@@ -61,6 +63,19 @@ def _bridge(root: str) -> dict[str, Write]:
         "an id that nobody can say": job("a b\n\u20ac", '{"type":"main","payload":{"label":"x"}}'),
         "nothing": job("", '{"type":"main","payload":{"label":"x"}}'),
         "unknown members": job("k", '{"type":"main","payload":{"label":"k"},"newer":{"a":[1]},"jobId":7}'),
+        "no UTF-8": job("m", b'{"type":"main","payload":{"label":"\xff"}}'),
+        "a payload too deep": job("o", '{"type":"main","payload":' + DEEP + "}"),
+        "a target too deep": job("p", '{"type":"main","target":{"stack":' + DEEP + "}}"),
+        "another type of JSON everywhere": job(
+            "q",
+            '{"type":"main","payload":7,"target":[1],"retry":"x","rateLimit":[],"dependsOn":{"a":1},"priority":{},"attempts":[]}',
+        ),
+        "members of another type": job(
+            "r",
+            '{"type":"main","target":{"server":7,"stack":7,"mode":[]},"retry":{"attempts":{},"backoff":[1]},"rateLimit":{"maxConcurrent":"x"}}',
+        ),
+        "a type that is a number": job("s", '{"type":7,"payload":{"label":"s"}}'),
+        "numbers beyond range": job("t", '{"type":"main","priority":1e400,"attempts":-1e400,"createdAt":' + "9" * 400 + "}"),
         "an id twice": lambda client: client.lpush(f"{root}waiting", "gone", "gone"),
         "entries of cron and delayed without data": lambda client: (
             client.zadd(f"{root}cron", {"x": 1}) and client.zadd(f"{root}delayed", {"y": 1})
@@ -69,7 +84,7 @@ def _bridge(root: str) -> dict[str, Write]:
 
 
 #: What stands where the JSON of a job is meant.
-_BANANAS = {
+_BANANAS: dict[str, str | bytes] = {
     "null": "null",
     "a list": "[1]",
     "cut off": '{"id":"g","name":"main"',
@@ -77,14 +92,20 @@ _BANANAS = {
     "payload null": '{"id":"g","name":"main","payload":null,"status":"pending","priority":"normal"}',
     "numbers as texts": '{"id":"g","name":"main","payload":{"label":"g"},"attempts":"1","max_retries":"many","created_at":7}',
     "another priority": '{"id":"g","name":"main","payload":{"label":"g"},"priority":"urgent","routing_key":null}',
-    "deep": '{"id":"g","name":"main","payload":' + "[" * 1_100 + "]" * 1_100 + "}",
+    "deep": '{"id":"g","name":"main","payload":' + DEEP + "}",
+    "no UTF-8": b'{"id":"g","name":"main","payload":{"label":"\xff"},"status":"pending","priority":"normal"}',
+    "another type of JSON everywhere": (
+        '{"id":7,"name":"main","payload":7,"status":[],"priority":{},"attempts":{},"max_retries":[],"scheduled_for":7,"error":[]}'
+    ),
+    "times that are none": '{"id":"g","name":"main","payload":{"label":"g"},"created_at":[],"scheduled_for":"soon"}',
+    "numbers beyond range": '{"id":"g","name":"main","payload":{"label":"g"},"attempts":1e400,"max_retries":-%s}' % ("9" * 400),
 }
 
 
-def _of_json(waiting: str, root: str, texts: dict[str, str]) -> dict[str, Write]:
+def _of_json(waiting: str, root: str, texts: dict[str, str | bytes]) -> dict[str, Write]:
     """For formats of which a job is one text of JSON; ids are taken from either end."""
 
-    def writes(id: str, text: str | None) -> Write:
+    def writes(id: str, text: str | bytes | None) -> Write:
         def write(client: redis.Redis) -> None:
             if text is not None:
                 client.set(root + id, text)
@@ -105,7 +126,7 @@ def _of_json(waiting: str, root: str, texts: dict[str, str]) -> dict[str, Write]
 
 
 def _bull(root: str) -> dict[str, Write]:
-    def job(id: str, *fields: str) -> Write:
+    def job(id: str, *fields: str | bytes) -> Write:
         def write(client: redis.Redis) -> None:
             if fields:
                 client.hset(root + id, items=list(fields))
@@ -127,6 +148,21 @@ def _bull(root: str) -> dict[str, Write]:
         "id with colons": job("a:b:c", "data", '{"label":"colons"}', "opts", "{}"),
         "id of a key of the queue": job("wait"),
         "nothing": job(""),
+        "no UTF-8": job("907", "data", b'{"label":"\xff"}', "opts", "{}"),
+        "a name that is no UTF-8": job("908", "name", b"\xff", "data", "{}", "opts", "{}"),
+        "data too deep": job("909", "data", DEEP, "opts", "{}"),
+        "opts too deep": job("910", "data", '{"label":"deep"}', "opts", '{"backoff":' + DEEP + "}"),
+        "opts of a list": job("911", "data", '{"label":"list"}', "opts", "[1]"),
+        "another type of JSON everywhere": job(
+            "912",
+            "data",
+            "7",
+            "opts",
+            '{"attempts":"x","delay":{},"priority":[],"backoff":[1],"timeout":"y","removeOnComplete":{}}',
+        ),
+        "numbers beyond range": job(
+            "913", "data", '{"label":"r"}', "opts", '{"attempts":1e400,"priority":-1e400}', "attemptsMade", "9" * 400
+        ),
         "unknown fields": job("906", "data", '{"label":"more"}', "opts", '{"x":1}', "newer", "1"),
         "an id twice": lambda client: client.lpush(f"{root}wait", "901", "901"),
     }
@@ -142,7 +178,7 @@ def _mosquito(queue: str, *, live: bool) -> dict[str, Write]:
         else:
             client.zadd(waiting, {id: 1})
 
-    def job(id: str, without: str = "", **fields: str) -> Write:
+    def job(id: str, without: str = "", **fields: str | bytes) -> Write:
         def write(client: redis.Redis) -> None:
             told = {name: value for name, value in {**fields, **fine, **fields}.items() if name != without}
             client.hset(hashes + id, items=[word for pair in told.items() for word in pair])
@@ -165,6 +201,13 @@ def _mosquito(queue: str, *, live: bool) -> dict[str, Write]:
         "options of ours that are no JSON": job("1:907", ironclaim="{oops"),
         "options of ours that are null": job("1:908", ironclaim="null"),
         "options of ours out of bounds": job("1:909", ironclaim='{"attempts":-1}'),
+        "a parameter that is no UTF-8": job("1:911", label=b"\xff"),
+        "options of ours too deep": job("1:912", ironclaim='{"x":' + DEEP + "}"),
+        "options of ours of another type": job(
+            "1:913", ironclaim='{"attempts":[],"result_ttl_ms":"x","priority":{},"backoff":7}'
+        ),
+        "options of ours that are a list": job("1:914", ironclaim="[1]"),
+        "numbers beyond range": job("1:915", enqueue_time="9" * 400, retry_count="1e400"),
         "id with a space": job("with space"),
         "nothing": lambda client: entry(client, ""),
         "an id twice": lambda client: [entry(client, "1:901"), entry(client, "1:901")],

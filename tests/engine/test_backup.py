@@ -231,6 +231,35 @@ def test_a_restored_queue_goes_on_where_it_was(queue: Queue, target: Queue, tmp_
         assert client.get("ic:{q}:seq") == b"10"
 
 
+def test_keys_that_nobody_can_read_are_restored_as_they_were_and_stop_no_lease(
+    queue: Queue, target: Queue, tmp_path: Path
+) -> None:
+    queue.enqueue_many([{"name": "send", "payload": 1, "id": name} for name in ("bad", "good", "waits")])
+    claimed(queue, "send")
+    prefix = queue.model.keys.prefix.encode()
+    with raw(queue) as client:
+        client.delete(queue.model.keys.run("bad"))
+        client.rpush(queue.model.keys.run("bad"), "x")
+        client.hset(prefix + b"job:\xff", "a", "b")
+        client.set(prefix + b"result:\xff", b"\xfe")
+    file = backed_up(queue, tmp_path)
+    restored = restore(Archive(file), target, quiet)
+    with raw(target) as client:
+        assert client.lrange(target.model.keys.run("bad"), 0, -1) == [b"x"]
+        assert client.hgetall(prefix + b"job:\xff") == {b"a": b"b"} and client.get(prefix + b"result:\xff") == b"\xfe"
+    assert restored.given_back == 3
+    assert sorted(job.lease.job for job in claimed(target, "send", counter=2)) == ["good", "waits"]
+    assert [job.id for job in target.dead.list()] == ["bad"]
+    # A value that no server reads is refused by the name of its key, and the queue stays closed.
+    spoilt = tmp_path / "spoilt"
+    with ArchiveWriter(spoilt, {**Archive(file).header, "id": "b" * 16}) as archive:
+        for entry in Archive(file).entries():
+            archive.add(entry._replace(value=entry.value[:-1] + b"?") if entry.key == b"job:good" else entry)
+        archive.finish(Archive(file).totals)
+    with Queue("other", url=target.url) as other, pytest.raises(BadBackup, match=r"the value of ic:\{other\}:job:good"):
+        restore(Archive(spoilt), other, quiet)
+
+
 def test_every_job_runs_once_in_a_restored_queue_of_another_name(
     queue: Queue, second_server: EmbeddedServer, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ import redis
 from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUnavailable, WrongKeyType
 from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.binary import server_binary
-from engine.wire.operations import Bury, Extend, Failure, Finish, Mark, Release, Retry
+from engine.wire.operations import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client
@@ -249,28 +249,82 @@ def test_an_operation_names_the_key_that_is_of_another_type_and_its_two_types(de
         assert desk.run(operation).result == "created"
 
 
+#: What ends or keeps leases, and the answers about one whose job or run cannot be read: what the run does not say is not applied.
+ANSWERS = {
+    "finish": ("ok", "stale"),
+    "retry": ("stale", "stale"),
+    "bury": ("ok", "stale"),
+    "release": ("stale", "stale"),
+    "extend": ("ok", "stale"),
+    "drop": ("stale", "stale"),
+}
+
+
 @pytest.mark.parametrize("which", ["job", "run"])
-@pytest.mark.parametrize("by", ["finish", "retry", "bury", "release", "extend", "mark"])
-def test_what_ends_or_keeps_a_lease_names_the_key_too_and_works_when_it_is_gone(desk: Desk, by: str, which: str) -> None:
-    (lease,) = leased(desk, "j1")
-    key = getattr(desk.keys, which)("j1")
+@pytest.mark.parametrize("by", ANSWERS)
+def test_what_ends_or_keeps_leases_is_applied_to_the_neighbours_of_one_that_cannot_be_read(
+    desk: Desk, by: str, which: str
+) -> None:
+    bad, good = leased(desk, "bad", "good")
+    key = getattr(desk.keys, which)("bad")
     desk.redis.rename(key, "aside")
     desk.redis.rpush(key, "x")
     operation: Any = {
-        "finish": Finish((lease,)),
-        "retry": Retry((Failure(lease, "no", 0),)),
-        "bury": Bury((Failure(lease, "no", 0),)),
-        "release": Release((lease,)),
-        "extend": Extend((lease,), 1, LEASE_MS, desk.now_ms + LEASE_MS),
-        "mark": Mark(lease),
+        "finish": Finish((bad, good)),
+        "retry": Retry((Failure(bad, "no", 0), Failure(good, "no", 0))),
+        "bury": Bury((Failure(bad, "no", 0), Failure(good, "no", 0))),
+        "release": Release((bad, good)),
+        "extend": Extend((bad, good), 1, LEASE_MS, desk.now_ms + LEASE_MS),
+        "drop": Drop((bad, good), ("discarded", "discarded")),
     }[by]
+    told = [item[0] for item in desk.run(operation).items]
+    assert told == [ANSWERS[by][which == "run"], "ok"]
     if (by, which) != ("finish", "job"):
-        # A finish reads the envelope only where the run does not say enough.
-        with pytest.raises(WrongKeyType, match=f"the key {key} is a list"):
-            desk.run(operation)
-    desk.redis.rename("aside", key)
-    reply = desk.run(operation)
-    assert "ok" in (getattr(reply, "result", ""), *[item[0] for item in getattr(reply, "items", ())])
+        assert desk.redis.lrange(key, 0, -1) == [b"x"], "it belongs to somebody else"
+        desk.redis.rename("aside", key)
+    # The same call again: it ends the one that it could not read, now that its key is back, and the other one not twice.
+    again = [item[0] for item in desk.run(operation).items]
+    assert again == ["ok" if told[0] == "stale" else "repeated", "repeated"]
+
+
+def test_mark_names_the_key_that_cannot_be_read_and_works_when_it_is_gone(desk: Desk) -> None:
+    (lease,) = leased(desk, "j1")
+    desk.redis.rename(desk.keys.run("j1"), "aside")
+    desk.redis.rpush(desk.keys.run("j1"), "x")
+    with pytest.raises(WrongKeyType, match=f"the key {desk.keys.run('j1')} is a list"):
+        desk.run(Mark(lease))
+    desk.redis.rename("aside", desk.keys.run("j1"))
+    assert desk.run(Mark(lease)).result == "ok"
+
+
+@pytest.mark.parametrize("which", ["job", "run"])
+def test_a_sweep_takes_the_leases_beside_one_that_cannot_be_read(desk: Desk, which: str) -> None:
+    leased(desk, "bad", "good")
+    key = getattr(desk.keys, which)("bad")
+    desk.redis.delete(key)
+    desk.redis.rpush(key, "x")
+    desk.sweep_past(LEASE_MS + 1)
+    assert [job.lease.job for job in desk.claim("b")] == ["good"]
+    assert desk.redis.zrange(desk.keys.dead, 0, -1) == [b"bad"]
+    assert desk.redis.lrange(key, 0, -1) == [b"x"], "it belongs to somebody else"
+
+
+@pytest.mark.parametrize("which", ["job", "run"])
+def test_admin_actions_reach_the_jobs_beside_one_that_cannot_be_read(desk: Desk, which: str) -> None:
+    for first, second in (("bad", "good"), ("bad2", "good2")):
+        bad, good = leased(desk, first, second)
+        desk.run(Bury((Failure(bad, "no", 0), Failure(good, "no", 0))))
+        key = getattr(desk.keys, which)(first)
+        desk.redis.delete(key)
+        desk.redis.rpush(key, "x")
+    queue = desk.queue
+    assert queue.dead.requeue_all() == 2
+    assert [job.lease.job for job in desk.claim("b")] == ["good", "good2"]
+    assert sorted(desk.redis.zrange(desk.keys.dead, 0, -1)) == [b"bad", b"bad2"]
+    assert queue.dead.discard("bad").result == "done"
+    assert queue.dead.clear() == 1
+    for job in ("bad", "bad2"):
+        assert desk.redis.lrange(getattr(desk.keys, which)(job), 0, -1) == [b"x"], "it belongs to somebody else"
 
 
 @pytest.mark.parametrize("which", ["job", "run"])

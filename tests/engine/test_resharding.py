@@ -366,3 +366,31 @@ def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_
         for process in started:
             process.kill()
             process.wait()
+
+
+@pytest.mark.parametrize("which", ["job", "run", "result"])
+def test_what_cannot_be_read_stays_and_is_named_and_the_others_move(which: str, ironclaim_url: str, raw: redis.Redis) -> None:
+    told: list[str] = []
+    with Queue("mails", url=ironclaim_url) as queue:
+        queue.enqueue_many([NewJob("send", n, id=f"w{n}") for n in range(12)])
+        key, nameless = f"{queue.model.keys.prefix}{which}:w3", queue.model.keys.prefix.encode() + b"result:\xff"
+        if which == "job":
+            raw.rename(key, "aside")
+        raw.rpush(key, "x")
+        # Nor does one stop it that no text can name.
+        raw.set(nameless, "x")
+        stays = which != "result"
+        moved = Resharding(queue, 4, tell=told.append).run(wait_ms=0 if stays else 20_000)
+        assert (moved.jobs, moved.left, moved.done) == ((11, 1, False) if stays else (12, 0, True))
+        assert [text for text in told if "job w3 stays in mails" in text] == told[-1:] * stays
+        raw.delete(nameless)
+        if stays:
+            assert raw.lrange(key, 0, -1) == [b"x"], "it belongs to somebody else"
+            # As soon as somebody has put it right, the same number goes on.
+            raw.delete(key)
+            if which == "job":
+                raw.rename("aside", key)
+            assert Resharding(queue, 4).run(wait_ms=20_000).done
+    with Queue("mails", url=ironclaim_url, shards=4) as queue:
+        assert states(queue)["waiting"] == sorted(f"w{n}" for n in range(12))
+    assert len(homes(raw)) > 1

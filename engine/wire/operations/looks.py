@@ -134,7 +134,7 @@ class Inspect(Declaration, script="inspect", label="look at jobs"):
             raise ValueError(f"{len(raw) - 1} items for {len(self.jobs)} jobs")
         items: list[Looked] = []
         for state, fence, at_ms, envelope, flat in raw[1:]:
-            run = {flat[at].decode(): flat[at + 1] for at in range(0, len(flat), 2)}
+            run = {text(flat[at]): flat[at + 1] for at in range(0, len(flat), 2)}
             items.append(Looked(state.decode(), whole(fence), whole(at_ms), envelope, run))
         return Inspected(server_us(raw), tuple(items))
 

@@ -146,7 +146,7 @@ local function wire_moves(w, shared)
 
   -- When a worker of the engine has just finished the job (ms). A job that was made later under the same id is another one.
   local function finished_ms(id, job)
-    local run = redis.call('HMGET', shared.prefix .. 'run:' .. id, 'outcome', 'ended_ms')
+    local run = own_words(shared.prefix .. 'run:' .. id, 'outcome', 'ended_ms')
     local ended_ms = run[1] == 'finished' and tonumber(run[2]) or nil
     return ended_ms and job.enqueued_ms < ended_ms and ended_ms
   end

@@ -297,7 +297,7 @@ local function bridge_cron(w)
 
   -- Writes, before a schedule ticks: takes over what a foreign client has moved or removed meanwhile.
   function w.settle_schedule(name)
-    local known = redis.call('HMGET', own(name), 'wire', 'next_ms')
+    local known = own_words(own(name), 'wire', 'next_ms')
     -- A schedule that does not tick is not on the wire.
     if not known[1] or known[2] == '0' then return end
     local score = redis.call('ZSCORE', w.at_cron, name)
@@ -310,7 +310,7 @@ local function bridge_cron(w)
   end
 
   function w.next_tick_ms(name)
-    local known = redis.call('HMGET', own(name), 'wire', 'next_ms')
+    local known = own_words(own(name), 'wire', 'next_ms')
     if not known[1] or known[2] == '0' then return nil end
     local score = redis.call('ZSCORE', w.at_cron, name)
     return score and score_ms(score) or false
@@ -323,7 +323,7 @@ local function bridge_cron(w)
     local found = redis.call('ZRANGE', w.at_cron, '-inf', now, 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
     for at = 1, #found, 2 do
       local id, next_ms = found[at], score_ms(found[at + 1])
-      local known = redis.call('HMGET', own(id), 'version', 'next_ms', 'error')
+      local known = own_words(own(id), 'version', 'next_ms', 'error')
       local new = not known[1] and defined(id)
       if known[1] and known[3] == '' then
         if known[2] ~= next_ms then tell(id, next_ms) end
@@ -332,7 +332,7 @@ local function bridge_cron(w)
       elseif new and new.error == '' then
         adopt(id, next_ms, new)
         due[#due + 1] = id
-        for _, word in ipairs(redis.call('HMGET', own(id), 'version', 'next_ms', 'anchor_ms', 'timing', 'policy')) do due[#due + 1] = word end
+        for _, word in ipairs(own_words(own(id), 'version', 'next_ms', 'anchor_ms', 'timing', 'policy')) do due[#due + 1] = word end
       else
         -- Its next tick cannot be computed: it is tried again in a minute, so that it does not block the others.
         redis.call('HSET', w.prefix .. 'aside', id, 'a schedule that cannot be read')
@@ -345,7 +345,7 @@ local function bridge_cron(w)
   -- Writes: a schedule was put, has ticked (next_ms: its next one), was disabled or could not tick (0), or removed (no
   -- `template`). Intervals and months are not on the wire: only the engine ticks them.
   function w.scheduled(name, next_ms, given)
-    local known = redis.call('HMGET', own(name), 'timing', 'error')
+    local known = own_words(own(name), 'timing', 'error')
     local timing, entry = decoded(known[1]), w.read(name)
     if not given then
       redis.call('ZREM', w.at_cron, name)

@@ -1,16 +1,33 @@
 -- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the format's.
 
+-- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. Of a key of another type there are none, and `err` has the server's words: it belongs to
+-- somebody else, who stops no other job by it.
+local function own_words(run, ...)
+  local words = redis.pcall('HMGET', run, ...)
+  if words.err and string.sub(words.err, 1, 9) ~= 'WRONGTYPE' then error(words) end
+  return words
+end
+
+-- Write fields of `run:<id>`, which is kept until `until_ms`. A key of another type stays as it is.
+local function own_note(run, until_ms, ...)
+  if own_words(run, 'fence').err then return end
+  redis.call('HSET', run, ...)
+  redis.call('PEXPIREAT', run, string.format('%d', until_ms))
+end
+
+-- A number of a run, in which somebody else may have written anything: 0 for what is none.
+local function own_number(word)
+  local number = tonumber(word or nil)
+  return number and number == number and math.abs(number) <= 9007199254740992 and number or 0
+end
+
 -- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled` where that
 -- was the reason. A lease that a foreign client has taken over is not held. The third value is the run: limits, ending, value,
 -- took_ms, error; the fourth is the end of the lease (ms), nil where the job is not in `active`; the fifth is true for a stale token
 -- whose lease a foreign client has taken over and no call has ended yet.
 local function foreign_token(prefix, format, id, fence, nonce)
   local key = prefix .. 'run:' .. id
-  local words = redis.pcall('HMGET', key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms', 'error')
-  if words.err then
-    if string.sub(words.err, 1, 9) ~= 'WRONGTYPE' then error(words) end
-    error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok .. ', it must be a hash' })
-  end
+  local words = own_words(key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms', 'error')
   local run = { limits = words[5] or '', ending = words[6] or '', value = words[7], took_ms = words[8], error = words[9] }
   local token, deadline_ms = fence .. ':' .. nonce, tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
   -- anchor: foreign-token-is-checked, 2 lines
@@ -35,7 +52,7 @@ local function foreign_known(prefix, format, record, nonce, counter, corrupt)
       local job = state == 'held' and format.read(id)
       if job and job.kind == 'J' then
         local run = redis.call('HMGET', prefix .. 'run:' .. id, 'claims', 'crashes')
-        for _, field in ipairs({ id, tonumber(fence), deadline_ms, tonumber(run[1] or 0), job.failures, tonumber(run[2] or 0), job.body }) do
+        for _, field in ipairs({ id, tonumber(fence), deadline_ms, own_number(run[1]), job.failures, own_number(run[2]), job.body }) do
           jobs[#jobs + 1] = field
         end
       end
@@ -113,17 +130,17 @@ local function foreign_scan(prefix, format, ask, now_ms)
       return
     end
     if refused then return end
-    local run = redis.pcall('HMGET', prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'crashes')
+    local run = own_words(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'crashes')
     if run.err then
       broken[#broken + 1] = { id = id, place = candidate.place, why = 'the key of its run is of another type' }
       return
     end
     -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
-    if tonumber(run[1] or 0) >= 9007199254740991 then
+    if (tonumber(run[1] or nil) or 0) >= 9007199254740991 then
       broken[#broken + 1] = { id = id, place = candidate.place, why = 'fences exhausted at 2^53' }
       return
     end
-    local crashes = tonumber(run[4] or 0)
+    local crashes = own_number(run[4])
     if crashes > 0 and crashed >= ask.crashed_max then return end
     -- A second entry of a job that is running is passed over.
     local held = run[2] and run[2] ~= '' and redis.call('ZSCORE', prefix .. 'active', id)
@@ -138,7 +155,7 @@ local function foreign_scan(prefix, format, ask, now_ms)
     local room = rooms[job.name]
     room.room = room.room - 1
     picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room, known = run[1] and true or false,
-      fence = math.max(tonumber(run[1] or 0) + 1, now_ms), claims = tonumber(run[3] or 0) + 1, crashes = crashes } -- anchor: foreign-fences-only-grow
+      fence = math.max(own_number(run[1]) + 1, now_ms), claims = own_number(run[3]) + 1, crashes = crashes } -- anchor: foreign-fences-only-grow
     if #picked >= ask.limit then full = true end
   end
   local function window(first, size)

@@ -2,14 +2,15 @@
 
 -- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names alone.
 local function free_held(prefix, id, limit)
-  if limit and limit ~= '' then redis.call('ZREM', prefix .. 'held:' .. limit, id) end
+  -- A key of another type has no slots, and stops no lease from ending.
+  if limit and limit ~= '' then redis.pcall('ZREM', prefix .. 'held:' .. limit, id) end
 end
 
 -- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At most 100 of each limit per call.
 local function mend_held(prefix, active, now_ms)
   for _, limit in ipairs(redis.call('HKEYS', prefix .. 'limits')) do
     local held = prefix .. 'held:' .. limit
-    for _, id in ipairs(redis.call('ZRANGE', held, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
+    for _, id in ipairs(redis.pcall('ZRANGE', held, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
       if not redis.call('ZSCORE', active, id) then redis.call('ZREM', held, id) end
     end
   end
@@ -134,9 +135,9 @@ end
 -- its index entry was left), fence, nonce ('-' where there was none any more) and crashes.
 local function reap_foreign(prefix, id, now_ms, model, events)
   local run, job = prefix .. 'run:' .. id, model.read(id)
-  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken', 'ending',
+  local state = own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken', 'ending',
     'value', 'took_ms', 'ended')
-  local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
+  local fence, nonce, crashes = state[1] or '0', state[2] or '', own_number(state[3])
   local place, token = model.place(id), nonce ~= '' and fence .. ':' .. nonce or state[13] or ''
   -- Nor is a job moved that a foreign client runs by now.
   local here = (place == 'active' or place == nil) and not (model.locked(id) and not model.mine(id, token))
@@ -163,9 +164,8 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   if here and job and (job.kind ~= 'J' or crashes >= crashes_max) then
     local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
     note[2] = reason
-    redis.call('HSET', run, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', 'ending',
+    own_note(run, now_ms + 604800000, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', 'ending',
       string.format('bury 0 %d', job.failures or 0), unpack(note))
-    redis.call('PEXPIREAT', run, now_ms + 604800000)
     if job.kind == 'J' then
       model.bury(id, job, { error = reason, trace = '', charge = false, failures = job.failures })
     else
@@ -177,9 +177,8 @@ local function reap_foreign(prefix, id, now_ms, model, events)
     return { 'buried', fence, nonce, crashes }
   end
   -- `ended` and `outcome` are those of the lease before this one: late copies of its end are still answered from them (rule 5).
-  redis.call('HSET', run, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
   -- A foreign client may run the job from here on without writing to the engine's keys, so `run` must expire.
-  redis.call('PEXPIREAT', run, now_ms + 604800000)
+  own_note(run, now_ms + 604800000, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
   -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then model.back looks before it adds.
   local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
   local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
@@ -199,10 +198,9 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events
     model.remove(id, 'done')
     return
   end
-  free_held(prefix, id, redis.call('HGET', run, 'limits'))
-  redis.call('HSET', run, 'nonce', '', 'ended', ending.op_id, 'outcome', ending.outcome, 'limits', '',
+  free_held(prefix, id, own_words(run, 'limits')[1])
+  own_note(run, math.max(ending.not_after_ms, now_ms) + 20000, 'nonce', '', 'ended', ending.op_id, 'outcome', ending.outcome, 'limits', '',
     'ended_ms', string.format('%d', now_ms))
-  redis.call('PEXPIREAT', run, string.format('%d', math.max(ending.not_after_ms, now_ms) + 20000))
   if state == 'active' and job and job.kind == 'J' then
     model.drop(id, job, ending.outcome)
   else
@@ -215,9 +213,9 @@ end
 
 -- Whether a job has ended a short time ago, so that its id is still known (rule 3), whatever the format itself keeps of it.
 local function foreign_over(prefix, id, now_ms)
-  local run = redis.call('HMGET', prefix .. 'run:' .. id, 'nonce', 'outcome', 'ended_ms')
+  local run = own_words(prefix .. 'run:' .. id, 'nonce', 'outcome', 'ended_ms')
   if run[1] ~= '' or not run[2] or run[2] == 'retried' or run[2] == 'released' then return false end
-  return tonumber(run[3] or now_ms) + 20000 >= now_ms
+  return (tonumber(run[3] or nil) or now_ms) + 20000 >= now_ms
 end
 
 -- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most 100 jobs of each

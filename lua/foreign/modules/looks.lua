@@ -10,9 +10,9 @@ end
 -- The state of a job for display: its place on the wire, or the end that the engine's keys or the wire have recorded. Returns the
 -- state, the last fence, and for a job ended by an admin action the op_id of that call.
 local function place_of(run, id, model)
-  local kept = redis.call('HMGET', run, 'fence', 'outcome', 'ended')
+  local kept = own_words(run, 'fence', 'outcome', 'ended')
   local ended = { finished = true, cancelled = true, discarded = true, skipped = true, rerouted = true }
-  local fence, place = tonumber(kept[1] or 0), own_place(id, model)
+  local fence, place = own_number(kept[1]), own_place(id, model)
   if place then return place == 'done' and 'finished' or place, fence, kept[3] end
   if kept[3] and ended[kept[2]] then return kept[2], fence, kept[3] end
   local over = model.ended(id)
@@ -21,11 +21,11 @@ end
 
 -- The state of the existing job that an enqueue reports for a duplicate, and its last fence.
 local function foreign_state(prefix, format, id)
-  local run = redis.call('HMGET', prefix .. 'run:' .. id, 'fence', 'outcome', 'nonce')
+  local run = own_words(prefix .. 'run:' .. id, 'fence', 'outcome', 'nonce')
   local place = own_place(id, format)
   local shown = { done = 'finished' }
   local state = place and (shown[place] or place) or run[3] == '' and run[2] or 'gone'
-  return state, tonumber(run[1] or 0)
+  return state, own_number(run[1])
 end
 
 -- One page of the jobs in a state, in the order of the format or from its end: for each its id and its time (ms, 0 where the

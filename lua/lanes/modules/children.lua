@@ -110,7 +110,7 @@ end
 -- What a job that is lost has ended of: the last error of a dead one, or how it was ended. `job` is its opened envelope or tombstone.
 local function cause_of(prefix, job, id)
   if job and job.kind == 'T' then return job.outcome end
-  return run_read(prefix .. 'run:' .. id, 'error')[1] or job and 'dead' or 'gone'
+  return run_look(prefix .. 'run:' .. id, 'error')[1] or job and 'dead' or 'gone'
 end
 
 -- Handle the ends of parents for at most `most` of their children (rule 25): a child without another open parent becomes

@@ -11,7 +11,7 @@ local function claim_known(prefix, active, record, nonce, counter, corrupt, left
   for at = 2, #words, 2 do
     local id = words[at]
     if words[at + 1] == 'corrupt' then corrupt[#corrupt + 1] = id end
-    local run = run_read(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes', 'heir', 'cause')
+    local run = run_look(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes', 'heir', 'cause')
     local deadline_ms = redis.call('ZSCORE', active, id)
     local raw = redis.call('GET', prefix .. 'job:' .. id) -- anchor: repeated-claim-returns-each-payload
     if raw and deadline_ms and run[1] == words[at + 1] and run[2] == nonce then

@@ -96,14 +96,15 @@ end
 -- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8 expired), op_id, not_after_ms; the wake lists to push are added to `wakes`.
 local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
-  local kept = run_read(run, 'fence', 'limits', 'seal', 'nonce', 'owner')
+  local kept, readable = run_look(run, 'fence', 'limits', 'seal', 'nonce', 'owner'), run_is_readable(run)
   local held = redis.call('ZSCORE', active, id)
-  if held then run_write(run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
+  if held then run_note(run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
   -- If this call is cut off, the seal tells the script that cleans up which unique key to free (drop_run).
   if job.unique and not kept[3] then
-    run_write(run, 'seal', seal_of(job.not_after_ms, job.enqueue_nonce, job.unique))
+    run_note(run, 'seal', seal_of(job.not_after_ms, job.enqueue_nonce, job.unique))
   end
-  if job.kind ~= 'T' then
+  -- A key of another type belongs to somebody else, and stays.
+  if job.kind ~= 'T' and (job.kind == 'J' or redis.call('TYPE', prefix .. 'job:' .. id).ok == 'string') then
     local tombstone = tombstone_of(ending.outcome, job.enqueue_nonce or '', tonumber(kept[1] or 0), pack_token(ending.op_id))
     redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + 20000)
   end
@@ -118,7 +119,8 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
     redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id)
   end
   if kept[2] and kept[2] ~= '' then free_slots(prefix, kept[2], id, turn, wakes) end
-  redis.call('DEL', run, prefix .. 'result:' .. id, prefix .. 'needs:' .. id)
+  if readable then redis.call('DEL', run) end
+  redis.call('DEL', prefix .. 'result:' .. id, prefix .. 'needs:' .. id)
   redis.call('ZREM', prefix .. 'blocked', id)
   if job.kind == 'J' then
     redis.call('ZREM', prefix .. 'due', due_member(job.sequence, id))
@@ -156,9 +158,9 @@ local function expire_due(prefix, now_ms, most, turn, wakes, events)
   local found = redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
   for _, member in ipairs(found) do
     local id = string.sub(member, 11)
-    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+    local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
     local kind = job and job.kind
-    local ends = kind == 'J' and due_member(job.sequence, id) == member and never_started(unpack(run_read(prefix .. 'run:' .. id, 'fence', 'claims', 'unstarted')))
+    local ends = kind == 'J' and due_member(job.sequence, id) == member and never_started(unpack(run_look(prefix .. 'run:' .. id, 'fence', 'claims', 'unstarted')))
       and not redis.call('ZSCORE', prefix .. 'active', id) and not redis.call('ZSCORE', prefix .. 'dead', id)
     -- Or an earlier call was cut off when it had ended the job.
     if ends or kind == 'T' and job.outcome == 'expired' then expire_job(prefix, job, id, now_ms, turn, wakes, events) end
@@ -184,7 +186,7 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, e
   local over = over_bounds('dead', tonumber(kept[3] or 100000), tonumber(kept[4] or 7776000000))
   if over <= 0 then return ended > 5000 end
   for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 50) - 1)) do -- anchor: oldest-dead-go-first
-    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+    local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
     -- A requeue that was cut off before its last write left this entry, and the job is active by now: only the entry is removed.
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then
       redis.call('ZREM', dead, id)
@@ -257,7 +259,7 @@ end
 local function unique_holder(prefix, unique, dedup, id)
   local holder = unique ~= '' and redis.call('GET', prefix .. 'unique:' .. unique)
   if holder and holder ~= id then
-    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700))
+    local job = envelope_open(look_at(prefix .. 'job:' .. holder, 700))
     local state, fence = job_state(prefix, job, holder)
     if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
     -- It is on its way to another shard, and has the key until it is there.
@@ -265,7 +267,7 @@ local function unique_holder(prefix, unique, dedup, id)
   end
   holder = dedup ~= '' and redis.call('GET', prefix .. 'dedup:' .. dedup)
   if holder then
-    return holder, holder_state(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700)), holder)
+    return holder, holder_state(prefix, envelope_open(look_at(prefix .. 'job:' .. holder, 700)), holder)
   end
 end
 
@@ -289,7 +291,7 @@ local function enqueue_known(prefix, known, nonce, id)
   end
   if known.outcome == 'rejected' then
     if not same then return nil end
-    local holder = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. known.nonce, 0, 700))
+    local holder = envelope_open(look_at(prefix .. 'job:' .. known.nonce, 700))
     local state, fence = holder_state(prefix, holder, known.nonce)
     return 'duplicate', state, fence, known.nonce
   end

@@ -8,9 +8,10 @@ local function token_state(run, job, fence, nonce)
     if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end -- anchor: tombstone-knows-its-token
     return 'stale', job.outcome == 'cancelled' and 'cancelled' or '' -- anchor: cancelled-holder-is-told
   end
-  local state = run_read(run, 'fence', 'nonce', 'limits')
+  -- A run that cannot be read holds no token: its neighbours in the call must end.
+  local state = run_look(run, 'fence', 'nonce', 'limits')
   if job and state[1] == fence and state[2] == nonce then return 'held', '', state[3] end
-  local ended = run_read(run, 'ended', 'outcome')
+  local ended = run_look(run, 'ended', 'outcome')
   if ended[1] == fence .. ':' .. nonce then return 'repeated', ended[2] end -- anchor: last-ended-token-is-known
   return 'stale', ''
 end
@@ -64,6 +65,7 @@ end
 -- names.
 local function drop_run(prefix, id)
   local run = prefix .. 'run:' .. id
+  if not run_is_readable(run) then return end
   local seal = run_read(run, 'seal')[1]
   if seal then free_unique(prefix, { unique = seal_unique(seal) }, id) end
   redis.call('DEL', run)
@@ -113,14 +115,12 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
     local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
     local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
     local token, run, outcome, state = fence .. ' ' .. nonce .. ' ', runs_there[at], ''
-    -- A key of another type reads as nil above.
-    if not run then check_types({}, {}, {}, { run_key }) end
     if run and string.sub(run, 1, #token) == token then -- anchor: fence-checked
       local seal_size, owner_size = string.byte(run, #token + 1, #token + 2)
       state, seals[at] = 'held', string.sub(run, #token + 3, #token + 2 + seal_size)
       if #run > #token + 2 + seal_size + owner_size then limits[at] = run_open(run_key).limits end
     else
-      local job = envelope_open(redis.call('GETRANGE', job_key, 0, 700))
+      local job = envelope_open(look_at(job_key, 700))
       state, outcome = token_state(run_key, job, fence, nonce)
     end
     -- The same token twice in one call: the second one repeats the first.
@@ -131,7 +131,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
       finished = finished + 1
     elseif outcome == 'finished' and not ended[job_key] and redis.call('ZSCORE', active, string.sub(job_key, id_at)) then
       -- A finish that was cut off after writing the tombstone has left the lease behind.
-      leaves[at], limits[at] = true, run_read(run_key, 'limits')[1]
+      leaves[at], limits[at] = true, run_look(run_key, 'limits')[1]
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
   end
@@ -159,7 +159,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
       local id = string.sub(job_key, id_at)
       if seal then
         if events then
-          local job = envelope_open(redis.call('GETRANGE', job_key, 0, 700))
+          local job = envelope_open(look_at(job_key, 700))
           table.insert(events, { 'finished', id, job and job.name })
         end
         local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]

@@ -9,12 +9,16 @@ local function limit_room(prefix, limit, definition, now_ms, need)
   -- One that somebody else has written lets nothing through, and stops no other name.
   if not slots then return 0, nil, nil, 0 end
   slots, rate, per_ms = tonumber(slots), tonumber(rate), tonumber(per_ms)
-  local room = slots > 0 and slots - redis.call('ZCARD', prefix .. 'held:' .. limit) or math.huge
+  local held = slots > 0 and redis.pcall('ZCARD', prefix .. 'held:' .. limit)
+  -- Nor does one whose counts are in keys of another type.
+  if type(held) == 'table' then return 0, nil, nil, 0 end
+  local room = held and slots - held or math.huge
   if rate == 0 then return room, nil, nil, math.huge end
   need = math.min(need or 1, rate)
   local key = prefix .. 'rate:' .. limit
   local start_ms = kind == 'fixed' and now_ms - now_ms % per_ms or now_ms - per_ms + 1 -- anchor: fixed-window-begins-at-its-start
-  local used = redis.call('ZCOUNT', key, start_ms, '+inf')
+  local used = redis.pcall('ZCOUNT', key, start_ms, '+inf')
+  if type(used) == 'table' then return 0, nil, nil, 0 end
   local until_ms = start_ms + per_ms
   local over = used + need > rate
   if over and kind == 'sliding' then
@@ -40,7 +44,8 @@ end
 -- `words` is the field `limits` of the run; the wake lists to push are added to `wakes`.
 local function free_slots(prefix, words, id, turn, wakes)
   for limit in string.gmatch(words or '', '%S+') do
-    redis.call('ZREM', prefix .. 'held:' .. limit, id)
+    -- A key of another type has no slots, and stops no lease from ending.
+    redis.pcall('ZREM', prefix .. 'held:' .. limit, id)
     local name = string.sub(limit, 3)
     if string.sub(limit, 1, 2) == 'n:' then
       for class in string.gmatch(name .. (redis.call('HGET', prefix .. 'routed', name) or ''), '%S+') do
@@ -147,7 +152,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
   end
   for at, limit in ipairs(limits) do
     local held = prefix .. 'held:' .. limit
-    for _, id in ipairs(redis.call('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, 100)) do
+    for _, id in ipairs(redis.pcall('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, 100)) do
       -- anchor: slots-without-a-lease-are-swept
       if not redis.call('ZSCORE', prefix .. 'active', id) then redis.call('ZREM', held, id) end
     end

@@ -17,11 +17,12 @@ end
 local function limit_use(prefix, limit, definition, now_ms, need, most, inherited)
   local _, until_ms, _, left, rate = limit_room(prefix, limit, definition, now_ms, need)
   local held, holders = prefix .. 'held:' .. limit, {}
-  for _, id in ipairs(most > 0 and redis.call('ZRANGE', held, 0, most - 1) or {}) do
+  for _, id in ipairs(most > 0 and redis.pcall('ZRANGE', held, 0, most - 1) or {}) do
     holders[#holders + 1], holders[#holders + 2] = id, run_look(prefix .. 'run:' .. id, 'owner')[1] or ''
   end
   local parked = redis.call('ZCARD', prefix .. 'parked:' .. limit)
-  return { limit, definition, redis.call('ZCARD', held), rate and rate - left or 0, until_ms or 0, parked, holders, inherited and 1 or 0 }
+  local size = redis.pcall('ZCARD', held)
+  return { limit, definition, type(size) == 'number' and size or 0, rate and rate - left or 0, until_ms or 0, parked, holders, inherited and 1 or 0 }
 end
 
 -- Since when a job could be claimed, by the beginning of its envelope: the time (ms) of its enqueue, or the end of its delay; nil

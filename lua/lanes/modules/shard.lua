@@ -19,9 +19,10 @@ end
 
 -- A job that may move now, packed: its state (waiting, delayed or dead) and the score of that, envelope, run, the time of its expiry,
 -- whether it has its unique key, its result and how long that is kept. Nil for one that runs, has ended, is blocked, or has parents
--- or children: those stay until they have ended. The second value is its opened envelope.
+-- or children: those stay until they have ended. So does one whose job or run has another type. The second value is its opened envelope.
 local function job_to_move(prefix, id)
-  local raw = redis.call('GET', prefix .. 'job:' .. id)
+  local raw, run = redis.pcall('GET', prefix .. 'job:' .. id), redis.pcall('GET', prefix .. 'run:' .. id)
+  if type(raw) == 'table' or type(run) == 'table' then return nil end
   local job = envelope_open(raw or nil)
   if not job or job.kind == 'T' or redis.call('ZSCORE', prefix .. 'active', id) then return nil end
   local state, score = 'dead', redis.call('ZSCORE', prefix .. 'dead', id)
@@ -35,10 +36,10 @@ local function job_to_move(prefix, id)
   end
   if not score then return nil end
   local expires = job.kind == 'J' and redis.call('ZSCORE', prefix .. 'expiring', due_member(job.sequence, id)) or ''
-  local owns = job.unique and redis.call('GET', prefix .. 'unique:' .. job.unique) == id and '1' or ''
-  local result, kept_ms = redis.call('GET', prefix .. 'result:' .. id) or '', redis.call('PTTL', prefix .. 'result:' .. id)
-  local run = redis.call('GET', prefix .. 'run:' .. id) or ''
-  return words_pack({ state, score, raw, run, expires, owns, result, string.format('%d', kept_ms) }), job
+  local owns = job.unique and redis.pcall('GET', prefix .. 'unique:' .. job.unique) == id and '1' or ''
+  local result, kept_ms = redis.pcall('GET', prefix .. 'result:' .. id), redis.call('PTTL', prefix .. 'result:' .. id)
+  if type(result) ~= 'string' then result = '' end
+  return words_pack({ state, score, raw, run or '', expires, owns, result, string.format('%d', kept_ms) }), job
 end
 
 -- Take a packed job out of the indexes of its shard; what is left is a tombstone that says that it moves, and its unique key. The

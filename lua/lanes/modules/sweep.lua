@@ -128,7 +128,8 @@ end
 local function reap_job(prefix, id, now_ms, turn, wakes, events)
   local run = prefix .. 'run:' .. id
   local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
-  local state = run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms')
+  local readable = run_is_readable(run)
+  local state = readable and run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms') or {}
   -- anchor: reaped-lease-frees-its-slot
   if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, turn, wakes) end
   if not job or job.kind == 'T' then
@@ -158,14 +159,14 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
     if why then note[2] = why end
     return note
   end
-  local reason = job.kind == 'corrupt' and 'corrupt envelope'
+  local reason = not readable and 'the key of its run cannot be read' or job.kind == 'corrupt' and 'corrupt envelope'
     or crashes >= job.crashes_max and string.format('crashed %d times, %d are allowed', crashes, job.crashes_max - 1) or nil
   if reason and not (placed and not dead) then
     -- The token is revoked before the job is buried, or a late finish could still end a job that is in `dead`. If the script is
     -- cut off in between, the lease is still in `active`, and the next sweep finds the count of crashes.
-    run_write(run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost(reason)))
+    run_note(run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost(reason)))
     if not dead then bury_job(prefix, job, id, now_ms, events, reason) end
-    return { job.kind == 'corrupt' and 'corrupt' or 'buried', fence, live and nonce or '-', crashes }
+    return { (job.kind == 'corrupt' or not readable) and 'corrupt' or 'buried', fence, live and nonce or '-', crashes }
   end
   local wake = not placed and to_lane(prefix, id, job, turn)
   if wake then wakes[wake] = true end
@@ -190,7 +191,7 @@ local function take_leases(prefix, active, start_ms, start_id, limit, lost, reap
   end
   local taken, left, at = {}, 50, 1
   while at < #page and left > 0 do
-    local id, nonce = page[at], run_read(prefix .. 'run:' .. page[at], 'nonce')[1] or ''
+    local id, nonce = page[at], run_look(prefix .. 'run:' .. page[at], 'nonce')[1] or ''
     if lost(string.match(nonce, '^([^:]+):'), tonumber(page[at + 1])) then
       local kind, fence, token, crashes = unpack(reap(id))
       redis.call('ZREM', active, id)
@@ -216,7 +217,8 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   local gone, shown, some = {}, {}, false
   if not stalled and now_ms >= tonumber(kept[1] or 0) then -- anchor: orphans-are-left-after-a-stall
     for _, incarnation in ipairs(redis.call('ZRANGE', keys.workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
-      local ttl_ms, lease_ms = string.match(redis.call('GET', prefix .. 'worker:' .. incarnation) or '', '^%d+ (%d+) (%d+)')
+      local beat = redis.pcall('GET', prefix .. 'worker:' .. incarnation)
+      local ttl_ms, lease_ms = string.match(type(beat) == 'string' and beat or '', '^%d+ (%d+) (%d+)')
       -- A heartbeat record that has expired is older than any lease of its worker.
       lease_ms, ttl_ms = tonumber(lease_ms or 0), tonumber(ttl_ms or 0)
       gone[incarnation], some = { more_ms = lease_ms - ttl_ms, lease_ms = lease_ms }, true

@@ -29,19 +29,19 @@ local function wire_looks(w, at)
   -- The time (ms) at which a job died: in the document layout its score, in the list layout from the engine's tombstone or the hash's expiry.
   local function died_ms(id)
     local score = at.layout == 'document' and tonumber(redis.call('ZSCORE', keys.dead, id))
-    local ended = redis.call('HMGET', prefix .. 'run:' .. id, 'outcome', 'ended_ms')
+    local ended = own_words(prefix .. 'run:' .. id, 'outcome', 'ended_ms')
     if score or ended[1] == 'buried' and tonumber(ended[2]) then return math.floor(score or ended[2]) end
     local left_ms = redis.call('PTTL', keys.job(id))
     return left_ms >= 0 and at.now_ms - math.max(at.dead_s * 1000 - left_ms, 0) or 0
   end
 
   function w.ended(id)
-    local record = redis.call('GET', prefix .. 'result:' .. id)
-    if record then
+    local record = redis.pcall('GET', prefix .. 'result:' .. id)
+    if type(record) == 'string' then
       return { state = 'finished', ended_ms = tonumber(string.match(record, '"ended_ms":(%d+)') or 0), record = record, error = '' }
     end
     if places.has('dead', id) then
-      local error, ended_ms = redis.call('HGET', prefix .. 'run:' .. id, 'error') or '', died_ms(id)
+      local error, ended_ms = own_words(prefix .. 'run:' .. id, 'error')[1] or '', died_ms(id)
       record = string.format('{"ok":false,"ended_ms":%d,"error":%s}', ended_ms, cjson.encode(error))
       return { state = 'dead', ended_ms = ended_ms, record = record, error = error }
     end

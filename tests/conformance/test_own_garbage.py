@@ -1,0 +1,121 @@
+"""What somebody has written over the engine's own keys beside an old keyspace stops no neighbour: looks, claims, ends and sweeps
+serve the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine.models.model import Spec
+from engine.wire.operations import Bury, Finish
+from tests.conformance.desk import ModelDesk
+from tests.conformance.models import FOREIGN
+from tests.engine.desk import LEASE_MS
+
+DEEP = "[" * 100_000
+Plant = Callable[[ModelDesk], Any]
+
+
+def _list(desk: ModelDesk, key: str) -> None:
+    desk.redis.delete(key)
+    desk.redis.rpush(key, "x")
+
+
+def _run(desk: ModelDesk) -> str:
+    return desk.keys.run(desk.ids["bad"])
+
+
+def _schedule(desk: ModelDesk, field: str, value: str) -> None:
+    """A schedule of this engine that is due, as somebody else has left it."""
+    desk.redis.zadd(desk.keys.cron, {"bad": 1})
+    desk.redis.hset(desk.keys.schedule("bad"), mapping={"next_ms": 1, field: value})
+
+
+#: What is planted before the jobs are claimed.
+PLANTED: dict[str, Plant] = {
+    "run of another type": lambda desk: _list(desk, _run(desk)),
+    "run of words": lambda desk: desk.redis.hset(_run(desk), mapping={"fence": "x", "claims": "y", "crashes": "z"}),
+    "run that is no UTF-8": lambda desk: desk.redis.hset(
+        _run(desk), mapping={b"\xff": b"\xfe", "error": b"\xff", "errors": "many"}
+    ),
+    "pause of words": lambda desk: desk.redis.hset(desk.keys.paused, "other", "a b c"),
+    "limit of words": lambda desk: desk.redis.hset(desk.keys.limits, "n:other", "words"),
+    "slots of another type": lambda desk: (
+        desk.redis.hset(desk.keys.limits, "n:other", "1 0 0 fixed"),
+        _list(desk, f"{desk.keys.prefix}held:n:other"),
+    ),
+    "schedule of another type": lambda desk: (
+        desk.redis.zadd(desk.keys.cron, {"bad": 1}),
+        _list(desk, desk.keys.schedule("bad")),
+    ),
+    "timing too deep": lambda desk: _schedule(desk, "timing", DEEP),
+    "policy too deep": lambda desk: _schedule(desk, "policy", DEEP),
+    "job too deep": lambda desk: _schedule(desk, "job", DEEP),
+    "next tick that is no time": lambda desk: _schedule(desk, "next_ms", "9" * 400),
+    "times that are none": lambda desk: (
+        desk.redis.zadd(desk.keys.took, {"bad": 1.5}),
+        desk.redis.hset(desk.keys.took_by("bad"), "ok:x", "y"),
+    ),
+    "beat of another type": lambda desk: (
+        desk.redis.zadd(desk.keys.workers, {"bad": 2**47}),
+        _list(desk, desk.keys.worker("bad")),
+    ),
+    "result of another type": lambda desk: _list(desk, desk.keys.result(desk.ids["bad"])),
+}
+
+
+def _cases() -> Iterator[object]:
+    for name, spec in FOREIGN.items():
+        for what in PLANTED:
+            yield pytest.param(spec, what, id=f"{name}-{what.replace(' ', '-')}")
+
+
+def _look(desk: ModelDesk) -> None:
+    for state in ("waiting", "delayed", "active", "dead", "finished"):
+        desk.queue.jobs.list(state)
+        desk.queue.jobs.page(state)
+    queue = desk.queue
+    for ask in (queue.counts, queue.snapshot, queue.metrics, queue.workers.list, queue.schedules.list):
+        ask()
+
+
+@pytest.mark.parametrize(("spec", "what"), [*_cases()])
+def test_neighbours_of_what_stands_in_own_keys_are_served(spec: Spec, what: str, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    desk.put("bad", "good")
+    PLANTED[what](desk)
+    _look(desk)
+    ran: list[str] = []
+    for _ in range(3):
+        claimed = desk.run(desk.claim_operation(limit=10, classes=("main", "__default__")))
+        for failure in claimed.unreadable:
+            desk.run(Bury((failure,)))
+        if claimed.jobs:
+            desk.run(Finish(tuple(job.lease for job in claimed.jobs)))
+        ran += [job.lease.job for job in claimed.jobs]
+        desk.tick(1_100)
+        desk.sweep()
+    assert desk.ids["good"] in ran
+    _look(desk)
+    counts = desk.queue.counts()
+    assert (counts.waiting, counts.active) == (0, 0)
+    desk.close()
+
+
+@pytest.mark.parametrize("spec", FOREIGN.values(), ids=[*FOREIGN])
+def test_neighbours_of_a_lease_whose_run_cannot_be_read_end_and_come_back(spec: Spec, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    desk.put("bad", "good", "lost")
+    leases = {label: job.lease for label, job in desk.take().items()}
+    _list(desk, _run(desk))
+    ended = desk.run(Finish((leases["bad"], leases["good"])))
+    assert list(ended.items) == [("stale", ""), ("ok", "finished")]
+    _look(desk)
+    desk.sweep_past(LEASE_MS + 1)
+    assert "lost" in desk.take("b")
+    assert desk.redis.lrange(_run(desk), 0, -1) == [b"x"], "it belongs to somebody else"
+    _look(desk)
+    assert desk.queue.counts().waiting == 0
+    desk.close()
