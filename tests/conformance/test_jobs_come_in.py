@@ -164,7 +164,7 @@ def test_a_unique_job_keeps_another_one_out(desk: ModelDesk) -> None:
 )
 def test_an_option_that_the_model_declares_travels_with_the_job(desk: ModelDesk, option: str) -> None:
     values: dict[str, tuple[Any, Any]] = {
-        "headers": ({"a": "b"}, (("a", "b"),)),
+        "headers": ({"description": "b"}, (("description", "b"),)),
         "timestamp_ms": (1_795_233_562_980, 1_795_233_562_980),
         "lifo": (True, True),
         "key": ("acme", "acme"),

@@ -91,7 +91,8 @@ def test_a_port_shows_what_the_original_shows(
             timeout=END_S,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (0, "")
+    # What the original says as its process ends is its own: Celery's results complain when the pool is gone first.
+    assert (done.returncode, done.stderr if side == "after" else "") == (0, "")
     assert done.stdout == expected
 
 
