@@ -49,9 +49,8 @@ for _, lease in ipairs(held) do
   -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does both.
   format.extend(lease.id, lease)
   redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
-  for limit in string.gmatch(lease.limits, '%S+') do
-    redis.pcall('ZADD', prefix .. 'held:' .. limit, 'XX', lease.until_ms, lease.id)
-  end
+  local slots = lease.limits ~= '' and prefix .. 'held:' .. lease.limits
+  if slots and has_slots(slots) then redis.call('ZADD', slots, 'XX', lease.until_ms, lease.id) end
   redis.call('HSET', lease.run, 'renewal', renewal)
 end
 return { srv_us, reply }

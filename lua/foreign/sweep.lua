@@ -66,7 +66,8 @@ redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
   -- `active` last: if the call is cut off in between, the next sweep finds the lease again.
   local name = own_words(prefix .. 'run:' .. id, 'limits')[1]
-  if name and name ~= '' then redis.pcall('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id) end
+  local held = name and name ~= '' and prefix .. 'held:' .. name
+  if held and has_slots(held) then redis.call('ZADD', held, 'XX', latest_ms, id) end
   redis.call('ZADD', active, 'XX', latest_ms, id)
 end
 local taken, more, used = {}, false, 2 * #expired

@@ -43,7 +43,8 @@ if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
   redis.call('ZADD', active, 'XX', lease.deadline_ms, lease.id)
   for limit in string.gmatch(lease.limits or '', '%S+') do
-    redis.pcall('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id) -- anchor: renewal-renews-the-slot
+    local slots = prefix .. 'held:' .. limit
+    if has_slots(slots) then redis.call('ZADD', slots, 'XX', lease.deadline_ms, lease.id) end -- anchor: renewal-renews-the-slot
   end
   run_write(lease.run, 'renewal', renewal)
 end

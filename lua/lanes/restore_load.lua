@@ -29,10 +29,11 @@ if phase == 'load' then
     if value == '' then
       redis.call('DEL', KEYS[3 + at])
     else
-      local done = redis.pcall('RESTORE', KEYS[3 + at], expires_ms, value, 'REPLACE', 'ABSTTL')
+      local done, failure = pcall(redis.call, 'RESTORE', KEYS[3 + at], expires_ms, value, 'REPLACE', 'ABSTTL')
       -- The others of the call can be read: the error names the one that cannot.
-      if done.err and string.find(done.err, 'payload', 1, true) then error({ err = 'ERR the value of ' .. KEYS[3 + at] .. ': ' .. done.err }) end
-      if done.err then error(done) end
+      local why = not done and (type(failure) == 'table' and failure.err or tostring(failure)) or ''
+      if string.find(why, 'payload', 1, true) then error({ err = 'ERR the value of ' .. KEYS[3 + at] .. ': ' .. why }) end
+      if not done then error(failure) end
     end
   end
   return { srv_us, 'ok', '' }

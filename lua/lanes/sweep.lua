@@ -90,7 +90,8 @@ if stale[1] then redis.call('HDEL', connections, unpack(stale)) end
 for _, id in ipairs(ahead) do
   -- `active` last: if the script is cut off in between, the next sweep finds the lease again.
   for name in string.gmatch(run_look(prefix .. 'run:' .. id, 'limits')[1] or '', '%S+') do
-    redis.pcall('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id)
+    local held = prefix .. 'held:' .. name
+    if has_slots(held) then redis.call('ZADD', held, 'XX', latest_ms, id) end
   end
   redis.call('ZADD', active, 'XX', latest_ms, id)
 end

@@ -63,7 +63,7 @@ def loaded(path: Path, lua: Path) -> str:
     if path.parent.name != "modules":
         return load_script(path, folders).text
     names = re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE)
-    return "".join(map(str, linked_functions(names, folders or [path.parent.parent, lua / "lanes"])))
+    return "".join(map(str, linked_functions(names, folders or [path.parent.parent, lua / "foreign", lua / "lanes"])))
 
 
 def test_the_server_gets_no_anchor() -> None:

@@ -2,8 +2,8 @@
 
 -- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names alone.
 local function free_held(prefix, id, limit)
-  -- A key of another type has no slots, and stops no lease from ending.
-  if limit and limit ~= '' then redis.pcall('ZREM', prefix .. 'held:' .. limit, id) end
+  local held = limit and limit ~= '' and prefix .. 'held:' .. limit
+  if held and has_slots(held) then redis.call('ZREM', held, id) end
 end
 
 -- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At most 100 of each limit per call.
