@@ -152,7 +152,7 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
         "serializers": serializers,
     }
     if unnamed:
-        return JobInfo(job, state, looked.fence, unreadable=unnamed, envelope=looked.envelope, **common)
+        return JobInfo(job, state, looked.fence, unreadable=unnamed, envelope=_bytes(looked.envelope), **common)
     try:
         found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
     except ScriptFault as fault:

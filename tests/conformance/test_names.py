@@ -196,6 +196,7 @@ def test_an_id_that_is_no_text_stays_where_it_is_and_is_listed(spec: Spec, ironc
     assert before and sorted(read_back(spec, desk.redis, "desk")) == sorted(bad)
     listed = desk.queue.jobs.list("waiting")
     assert len(listed) == len(bad) and all(job.unreadable for job in listed)
+    assert all(isinstance(job.envelope, bytes) for job in listed), "also where the format has fields"
     assert {job.id for job in listed if len(job.id) < 100} == {r"half \xe9", r"\xed\xa0\x80", r"\xc0\xaf", r"\xf4\x90\x80\x80"}
     desk.queue.snapshot()
     desk.close()
