@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Protocol, TypedDict, get_args, get_type_hints
 
 from engine import validate
-from engine.errors import EngineError, Malformed, describe
+from engine.errors import Malformed
 from engine.routing import Target, route_text, target_text
 from engine.validate import (
     ATTEMPTS_MAX,
@@ -211,13 +211,9 @@ def checked(
         option = OPTIONS.get(name)
         if option is None:
             raise Malformed(name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them")
-        try:
-            values[name] = (Checked(own[name]) if name in own else option).check(name, value)
-        except EngineError:
-            raise
-        except Exception as error:
-            # What a property, an iterator or a zone of the caller raises.
-            raise Malformed(name, value, f"a value that can be read ({describe(error)})") from error
+        check = Checked(own[name]).check if name in own else option.check
+        # A property, an iterator or a zone of the caller may raise.
+        values[name] = validate.asked(name, value, "a value that can be read", check, name, value)
     options = Options(**values) if defaults is PLAIN else replace(defaults, **values)
     _check_together(options)
     return options

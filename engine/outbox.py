@@ -495,7 +495,6 @@ def _read(field: str, value: object) -> Any:
     bound = "JSON in UTF-8"
     if not isinstance(value, str | bytes) or (field == "options" and isinstance(value, bytes)):
         raise Malformed(field, value, f"text with {bound}")
-
     try:
         return validate.json_value(value)
     except (ValueError, RecursionError) as error:

@@ -111,6 +111,11 @@ def instance(field: str, value: object, kind: type[T], bound: str) -> T:
     return cast("T", value)
 
 
+def plain_text(value: object) -> str | None:
+    """A text without what a subclass of the caller does when it is compared or hashed; None for anything else."""
+    return str.__str__(cast("str", value)) if issubclass(type(value), str) else None
+
+
 def queue_name(value: object) -> str:
     """A queue name."""
     return _matching("queue", value, QUEUE)
@@ -128,9 +133,10 @@ def any_text(field: str, value: object) -> str:
 
 def durability(value: object) -> bool:
     """Whether calls wait for a replica."""
-    if not issubclass(type(value), str) or str.__str__(cast("str", value)) not in ("server", "replica"):
+    text = plain_text(value)
+    if text not in ("server", "replica"):
         raise Malformed("durability", value, "server or replica")
-    return str.__str__(cast("str", value)) == "replica"
+    return text == "replica"
 
 
 def job_id(value: object) -> str:
@@ -171,12 +177,13 @@ def instant_ms(field: str, value: object) -> int:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise Malformed(field, value, "a datetime with a zone, since the server has another one, or ms since 1970")
-        try:
-            value = (value - _EPOCH) // timedelta(milliseconds=1)
-        except Exception as error:
-            # A zone of the caller that says None, or raises.
-            raise Malformed(field, value, f"a datetime with a zone that can be read ({describe(error)})") from error
+        # A zone of the caller may say None, or raise.
+        value = asked(field, value, "a datetime with a zone that can be read", _since_epoch_ms, value)
     return integer(field, value, 1, INSTANT_MS_MAX)
+
+
+def _since_epoch_ms(value: datetime) -> int:
+    return (value - _EPOCH) // timedelta(milliseconds=1)
 
 
 def text(field: str, value: object) -> str:
@@ -192,8 +199,8 @@ def route(field: str, value: object) -> str:
 def limit(*, concurrency: object, rate: object, per_ms: object, window: object) -> Limit:
     """A limit."""
     windows: dict[object, Window] = {"fixed": "fixed", "sliding": "sliding"}
-    window = str.__str__(cast("str", window)) if issubclass(type(window), str) else window
-    if type(window) is not str or window not in windows:
+    kind = plain_text(window)
+    if kind is None or kind not in windows:
         raise Malformed("window", window, "fixed or sliding")
     slots = integer("concurrency", concurrency, 0, RATE_MAX)
     claims = integer("rate", rate, 0, RATE_MAX)
@@ -204,7 +211,7 @@ def limit(*, concurrency: object, rate: object, per_ms: object, window: object) 
         raise Malformed("per_ms", per_ms, f"1 to {DURATION_MS_MAX} together with a rate: so many claims in so long")
     if not slots and not claims:
         raise Malformed("concurrency", concurrency, f"1 to {RATE_MAX} where no rate is given; remove_limit takes a limit away")
-    return Limit(slots, claims, length_ms, windows[window])
+    return Limit(slots, claims, length_ms, windows[kind])
 
 
 def intended_ns(value: object) -> int | None:
@@ -487,8 +494,7 @@ def _texts(field: str, value: object, pattern: re.Pattern[str], most: int, what:
 
 
 def _matching(field: str, value: object, pattern: re.Pattern[str]) -> str:
-    # Of a subclass of the caller nothing is left that could raise when it is compared or hashed.
-    text = str.__str__(cast("str", value)) if issubclass(type(value), str) else None
+    text = plain_text(value)
     if text is None or not pattern.fullmatch(text):
         raise Malformed(field, value, shape(pattern))
     return text

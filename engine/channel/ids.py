@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import cast
 
+from engine import validate
 from engine.errors import Malformed
 
 CHARACTERS_MAX = 63
@@ -15,7 +15,7 @@ _ID = re.compile(PATTERN)
 
 def check(field: str, value: object) -> str:
     """The id of a channel, a subscriber or a message. Raises Malformed."""
-    text = str.__str__(cast("str", value)) if issubclass(type(value), str) else ""
-    if _ID.fullmatch(text) is None:
+    text = validate.plain_text(value)
+    if text is None or _ID.fullmatch(text) is None:
         raise Malformed(field, value, f"an id: 1 to {CHARACTERS_MAX} of 0-9 a-z _ -, the first one a digit or a letter")
     return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, cast
@@ -11,11 +10,12 @@ from typing import NoReturn, cast
 from engine.command.output import finish_output, prepare_output, print_error
 from engine.errors import EngineError, describe
 from engine.redaction import redacted
+from engine.spared import logger
 from engine.version import __version__
 
 #: Exit code for bad arguments, and for a server that cannot be reached.
 FAILED = 2
-log = logging.getLogger("ironclaim.command")
+log = logger("ironclaim.command")
 _VERSION = f"ironclaim {__version__}"
 
 

@@ -168,8 +168,10 @@ def _bound(module: str, name: str) -> Any:
 
 
 def _check(layout: object, layouts: object) -> None:
+    from engine import validate
+
     known = get_args(layouts)
-    if not issubclass(type(layout), str) or str.__str__(cast("str", layout)) not in known:
+    if validate.plain_text(layout) not in known:
         from engine.errors import Malformed
 
         raise Malformed("layout", layout, f"{', '.join(known[:-1])} or {known[-1]}")

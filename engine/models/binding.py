@@ -34,4 +34,5 @@ def bind(spec: Spec | None, queue: str, prefix: object, lua: Path | None) -> Bou
 
 def _text(value: object) -> str:
     """A name before it is checked; what is no text is refused when it is."""
-    return str.__str__(value) if issubclass(type(value), str) else shown(value)  # pyright: ignore[reportArgumentType]
+    text = validate.plain_text(value)
+    return shown(value) if text is None else text
