@@ -243,4 +243,6 @@ def test_the_calls_of_bananas_own_client(scenario: Scenarios, harmed: HttpRelay,
 
 
 def test_a_call_without_a_reply_ends_though_nothing_else_keeps_the_program_alive(scenario: Scenarios, harmed: HttpRelay) -> None:
-    assert scenario("silence", harmed)["name"] == "ServerUnavailable"
+    found = scenario("silence", harmed)
+    whole = dict.fromkeys(("ends", "hangs", "body"), "ServerUnavailable")
+    assert found == {**whole, **{f"{name}, aborted": "AbortError" for name in whole}}

@@ -52,34 +52,48 @@ export class Transport {
 
   async #attempt(call: Call, timeoutMs: number, signal?: AbortSignal): Promise<Reply | Failure> {
     signal?.throwIfAborted();
-    const query = call.params === undefined ? "" : `?${new URLSearchParams(call.params)}`;
+    const end = new AbortController();
+    const aborted = (): void => end.abort();
+    signal?.addEventListener("abort", aborted, { once: true });
     // Node ends a program in the middle of its call when nothing but the timer of AbortSignal.timeout is left.
-    const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(), timeoutMs);
-    let response: Response;
-    let text: string;
+    const timer = setTimeout(aborted, timeoutMs);
+    let answer: readonly [Response, string];
     try {
-      response = await this.#fetch(this.#address + call.path + query, {
-        method: call.method,
-        headers: { ...this.#headers, ...call.headers, ...(call.body === undefined ? {} : { "Content-Type": "application/json" }) },
-        ...(call.body === undefined ? {} : { body: call.body }),
-        signal: signal === undefined ? timeout.signal : AbortSignal.any([signal, timeout.signal]),
-        cache: "no-store",
-        credentials: this.#credentials,
-        redirect: "manual",
-      });
-      text = await response.text();
+      // A fetch may never settle, not even when it is aborted: that of Node 20, where a body says gzip and is none.
+      answer = await Promise.race([this.#exchange(call, end.signal), rejected(end.signal)]);
     } catch (error) {
       signal?.throwIfAborted();
-      return new Failure(timeout.signal.aborted ? `no reply within ${timeoutMs} ms` : String(error), neverSent(error));
+      return new Failure(end.signal.aborted ? `no reply within ${timeoutMs} ms` : String(error), neverSent(error));
     } finally {
       clearTimeout(timer);
+      signal?.removeEventListener("abort", aborted);
     }
+    const [response, text] = answer;
     if (response.type === "opaqueredirect") {
       throw new UnexpectedReply("the server sends elsewhere; only the address that was given is asked");
     }
     return judged(call, response, text);
   }
+
+  /** The response and its whole body. */
+  async #exchange(call: Call, signal: AbortSignal): Promise<readonly [Response, string]> {
+    const query = call.params === undefined ? "" : `?${new URLSearchParams(call.params)}`;
+    const response = await this.#fetch(this.#address + call.path + query, {
+      method: call.method,
+      headers: { ...this.#headers, ...call.headers, ...(call.body === undefined ? {} : { "Content-Type": "application/json" }) },
+      ...(call.body === undefined ? {} : { body: call.body }),
+      signal,
+      cache: "no-store",
+      credentials: this.#credentials,
+      redirect: "manual",
+    });
+    return [response, await response.text()];
+  }
+}
+
+/** Rejects when the signal is aborted. */
+function rejected(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }));
 }
 
 /** Whether no connection was made. Node says so in the cause of the error, of each address that it has tried; a browser does not. */
