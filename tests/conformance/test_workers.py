@@ -154,6 +154,7 @@ def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queu
     assert sorted(notes.labels()) == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_path: Path) -> None:
     """A process is killed in the middle of a handler: the job comes back, under another token, and finishes once."""
     model = next(name for name, known in ALL.items() if known is spec)

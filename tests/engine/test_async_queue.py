@@ -91,6 +91,7 @@ def test_a_task_cancelled_in_mid_call_leaves_no_unread_reply_in_the_pool(relay: 
     assert {f"next{number}" for number in range(10)} <= set(ids_of(direct, "waiting"))
 
 
+@pytest.mark.slow
 def test_a_task_cancelled_while_it_connects_or_waits_for_its_turn_leaves_nothing_behind(relay: Relay, direct: Queue) -> None:
     async def story() -> None:
         async with AsyncQueue("q", url=relay.url) as queue:

@@ -122,6 +122,7 @@ def load(url: str) -> Iterator[None]:
                 thread.join()
 
 
+@pytest.mark.slow
 def test_it_holds_exactly_the_keys_of_one_instant_while_the_queue_is_worked(queue: Queue, tmp_path: Path) -> None:
     for start in range(0, 10_000, 2_500):
         queue.enqueue_many([{"name": "idle", "payload": {"n": start + number}} for number in range(2_500)])
@@ -372,6 +373,7 @@ def half_way(what: str, url: str, file: Path) -> Iterator[subprocess.Popen[bytes
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["backup", "backup-paused"])
 def test_a_killed_backup_leaves_no_backup_and_holds_nobody_up(queue: Queue, tmp_path: Path, what: str) -> None:
     queue.enqueue("work", {})
@@ -387,6 +389,7 @@ def test_a_killed_backup_leaves_no_backup_and_holds_nobody_up(queue: Queue, tmp_
     assert not file.with_name("q.backup.partial").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_restore_leaves_a_closed_queue_and_is_run_again(queue: Queue, target: Queue, tmp_path: Path) -> None:
     for _ in range(500):
         queue.enqueue("work", {}, key="k")
@@ -506,6 +509,7 @@ def run_stats(queue: Queue) -> dict[bytes, bytes]:
         return client.hgetall(queue.model.keys.stats)
 
 
+@pytest.mark.slow
 def test_queues_of_a_cluster_are_backed_up_and_restored_by_its_url(tmp_path: Path) -> None:
     told: list[Any] = []
     with EmbeddedCluster(node_timeout_ms=CALM_MS) as cluster:

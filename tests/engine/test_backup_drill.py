@@ -63,6 +63,7 @@ def finished(workers: Workers, *names: str) -> dict[str, int]:
     return {item["job"]: row["srv_us"] for row in rows for item in row["items"] if item["result"] == "ok"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_a_backup_under_load_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
     seeded, file = random.Random(seed), tmp_path / "q.backup"

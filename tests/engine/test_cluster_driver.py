@@ -88,6 +88,7 @@ def test_rule_27_a_script_that_missed_a_key_in_the_middle_may_have_been_applied_
     assert trouble_of_reply(message) is Trouble.UNANSWERED
 
 
+@pytest.mark.slow
 def test_rule_27_a_node_that_does_not_hold_the_queue_is_named_with_the_one_that_does(cluster: EmbeddedCluster) -> None:
     owner = cluster.owner_of(slot(cluster))
     driver = driver_of(cluster, (owner + 1) % 3, deadline_ms=SHORT_MS)

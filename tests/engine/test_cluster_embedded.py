@@ -58,6 +58,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them finds its bus port taken and tries another."""
     taken = socket.create_server(("127.0.0.1", 0))
@@ -83,6 +84,7 @@ def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(
         _ = cluster.ports
 
 
+@pytest.mark.slow
 def test_the_nodes_die_with_an_owner_that_was_killed() -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER_PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
@@ -108,6 +110,7 @@ def test_a_program_that_does_not_run_is_one_clear_line_and_leaves_nothing(tmp_pa
         pass
 
 
+@pytest.mark.slow
 def test_a_move_stops_where_the_test_wants_it(cluster: EmbeddedCluster) -> None:
     slot = cluster.slot_of(FIRST)
     source = cluster.owner_of(slot)
@@ -168,6 +171,7 @@ def set_node_timeout(cluster: EmbeddedCluster, timeout_ms: int) -> None:
             cluster.client(node).config_set("cluster-node-timeout", timeout_ms)
 
 
+@pytest.mark.slow
 def test_a_replica_takes_the_place_of_a_killed_primary_which_comes_back_empty_and_follows() -> None:
     with EmbeddedCluster(replicas=1, node_timeout_ms=CALM_MS) as cluster:
         slot = cluster.slot_of(FIRST)

@@ -198,6 +198,7 @@ def portions(move: SlotMove, seed: int) -> Iterator[list[bytes]]:
         yield keys[start : start + size]
 
 
+@pytest.mark.slow
 def test_rule_27_nothing_is_lost_or_finished_twice_while_the_slot_moves_there_and_back(cluster: EmbeddedCluster) -> None:
     traffic = Traffic(cluster)
     slot = cluster.slot_of(traffic.model.keys.prefix)

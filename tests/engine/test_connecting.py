@@ -195,6 +195,7 @@ def answers(queue: Queue) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN31")
 def test_times_are_kept(ironclaim_server: EmbeddedServer, closed_port: int) -> None:
     with Relay(ironclaim_server.port) as relay:

@@ -140,6 +140,7 @@ def test_a_handler_knows_the_queue_of_its_job(queue: Queue, kind: str) -> None:
     assert seen == ["q"]
 
 
+@pytest.mark.slow
 def test_a_handler_in_a_child_process_knows_it_too(queue: Queue, workers: Workers, tmp_path: Path) -> None:
     module = tmp_path / "child_handlers.py"
     module.write_text(

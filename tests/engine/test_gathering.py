@@ -212,6 +212,7 @@ with Queue("q", url=sys.argv[1], connect=ConnectOptions(timeout_ms=600_000, dead
 """
 
 
+@pytest.mark.slow
 def test_greenlets_of_one_thread_gather_as_threads_do(ironclaim_url: str, direct: Queue) -> None:
     done = subprocess.run([sys.executable, "-c", _GREENLETS, ironclaim_url], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr

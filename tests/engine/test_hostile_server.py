@@ -111,6 +111,7 @@ STATES: dict[str, tuple[State, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.feature("BL33", "BN30")
 def test_a_worker_goes_on_by_itself_after_the_server_has_refused(name: str, tmp_path: Path) -> None:
@@ -160,6 +161,7 @@ def refusal(use: Callable[[], object]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_worker_waits_for_a_server_that_loads_its_data(tmp_path: Path, closed_port: int) -> None:
     """The server is killed with a snapshot behind it, and loads that slowly: LOADING is a state like any other."""
     port, folder = closed_port, tmp_path / "server"

@@ -74,6 +74,7 @@ def idle(url: str, number: int) -> Iterator[tuple[list[Worker], Counting]]:
                 assert not thread.is_alive()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "calls_most", "commands_most"), [(1, 2, 20), (10, 5, 40)])
 def test_idle_workers_ask_little_of_the_server(ironclaim_url: str, number: int, calls_most: int, commands_most: int) -> None:
     """For each sweep of the leader, one a second, so many calls of all together and so many commands inside of scripts.
@@ -99,6 +100,7 @@ def test_idle_workers_ask_little_of_the_server(ironclaim_url: str, number: int, 
     assert spans[-1][0], spans
 
 
+@pytest.mark.slow
 def test_rule_13_a_leader_that_is_killed_is_succeeded_within_about_a_second(
     queue: Queue, workers: Workers, ironclaim_url: str
 ) -> None:

@@ -264,6 +264,7 @@ def test_nothing_that_a_child_has_logged_is_lost_with_it(queue: Queue, lines: li
     assert fields(said(lines, "before the end")) == OF_J
 
 
+@pytest.mark.slow
 def test_a_filter_that_raises_does_not_come_between_a_child_and_its_answer(
     queue: Queue, lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -346,6 +347,7 @@ def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[l
     return done.stderr.splitlines(), file.read_text() if file.exists() else ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "1"])
 @pytest.mark.parametrize("config", ["none", "console", "own logger"])
 def test_log_json_holds_whatever_the_module_configures(queue: Queue, tmp_path: Path, config: str, processes: str) -> None:
@@ -357,6 +359,7 @@ def test_log_json_holds_whatever_the_module_configures(queue: Queue, tmp_path: P
     assert [line["level"] for line in found if line["message"].startswith("worker w: queue q")] == ["info"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_without_log_json_the_module_decides_how_records_look(queue: Queue, tmp_path: Path, processes: str) -> None:
     lines, _ = output_of(tmp_path, queue, "console", "--processes", processes)
@@ -364,6 +367,7 @@ def test_without_log_json_the_module_decides_how_records_look(queue: Queue, tmp_
     assert any(line.startswith("OWN worker w: queue q") for line in lines)
 
 
+@pytest.mark.slow
 def test_log_json_that_cannot_hold_says_so(queue: Queue, tmp_path: Path) -> None:
     lines, file = output_of(tmp_path, queue, "file", "--log-json", "--processes", "1")
     assert not lines

@@ -211,6 +211,7 @@ def test_jobs_whose_parents_are_unknown_hold_up_nobody_behind_them(queue: Queue,
     assert (waiting(queue), database.states()) == (["good"], {"new": 9})
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_holds_up_the_rows_of_its_own_queues_alone(queue: Queue, database: Database) -> None:
     connection = database.connect()
     insert(connection, database, "bad", Bad("queue", "away", ""))

@@ -90,6 +90,7 @@ def yard(queue: Queue, database: Database, ironclaim_url: str) -> Iterator[Yard]
     made.redis.close()
 
 
+@pytest.mark.slow
 def test_rule_23_every_committed_row_is_one_job_when_its_relay_is_killed_at_twenty_moments(yard: Yard) -> None:
     """After each kill the jobs run, and a minute passes before the next relay comes: no id is known any more."""
     rng, now_ms = random.Random(23), TEST_CLOCK_LEAST_MS

@@ -493,6 +493,7 @@ def test_rule_39_the_jobs_of_a_killed_worker_run_elsewhere_long_before_their_lea
     wait_until(told, "the history tells it from other reaps")
 
 
+@pytest.mark.slow
 def test_rule_39_workers_whose_connections_are_cut_name_new_ones_and_keep_their_leases(queue: Queue, workers: Workers) -> None:
     start(workers, queue, 3)
     pid = hold(workers, queue, "j1")
@@ -513,6 +514,7 @@ def test_rule_39_workers_whose_connections_are_cut_name_new_ones_and_keep_their_
     assert [mark.pid for mark in workers.marks("start", "j1")] == [pid]
 
 
+@pytest.mark.slow
 def test_rule_39_a_worker_that_stands_still_keeps_its_connection_and_its_leases(queue: Queue, workers: Workers) -> None:
     start(workers, queue, 3)
     pid = hold(workers, queue, "j1")
@@ -528,6 +530,7 @@ def test_rule_39_a_worker_that_stands_still_keeps_its_connection_and_its_leases(
     assert len(workers.marks("start", "j1")) == 1
 
 
+@pytest.mark.slow
 def test_rule_39_followers_notice_a_killed_worker_where_the_leader_cannot_look(queue: Queue, workers: Workers) -> None:
     workers.start("--lease-ms", str(LONG_MS), "--presence", "off", "--concurrency", "1", name="leader")
     wait_until(lambda: any(info.leads for info in queue.workers.list()), "it leads")
@@ -557,6 +560,7 @@ def left_to_its_lease(queue: Queue, workers: Workers, client: redis.Redis) -> No
     assert len(workers.marks("start", "j1")) == 1
 
 
+@pytest.mark.slow
 def test_presence_can_be_switched_off(queue: Queue, workers: Workers) -> None:
     start(workers, queue, 2, "--presence", "off", present=0)
     with raw_client(workers.url) as client:
@@ -564,6 +568,7 @@ def test_presence_can_be_switched_off(queue: Queue, workers: Workers) -> None:
         assert client.hget(queue.model.keys.sweep, "looked_ms") is None
 
 
+@pytest.mark.slow
 def test_presence_is_off_behind_a_proxy(queue: Queue, tmp_path: Path, relay: Relay, ironclaim_url: str) -> None:
     """The proxy's connection need not end with the process."""
     workers = Workers(tmp_path, relay.url)
@@ -576,6 +581,7 @@ def test_presence_is_off_behind_a_proxy(queue: Queue, tmp_path: Path, relay: Rel
         workers.stop_all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("refused", "present"), [("-client|list", 2), ("-client|info", 0), ("-info", 0)])
 def test_presence_is_off_where_the_user_may_not_look(
     queue: Queue, tmp_path: Path, ironclaim_url: str, refused: str, present: int
@@ -592,6 +598,7 @@ def test_presence_is_off_where_the_user_may_not_look(
             client.execute_command("ACL", "DELUSER", "shop")
 
 
+@pytest.mark.slow
 def test_all_shards_of_a_process_name_its_one_connection(ironclaim_url: str, workers: Workers) -> None:
     whole: Any = Queue("s", url=ironclaim_url, shards=3)
     with whole as queue, raw_client(ironclaim_url) as client:

@@ -52,6 +52,7 @@ def urls(password: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_error_about_a_url_has_its_password() -> None:
     for password in passwords():
         for url in urls(password):

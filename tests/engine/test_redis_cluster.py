@@ -156,6 +156,7 @@ def replicated() -> Iterator[EmbeddedCluster]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_primary_that_is_killed_is_replaced(replicated: EmbeddedCluster) -> None:
     book, cluster, url = Book(), replicated, url_of(replicated)
     with Queue("q", url=url) as queue, Queue("q", url=url) as worked:
@@ -215,6 +216,7 @@ def test_nobody_there_is_said_with_each_address() -> None:
 CERTIFICATES = Path(__file__).parent / "certificates"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("IRONCLAIM_REDIS_SERVER"), reason="the bundled Valkey is built without TLS")
 def test_tls_leads_to_the_tls_ports_of_all_nodes() -> None:
     """Over TLS the nodes name their TLS ports. The certificate and its key are for tests alone."""
@@ -255,6 +257,7 @@ with Queue("q", url=sys.argv[1]) as queue:
 """
 
 
+@pytest.mark.slow
 def test_greenlets_find_their_way(cluster: EmbeddedCluster) -> None:
     done = subprocess.run([sys.executable, "-c", _GREENLETS, url_of(cluster)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, "50"), done.stderr

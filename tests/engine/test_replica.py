@@ -73,6 +73,7 @@ def test_rule_08_an_answered_call_is_at_the_replica(pair: Pair) -> None:
         assert there.zcard(queue.model.keys.lane("work")) == 3020
 
 
+@pytest.mark.slow
 def test_rule_08_with_the_stream_cut_the_outcome_is_unknown_and_a_repeat_cannot_lie(pair: Pair) -> None:
     """A repeat has nothing left to write: without a write of its own its WAIT, on a new connection, would be content."""
     pair.cut()

@@ -249,6 +249,7 @@ def cut_after(queue: Queue, calls: int, *, sent: bool) -> None:
         setattr(queue.driver, name, dying(getattr(queue.driver, name)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [False, True])
 @pytest.mark.parametrize("start", range(3))
 def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironclaim_url: str) -> None:
@@ -290,6 +291,7 @@ def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironcla
 # -- drilled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_url: str, raw: redis.Redis) -> None:
     """Two producers and two workers go on while `ironclaim reshard` is killed (SIGKILL), from 3 to 7 and then to 4 shards: every

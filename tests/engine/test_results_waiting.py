@@ -169,6 +169,7 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
             face.results.wait("none", wait_ms=bad)
 
 
+@pytest.mark.slow
 def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queue) -> None:
     workers.start("--processes", "1", handlers="tests.engine.test_results_waiting:handlers")
     assert queue.call("add", {"a": 20, "b": 22}, wait_ms=120_000) == 42, "it starts first"
@@ -178,6 +179,7 @@ def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queu
         queue.call("unspeakable", 1, attempts=1)
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BQ25", "BL11")
 @pytest.mark.parametrize("name", ["steps", "steps-async", "in a process"])
 def test_progress_is_seen_while_the_handler_runs(
@@ -262,6 +264,7 @@ def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Wor
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_wait_outlives_its_connections(worker: Worker, queue: Queue, ironclaim_server: EmbeddedServer, kind: str) -> None:
     """All of them are cut again and again; a wake-up that was on its way is read again."""

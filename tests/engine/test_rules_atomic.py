@@ -209,6 +209,7 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
     assert writes > 1, "the scene made the script write less than twice: it proves nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doubles_nothing(desk: Desk, resend: bool) -> None:
     """An index takes 500 jobs in one write: two for the 600 that are delayed, one for the others, two for the jobs themselves."""

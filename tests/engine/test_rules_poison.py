@@ -185,6 +185,7 @@ def test_rule_12_of_fifty_jobs_only_the_poison_is_buried(desk: Desk, concurrency
     assert max(crashes for _, _, crashes in fleet.reaped) == 3
 
 
+@pytest.mark.slow
 def test_rule_12_one_worker_runs_one_job_with_a_crash_behind_it_at_a_time(desk: Desk) -> None:
     """And goes on with the others meanwhile."""
     desk.enqueue("c1", "c2", "c3")

@@ -116,6 +116,7 @@ class Producers:
         return self.acknowledged
 
 
+@pytest.mark.slow
 def test_a_killed_primary_is_followed_and_gets_no_write_when_it_is_back(servers: EmbeddedSentinel) -> None:
     book, patient = Book(), ConnectOptions(deadline_ms=15_000)
     with Queue("q1", url=servers.url, connect=patient) as queue, Queue("q1", url=servers.url, connect=patient) as worked:
@@ -203,6 +204,7 @@ def test_connections_in_use_end_when_their_server_is_named_no_more_though_it_kee
         client.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_came_back_empty_at_its_address_is_not_the_one_that_is_named() -> None:
     """It is up again before the sentinels have missed it: they name its address, with the run id of the one before."""
     with EmbeddedSentinel(down_after_ms=60_000) as servers, Queue("q3", url=servers.url, connect=HURRIED) as queue:
@@ -280,6 +282,7 @@ def test_half_of_the_sentinels_is_no_majority(agree: int, count: int) -> None:
         assert asked.named(0) is None
 
 
+@pytest.mark.slow
 def test_one_sentinel_of_the_url_tells_of_the_others(servers: EmbeddedSentinel) -> None:
     url = f"sentinel://127.0.0.1:{servers.sentinel_ports[0]}/{SERVICE}"
     with Queue("q6", url=url) as queue, Channel("news", models.Dsps(), url=url) as channel:
@@ -290,6 +293,7 @@ def test_one_sentinel_of_the_url_tells_of_the_others(servers: EmbeddedSentinel) 
         queue.enqueue("work", {})
 
 
+@pytest.mark.slow
 def test_sentinels_and_servers_have_users_of_their_own(servers: EmbeddedSentinel) -> None:
     for process in (*servers.sentinels, *servers.servers):
         client: Any = redis.Redis(port=process.port)
@@ -322,6 +326,7 @@ def test_clients_that_ask_sentinels_say_where_a_queue_is(servers: EmbeddedSentin
     asyncio.run(use())
 
 
+@pytest.mark.slow
 def test_a_forked_child_asks_for_itself(servers: EmbeddedSentinel) -> None:
     with Queue("q9", url=servers.url) as queue:
         assert queue.enqueue("work", {}, id="parent").created

@@ -58,6 +58,7 @@ def test_the_sentinels_promote_a_replica_and_the_old_primary_comes_back_empty(tm
         _ = servers.url
 
 
+@pytest.mark.slow
 def test_an_operator_s_failover_and_names_for_what_stands_in_front() -> None:
     told: dict[str, int] = {}
 
@@ -81,6 +82,7 @@ def test_without_a_majority_nobody_is_primary() -> None:
             servers.wait_for_failover(0, timeout_s=0.1)
 
 
+@pytest.mark.slow
 def test_they_die_with_an_owner_that_was_killed() -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER_PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:

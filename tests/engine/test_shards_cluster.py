@@ -19,6 +19,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield made
 
 
+@pytest.mark.slow
 def test_shards_are_spread_worked_off_and_resharded(cluster: EmbeddedCluster) -> None:
     places = [url.partition("://")[2].partition("/")[0] for url in cluster.urls]
     url = f"redis+cluster://{','.join(places)}"

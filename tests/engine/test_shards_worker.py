@@ -230,6 +230,7 @@ def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> N
 # -- what idle workers cost
 
 
+@pytest.mark.slow
 def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.Redis) -> None:
     """Three workers of 16 shards block three times in five seconds, as those of one queue do."""
     handlers = Handlers()
@@ -260,6 +261,7 @@ def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.R
         assert used["cmdstat_evalsha"]["calls"] / took_s < 24, used
 
 
+@pytest.mark.slow
 def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, ironclaim_url: str) -> None:
     """Also those of shards that it leads and whose other workers are idle: the one that leads shard 0 looks after them."""
     workers = Workers(tmp_path, ironclaim_url)

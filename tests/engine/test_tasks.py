@@ -196,6 +196,7 @@ def test_arguments_that_do_not_fit_are_refused_before_any_io(nowhere: Queue) -> 
     assert work(3) == 4 and work.payload(3, date(2026, 2, 3)) == {"user": 3, "at": "2026-02-03"}
 
 
+@pytest.mark.slow
 @pytest.mark.feature("MQ03", "MQ01")
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(

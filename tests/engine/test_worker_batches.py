@@ -157,6 +157,7 @@ def test_a_lease_that_is_lost_in_the_middle_is_told_to_its_job_and_the_others_fi
     assert seen == [("a", True), ("b", False)] and queue.counts().active == 0
 
 
+@pytest.mark.slow
 def test_jobs_of_a_batch_whose_worker_was_killed_run_again_each_alone(queue: Queue, workers: Workers) -> None:
     for job in "abc":
         queue.enqueue("hold", {"folder": str(workers.folder)}, id=job)

@@ -119,6 +119,7 @@ def in_a_child(job: Job) -> None:
         time.sleep(60)
 
 
+@pytest.mark.slow
 @pytest.mark.feature("MQ32")
 def test_rule_26_a_child_process_is_killed_and_the_next_job_has_another(
     queue: Queue, server: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -188,6 +189,7 @@ def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
     assert ahead not in started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["thread", "coroutine"])
 def test_rule_26_where_the_connection_is_refused_the_renewal_tells(
     queue: Queue, server: redis.Redis, ironclaim_url: str, kind: str, caplog: pytest.LogCaptureFixture
@@ -277,6 +279,7 @@ def test_a_worker_at_capacity_hears_of_its_pause_at_once(queue: Queue, server: r
         wait_until(lambda: len(started) == 2, "the second run")
 
 
+@pytest.mark.slow
 def test_an_idle_worker_sends_nothing_on_its_control_connection_and_a_busy_one_checks_it(
     queue: Queue, server: redis.Redis
 ) -> None:

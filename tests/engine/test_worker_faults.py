@@ -52,6 +52,7 @@ def test_after_a_sigkill_another_worker_runs_the_jobs(queue: Queue, workers: Wor
     )
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BQ19", "BQ20", "BL16")
 def test_a_frozen_workers_late_finish_is_refused_and_the_job_is_finished_once(queue: Queue, workers: Workers) -> None:
     hold(queue, workers, "a")
@@ -75,6 +76,7 @@ def test_a_frozen_workers_late_finish_is_refused_and_the_job_is_finished_once(qu
     assert zombie.wait(120) == 0, "it lives on and stops like any other"
 
 
+@pytest.mark.slow
 def test_a_handler_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
     hold(queue, workers, "a")
     zombie = workers.start(*SHORT)
@@ -91,6 +93,7 @@ def test_a_handler_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) 
     assert [mark.pid for mark in workers.marks("end")] == [other.pid]
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BQ21", "BL17")
 def test_a_job_longer_than_its_lease_is_renewed(queue: Queue, workers: Workers) -> None:
     hold(queue, workers, "a")
@@ -104,6 +107,7 @@ def test_a_job_longer_than_its_lease_is_renewed(queue: Queue, workers: Workers) 
     assert {item["result"] for row in rows for item in row["items"]} - {"void"} == {"ok"}
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN30", "BL33")
 def test_a_worker_outlives_an_outage_and_idles_through_it(
     queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer
@@ -149,6 +153,7 @@ def test_a_worker_survives_flushed_scripts(queue: Queue, workers: Workers) -> No
     wait_until(lambda: queue.counts().finished == 3, "all are finished")
 
 
+@pytest.mark.slow
 def test_one_unreadable_job_is_buried_and_the_others_run(queue: Queue, workers: Workers) -> None:
     payload = {"folder": str(workers.folder)}
     queue.enqueue("mark", payload, id="bad", headers={"a": "b"})

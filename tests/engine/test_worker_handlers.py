@@ -123,6 +123,7 @@ def test_a_coroutine_hears_that_its_lease_is_lost(queue: Queue, workers: Workers
     wait_until(lambda: workers.marks("lost", "a"), "the handler knew")
 
 
+@pytest.mark.slow
 def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "async-hold", "a")
     worker = start(workers, "--grace-ms", "300")
@@ -208,6 +209,7 @@ def test_a_child_that_dies_is_a_failed_run_of_its_own_job_only(queue: Queue, wor
     assert len(workers.marks("start", "neighbour")) == 1
 
 
+@pytest.mark.slow
 def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(queue: Queue, workers: Workers) -> None:
     """Rule 14: in a thread it would starve the renewals."""
     put(queue, workers, "grip", "a")
@@ -219,6 +221,7 @@ def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(q
     assert len(workers.marks("start")) == 1 and "lease with fence" not in workers.output()
 
 
+@pytest.mark.slow
 def test_a_function_in_a_child_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "hold", "a")
     start(workers, "--processes", "1", "--lease-ms", "600")
@@ -261,6 +264,7 @@ def test_a_failure_whose_text_cannot_be_had_is_named_by_its_type() -> None:
     assert describe(Unspeakable()) == "Unspeakable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["SIGKILL", "grace"])
 def test_no_child_outlives_its_worker(queue: Queue, workers: Workers, end: str) -> None:
     """Also one whose handler holds the interpreter lock, so that it cannot see its pipe close."""
@@ -310,6 +314,7 @@ def test_the_number_of_processes_has_bounds(queue: Queue, value: Any) -> None:
         Worker(queue, Handlers(), processes=value)
 
 
+@pytest.mark.slow
 def test_a_worker_runs_coroutines_and_functions_where_gevent_has_patched_the_process(workers: Workers, queue: Queue) -> None:
     """A Locust consumer is such a process: threads are greenlets there."""
     put(queue, workers, "plain", *(f"p{number}" for number in range(5)))
@@ -330,6 +335,7 @@ def test_each_coroutine_has_a_task_of_its_own(queue: Queue, workers: Workers) ->
     assert queue.counts().finished == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fork", "async-fork", "fork-inline", "in a process"])
 def test_a_process_that_a_handler_forks_ends_with_the_handler(queue: Queue, workers: Workers, kind: str) -> None:
     """It is no worker: it runs no other job, and what came of it there is not told."""

@@ -89,6 +89,7 @@ def test_kinds_mix_in_one_worker(queue: Queue, workers: Workers) -> None:
     assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 13
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hold", "spin"])
 def test_rule_14_a_busy_inline_handler_keeps_its_lease(queue: Queue, workers: Workers, name: str) -> None:
     """Longer than its lease, whether it waits or keeps the interpreter busy."""
@@ -124,6 +125,7 @@ def test_what_a_handler_raises_in_the_middle_of_a_batch_is_its_own_failed_run(qu
     assert len(workers.marks("ran")) == 86 and queue.counts().finished == 80
 
 
+@pytest.mark.slow
 def test_a_stop_gives_back_what_has_not_started_uncharged(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "quick", *(f"warm{number}" for number in range(100)))
     worker = start(workers)
@@ -145,6 +147,7 @@ def test_a_stop_gives_back_what_has_not_started_uncharged(queue: Queue, workers:
     assert {(item["failures"], item["crashes"]) for item in claimed} == {(0, 0)}
 
 
+@pytest.mark.slow
 def test_rule_21_jobs_behind_a_slow_inline_handler_go_to_a_worker_that_idles(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "quick", *(f"warm{number}" for number in range(300)))
     start(workers, "--lease-ms", "9000")
@@ -157,6 +160,7 @@ def test_rule_21_jobs_behind_a_slow_inline_handler_go_to_a_worker_that_idles(que
     assert workers.marks("end") == [] and rows_of(workers.history(), "operation", f="release", type="ok") != []
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BQ32")
 def test_a_worker_that_is_killed_with_a_batch_in_hand_loses_nothing(queue: Queue, workers: Workers) -> None:
     jobs = [f"j{number}" for number in range(300)]
@@ -172,6 +176,7 @@ def test_a_worker_that_is_killed_with_a_batch_in_hand_loses_nothing(queue: Queue
     assert queue.counts().finished == 301 and {mark.job for mark in workers.marks("ran")} == set(jobs)
 
 
+@pytest.mark.slow
 def test_rule_12_a_job_that_takes_its_worker_along_is_marked_first_and_buried_alone(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "die", "poison", crashes_max=2)
     put(queue, workers, "quick", *(f"j{number}" for number in range(30)))
@@ -185,6 +190,7 @@ def test_rule_12_a_job_that_takes_its_worker_along_is_marked_first_and_buried_al
     assert "poison" in marked
 
 
+@pytest.mark.slow
 def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "quick", *(f"j{number}" for number in range(50)))
     put(queue, workers, "pooled", "p")

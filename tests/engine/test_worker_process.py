@@ -106,6 +106,7 @@ def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Worker
     assert len(workers.marks("ran", "next")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BL36", "BN29")
 @pytest.mark.feature("BN29", "BL36", "BQ36")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -131,6 +132,7 @@ def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN29")
 def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "hold", "a")
@@ -141,6 +143,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     assert rows_of(workers.history())[-1]["kind"] == "close"
 
 
+@pytest.mark.slow
 def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
     worker = workers.start("--sweep-ms", "200")
     wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
@@ -199,6 +202,7 @@ def test_the_log_tells_an_attempt_from_the_last_one(queue: Queue, workers: Worke
     assert all(workers.output().count(f"job bad (raise), attempt {run} of 2, failed: ") == 1 for run in (1, 2))
 
 
+@pytest.mark.slow
 def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "poison", "bad", crashes_max=2)
     while workers.start("--burst", "--lease-ms", "300").wait(120) == -signal.SIGKILL:
@@ -207,6 +211,7 @@ def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue,
     assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
 
 
+@pytest.mark.slow
 def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "hold", "a")
     worker = workers.start("--grace-ms", "100")
@@ -216,6 +221,7 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
     assert "stopped with 1 jobs in hand: their leases will run out\n" in workers.output()
 
 
+@pytest.mark.slow
 def test_the_log_names_the_handlers(workers: Workers) -> None:
     assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
     assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()

@@ -45,6 +45,7 @@ def run_of(queue: Queue, workers: Workers, job: str) -> dict[str, str]:
 # -- timeouts
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN27", "BL10")
 @pytest.mark.parametrize("name", ["hold", "hold-inline"])
 def test_a_function_in_a_thread_that_takes_too_long_has_failed_and_its_place_stays_taken(
@@ -65,6 +66,7 @@ def test_a_function_in_a_thread_that_takes_too_long_has_failed_and_its_place_sta
     assert worker.wait(120) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN27", "BL10")
 def test_a_coroutine_that_takes_too_long_is_cancelled_and_cleans_up(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "hold-async", "slow", timeout_ms=TIMEOUT_MS, attempts=2, backoff_ms=0)
@@ -80,6 +82,7 @@ def test_a_coroutine_that_returns_although_it_was_cancelled_has_done_its_work(qu
     assert ids_of(queue, "done") == ["j"] and [mark.word for mark in workers.marks()] == ["start", "end"]
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN27", "BL10")
 def test_the_child_of_a_handler_that_takes_too_long_is_killed_and_replaced(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "hold", "slow", timeout_ms=TIMEOUT_MS, attempts=2, backoff_ms=0)
@@ -93,6 +96,7 @@ def test_the_child_of_a_handler_that_takes_too_long_is_killed_and_replaced(queue
     wait_until(lambda: ids_of(queue, "done") == ["next"], "another process has taken its place")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_handler_may_ask_for_more_time(queue: Queue, workers: Workers, processes: str) -> None:
     put(queue, workers, "more-time", "j", timeout_ms=4_000, attempts=1)
@@ -103,6 +107,7 @@ def test_a_handler_may_ask_for_more_time(queue: Queue, workers: Workers, process
 # -- ends
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN29", "BL36", "BQ36")
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_second_signal_ends_it_at_once_and_what_ran_runs_again(queue: Queue, workers: Workers, processes: str) -> None:
@@ -139,6 +144,7 @@ def test_a_worker_ends_after_so_many_jobs_and_says_so(queue: Queue, workers: Wor
     assert 5 <= counts.finished < 300 and counts.active == 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_grown_too_large_ends_and_says_so(queue: Queue, workers: Workers) -> None:
     worker = start(workers, "--max-memory-mb", "150")
     put(queue, workers, "note", "small")
@@ -148,6 +154,7 @@ def test_a_worker_that_has_grown_too_large_ends_and_says_so(queue: Queue, worker
     assert "MB, more than its 150: it stops" in workers.output() and sorted(ids_of(queue, "done")) == ["big", "small"]
 
 
+@pytest.mark.slow
 def test_children_are_replaced_after_so_many_jobs(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "note", *(f"n{number}" for number in range(6)))
     assert start(workers, "--burst", "--processes", "1", "--child-max-jobs", "2").wait(120) == 0

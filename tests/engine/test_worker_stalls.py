@@ -46,6 +46,7 @@ def extended_since(workers: Workers, name: str, srv_us: int) -> set[str]:
     return {item["job"] for row in rows if row["srv_us"] > srv_us for item in row["items"] if item["result"] == "ok"}
 
 
+@pytest.mark.slow
 def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(
     stage: tuple[EmbeddedServer, Queue, Workers],
 ) -> None:
@@ -78,6 +79,7 @@ def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(
     assert len(workers.marks("start")) == JOBS, "each ran once"
 
 
+@pytest.mark.slow
 def test_rule_14_a_handler_that_holds_the_interpreter_lock_is_reported_with_what_to_do(
     stage: tuple[EmbeddedServer, Queue, Workers],
 ) -> None:
@@ -101,6 +103,7 @@ def test_rule_14_a_handler_that_holds_the_interpreter_lock_is_reported_with_what
     assert told + came_of_it in workers.output()
 
 
+@pytest.mark.slow
 def test_rule_12_a_job_that_kills_its_workers_is_buried_and_its_neighbours_are_not(
     stage: tuple[EmbeddedServer, Queue, Workers],
 ) -> None:

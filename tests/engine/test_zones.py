@@ -63,6 +63,7 @@ def test_without_zone_files_utc_ticks_and_other_zones_are_refused_with_the_name_
     assert line.startswith("zone: ") and "Europe/Berlin" in line and "tzdata" in line
 
 
+@pytest.mark.slow
 def test_a_scheduler_without_zone_files_leaves_a_zone_to_those_that_have_it(queue: Queue, ironclaim_url: str) -> None:
     queue.schedules.put("theirs", "clean", None, cron="* * * * * *", zone="Europe/Berlin")
     queue.schedules.put("ours", "clean", None, every_ms=1000)

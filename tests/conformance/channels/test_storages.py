@@ -38,6 +38,7 @@ def away() -> Iterator[EmbeddedServer]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.feature("DS24", model="dsps")
 def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
     ironclaim_url: str, away: EmbeddedServer, caplog: pytest.LogCaptureFixture
@@ -64,6 +65,7 @@ def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
         assert set(receipts.read_outer(came[0].receipt)) == {"b"}
 
 
+@pytest.mark.slow
 @pytest.mark.feature("DS24", model="dsps")
 def test_it_fails_when_all_servers_are_away(away: EmbeddedServer) -> None:
     storages = {id: RedisStorage(client=redis.Redis.from_url(away.url), connect=IMPATIENT) for id in ("a", "b")}

@@ -94,6 +94,7 @@ class Traffic:
             self._upto = None
 
 
+@pytest.mark.slow
 @pytest.mark.feature("DS23", model="dsps")
 def test_a_channel_goes_on_while_its_slot_moves(cluster: EmbeddedCluster, router: Router) -> None:
     traffic = Traffic(router)

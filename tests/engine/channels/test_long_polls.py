@@ -133,6 +133,7 @@ def test_a_cut_bell_misses_nothing(channel: Channel, server: Any, threads: Threa
         channel.acknowledge("sa", fetched.receipt)
 
 
+@pytest.mark.slow
 def test_connections_that_are_silently_cut_cost_seconds_and_no_message(
     ironclaim_url: str, server: Any, threads: ThreadPoolExecutor
 ) -> None:
@@ -235,6 +236,7 @@ print(len(late), numbers[0][1], max(late) < 28)
 """
 
 
+@pytest.mark.slow
 def test_hundreds_of_greenlets_wait_in_one_process_on_one_bell(ironclaim_url: str, tmp_path: Path) -> None:
     pytest.importorskip("gevent")
     program = tmp_path / "greenlets.py"
@@ -335,6 +337,7 @@ def test_asyncio_close_wakes_those_who_wait(server: Any, ironclaim_url: str) -> 
     asyncio.run(story())
 
 
+@pytest.mark.slow
 def test_asyncio_cut_bells_and_silent_ones_miss_nothing(server: Any, ironclaim_url: str) -> None:
     async def story(relay: Relay) -> None:
         patience = ConnectOptions(timeout_ms=400, idle_check_ms=0)

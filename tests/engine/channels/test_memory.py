@@ -280,6 +280,7 @@ def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     assert desk.publish("anew").clock == 1
 
 
+@pytest.mark.slow
 def test_a_long_backlog_is_not_walked_through_by_each_fetch(desk: Desk) -> None:
     desk.subscribe("s")
     for n in range(50):

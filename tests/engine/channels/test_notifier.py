@@ -99,6 +99,7 @@ def test_a_cut_connection_calls_at_its_end_and_when_it_hears_again(made: Notifie
     wait_until(lambda: len(said) == 3, "a call")
 
 
+@pytest.mark.slow
 def test_a_connection_that_was_silently_cut_is_found(server: redis.Redis, ironclaim_url: str) -> None:
     port = int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])
     with Relay(port) as relay:
@@ -115,6 +116,7 @@ def test_a_connection_that_was_silently_cut_is_found(server: redis.Redis, ironcl
         made.close()
 
 
+@pytest.mark.slow
 def test_it_stays_when_nothing_is_published(made: Notifier, server: redis.Redis) -> None:
     """The answers to its pings are no messages, and no ends."""
     listener = Listener()
@@ -225,6 +227,7 @@ def test_asyncio_rings_as_threads_do(server: redis.Redis, ironclaim_url: str) ->
     wait_until(lambda: not listeners(server), "the end")
 
 
+@pytest.mark.slow
 def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, ironclaim_url: str) -> None:
     async def story(relay: Relay) -> None:
         made, said = (

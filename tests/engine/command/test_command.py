@@ -101,6 +101,7 @@ def test_durations() -> None:
     assert [duration_ms(text) for text in ("5ms", "90s", "10m", "2h", "7d")] == [5, 90_000, 600_000, 7_200_000, 604_800_000]
 
 
+@pytest.mark.slow
 def test_the_installed_command_finds_modules_in_the_working_folder(ironclaim_url: str, tmp_path: Path) -> None:
     """Its script's folder is first on the path, not the one it is started in."""
     (tmp_path / "shop_of_a_newcomer.py").write_text(
@@ -121,6 +122,7 @@ def test_the_installed_command_finds_modules_in_the_working_folder(ironclaim_url
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_worker_is_told_the_model_of_its_queue(ironclaim_url: str, tmp_path: Path) -> None:
     (tmp_path / "senders.py").write_text(
         "from engine import Handlers\nhandlers = Handlers()\n@handlers('send')\ndef send(job): print('sent', job.id)\n"

@@ -126,6 +126,7 @@ def test_a_worker_that_has_stopped_beating_and_one_of_another_host_do_not_count(
         assert ironclaim("health", "--live", *at(ironclaim_url)).returncode == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_not_ready_and_says_nothing_against_a_worker(tmp_path: Path) -> None:
     """A worker outlives an outage with what it has in hand; one that is started anew for it would not."""
     nobody = ("--queue", "mails", "--url", f"redis://127.0.0.1:{free_port()}", *PROBED_FOR, "--json")
@@ -135,6 +136,7 @@ def test_a_server_that_is_away_is_not_ready_and_says_nothing_against_a_worker(tm
     assert both.returncode == 1 and results(json.loads(both.stdout)) == {"server": "failed", "worker": "unknown"}
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_is_told_in_bounded_time(server: EmbeddedServer, tmp_path: Path) -> None:
     arguments = ("--queue", "mails", "--url", server.url, *PROBED_FOR, "--json")
     assert probe(tmp_path, "--ready", *arguments).returncode == 0
@@ -154,6 +156,7 @@ def test_a_server_that_may_lose_jobs_is_not_ready(server: EmbeddedServer) -> Non
     assert done.returncode == 1 and "maxmemory_policy" in detail(done)
 
 
+@pytest.mark.slow
 def test_the_objects_that_a_worker_is_started_with_say_which_queues(ironclaim_url: str, tmp_path: Path) -> None:
     (tmp_path / "probed.py").write_text(PROBED)
     with Queue("mails", url=ironclaim_url, prefix="shop") as queue, working(queue):

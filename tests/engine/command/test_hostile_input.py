@@ -53,6 +53,7 @@ def test_a_module_that_raises_anything_is_one_line(tmp_path: Path, monkeypatch: 
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"raising_{number}.py:1: " in done.stderr
 
 
+@pytest.mark.slow
 def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_url: str) -> None:
     queue.enqueue("work", {"text": "äöü 😀"}, id="a", headers={"h": "é"})
     command = f"{sys.executable} -m engine jobs show a --queue q --url {ironclaim_url}"

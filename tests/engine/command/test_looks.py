@@ -250,6 +250,7 @@ def test_schedules(queue: Queue, at: tuple[str, ...]) -> None:
     assert (gone.returncode, gone.stderr) == (1, "ironclaim: no schedule nightly in queue mails\n")
 
 
+@pytest.mark.slow
 @pytest.mark.feature("MQ22")
 def test_queues_and_workers(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:
     queue.enqueue("send", {})

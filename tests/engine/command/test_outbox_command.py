@@ -65,6 +65,7 @@ def test_the_command_relays_the_rows_of_the_queues_it_is_given(
         assert (mails.counts().waiting, bills.counts().waiting) == (2, 1)
 
 
+@pytest.mark.slow
 def test_it_runs_until_sigterm(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "shop.db"

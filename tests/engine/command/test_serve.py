@@ -43,6 +43,7 @@ def answers(client: httpx.Client) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_it_serves_what_its_flags_say(ironclaim_url: str, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.txt"
     tokens.write_text(f"# who\nci operate {'c' * 32} mails\n")
@@ -53,6 +54,7 @@ def test_it_serves_what_its_flags_say(ironclaim_url: str, tmp_path: Path) -> Non
         assert client.post("/api/queues/bills/jobs", json={"name": "a"}, headers=known).status_code == 403
 
 
+@pytest.mark.slow
 def test_it_serves_the_channels_of_a_file(ironclaim_url: str, tmp_path: Path) -> None:
     file = tmp_path / "channels.toml"
     file.write_text('[[channels]]\nregex = "room-.*"\n')
@@ -61,6 +63,7 @@ def test_it_serves_the_channels_of_a_file(ironclaim_url: str, tmp_path: Path) ->
         assert client.put("/channel/hall-1/message/m1", content="1").json()["code"] == "dsps.storage.invalid-channel"
 
 
+@pytest.mark.slow
 def test_its_metrics_want_workers_as_its_flags_say(ironclaim_url: str) -> None:
     words = ("--workers-min", "0", "--service-ms", "1000", "--concurrency", "1", "--drain-ms", "1000")
     with Queue("mails", url=ironclaim_url) as queue, serving("--url", ironclaim_url, *words, "--workers-max", "9") as client:

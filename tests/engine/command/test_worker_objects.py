@@ -104,6 +104,7 @@ def shop(tmp_path: Path, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) ->
         asyncio.run(getattr(module, name).aclose())
 
 
+@pytest.mark.slow
 def test_a_queue_runs_with_its_own_prefix_and_serialiser(shop: Shop) -> None:
     module = shop.load()
     module.send.enqueue(1)
@@ -336,6 +337,7 @@ def start(shop: Shop, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_child_processes_find_the_functions_of_several_queues(shop: Shop) -> None:
     module = shop.load()
     module.send.enqueue(1)
@@ -347,6 +349,7 @@ def test_child_processes_find_the_functions_of_several_queues(shop: Shop) -> Non
     assert "INFO:" not in (shop.folder / "log").read_text(), "no word of what is less than a warning"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_starts_anew_when_a_source_file_changes(shop: Shop, number: signal.Signals) -> None:
     log = shop.folder / "log"

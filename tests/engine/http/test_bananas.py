@@ -155,6 +155,7 @@ def test_a_time_between_two_milliseconds_is_rounded_up(client: httpx.Client, iro
     assert (job.id, job.due_ms) == (made["id"], due_ms)
 
 
+@pytest.mark.slow
 def test_its_health_is_that_of_the_server(client: httpx.Client) -> None:
     assert (client.get("/health").status_code, client.get("/health").json()) == (200, {"status": "healthy"})
     assert client.get("/jobs/never").status_code == 404

@@ -6,6 +6,7 @@ import http.client
 import re
 from urllib.parse import urlsplit
 
+import pytest
 from starlette.routing import Route
 
 from engine import Queue
@@ -20,6 +21,7 @@ _POLL = "/channel/{channel}/subscription/polling/{subscriber}"
 _WAITS = {"/api/queues/{queue}/jobs/{id}/result": "?wait_ms=60000", _POLL: "?timeout=60s"}
 
 
+@pytest.mark.slow
 def test_a_connection_serves_on_after_head_and_options_of_each_route(ironclaim_url: str) -> None:
     settings = HttpSettings(url=ironclaim_url, allow_changes=True, channels=ChannelSettings())
     routes = [route for route in application(settings).routes if isinstance(route, Route)]

@@ -30,6 +30,7 @@ SENT = ("\ud800", "\0", 10**400, {"\ud800": "\ud800"}, [[[]]], -1.5)
 MODELS = ("lanes", "bull", "bananas", "mosquito", "bridge")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     settings = HttpSettings(url=ironclaim_url, model=model, show_payloads=True)
@@ -101,7 +102,7 @@ def _call(function: Any, *given: Any) -> Any:
     return lambda: function(*given)
 
 
-@pytest.mark.parametrize("model", ["lanes", "bananas"])
+@pytest.mark.parametrize("model", ["lanes", pytest.param("bananas", marks=pytest.mark.slow)])
 def test_whatever_is_sent_in_is_answered_below_500_with_the_name_of_the_field(model: str, ironclaim_url: str) -> None:
     settings = HttpSettings(url=ironclaim_url, model=model, allow_changes=True, show_payloads=True)
     with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:

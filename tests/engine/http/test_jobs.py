@@ -247,6 +247,7 @@ def test_what_a_format_cannot_hold_is_a_problem(ironclaim_url: str) -> None:
     assert (shown.status_code, shown.json()["model"]) == (200, "bull")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_a_problem_that_says_when_to_try_again() -> None:
     with served(HttpSettings(url="redis://127.0.0.1:1")) as base:
         answer = httpx.get(f"{base}/api/queues", timeout=120)

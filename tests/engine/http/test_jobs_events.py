@@ -115,6 +115,7 @@ def test_a_server_that_was_away_is_read_on(relay: Relay, queue: Queue) -> None:
         assert next(stream)["job"] == "j2"
 
 
+@pytest.mark.slow
 def test_clients_that_have_gone_make_room(ironclaim_url: str, queue: Queue) -> None:
     queue.enqueue("a", 1, id="j1")
     with served(HttpSettings(url=ironclaim_url, waiting_max=1)) as base:

@@ -19,7 +19,9 @@ IDS = ("a b c", "é {x}*?[y]#%2F", "batch", "<b>'\"&;=+", "x" * 300, "\U0001f600
 NOT_IN_PATHS = ("a/b", "back\\slash", "line\nend", "nul\0")
 
 
-@pytest.mark.parametrize("model", ["bull", "bridge", "bananas:live", "mosquito:live"])
+@pytest.mark.parametrize(
+    "model", ["bull", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bridge", "bananas:live", "mosquito:live"))]
+)
 def test_jobs_of_every_id_are_found_changed_and_shown(model: str, ironclaim_url: str) -> None:
     settings = HttpSettings(url=ironclaim_url, model=model, allow_changes=True, show_payloads=True)
     handlers = Handlers()

@@ -37,6 +37,7 @@ def base(ironclaim_url: str, queue: Queue) -> Iterator[str]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN34")
 def test_a_fuzzer_finds_nothing(base: str) -> None:
     fuzz(base, examples=5)

@@ -335,6 +335,7 @@ def test_headers_and_bodies_are_bounded(open_client: httpx.Client, queue: Queue)
     assert queue.counts().waiting == 0
 
 
+@pytest.mark.slow
 def test_who_sends_or_takes_too_slowly_is_cut_off(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     queue.enqueue_many([{"name": "a", "payload": "x" * 100_000} for _ in range(100)])
     head = f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 14\r\n"

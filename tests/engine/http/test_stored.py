@@ -26,7 +26,9 @@ PAGES = ("", "/summary", "/workers", "/schedules", "/dead", "/limits", *(f"/jobs
 V1 = ("metrics", *(f"jobs?status={word}" for word in ("pending", "scheduled", "processing", "completed", "failed")))
 
 
-@pytest.mark.parametrize("model", ["lanes", "bull", "bananas", "mosquito", "bridge"])
+@pytest.mark.parametrize(
+    "model", ["lanes", "bananas", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bull", "mosquito", "bridge"))]
+)
 def test_each_face_answers_whatever_is_stored(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with Queue("q", named(model), url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as server:
         ids = peopled(queue)

@@ -126,6 +126,7 @@ def test_3_3_12_no_call_misses_the_end_of_its_job(ironclaim_url: str, late_looks
     queue.close()
 
 
+@pytest.mark.slow
 def test_6_2_a_failure_that_is_made_good_is_not_told(ironclaim_url: str) -> None:
     queue = Queue("q", models.Bananas(), url=ironclaim_url)
     handlers, runs = Handlers(), list[int]()

@@ -52,6 +52,7 @@ def test_thin_and_default_take_every_priority_with_their_concurrency(queue: Queu
     assert book.most == places
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN23", model="bananas")
 @pytest.mark.parametrize(
     ("given", "ran"),
@@ -77,6 +78,7 @@ def test_job_specialized_takes_its_job_types_and_routes_alone(queue: Queue) -> N
     assert queue.counts().waiting == 5
 
 
+@pytest.mark.slow
 @pytest.mark.feature("BN25", model="bananas")
 def test_scheduler_only_brings_due_jobs_to_their_lists_and_runs_none(queue: Queue) -> None:
     made = read({"WORKER_MODE": "scheduler-only", "SCHEDULER_INTERVAL": "100ms"}).worker(queue, Handlers())

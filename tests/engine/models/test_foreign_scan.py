@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from engine.wire.operations import EnqueueMany
 from tests.engine.models.foreign_desk import ForeignDesk, desk
 
@@ -48,6 +50,7 @@ def test_what_comes_in_front_of_the_place_where_a_claim_goes_on_is_found_within_
     assert claims_until(desk, "mine", 8) <= 8
 
 
+@pytest.mark.slow
 def test_a_look_that_takes_long_goes_on_instead_of_beginning_again_each_second(desk: ForeignDesk) -> None:
     put(desk, "other", 3_000)
     desk.enqueue("mine1", name="mine")

@@ -287,6 +287,7 @@ DEATHS: dict[tuple[Program, str], list[str | tuple[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adopt_after_ms", [0, 60_000])
 def test_finding_a_program_of_theirs_that_dies_between_two_steps_of_a_move_loses_the_job(
     ironclaim_url: str, adopt_after_ms: int

@@ -230,6 +230,7 @@ def test_a_job_that_a_living_overseer_took_from_a_dead_worker_stays_there(desk: 
     assert desk.redis.zcard(desk.queue.model.keys.active) == 0
 
 
+@pytest.mark.slow
 def test_5_3_8_five_thousand_ids_of_one_moment_are_all_different(desk: MosquitoDesk) -> None:
     found: set[str] = set()
     for batch in range(5):
@@ -419,6 +420,7 @@ def test_finding_no_type_is_on_the_wire(desk: MosquitoDesk) -> None:
     assert job.payload == b'{"n":"7","last":"true"}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["live", "document"])
 def test_the_time_until_an_adoption_begins_anew_with_each_run(ironclaim_url: str, layout: Layout) -> None:
     desk = MosquitoDesk(ironclaim_url, layout, adopt_after_ms=60_000)

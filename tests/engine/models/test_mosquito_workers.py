@@ -87,6 +87,7 @@ def test_hooks_around_runs_and_enqueues(queue: Queue, theirs: Crystal) -> None:
     assert log == ["before 2", "run 2", "after 2: None", "before 9", "run 9", "after 9: None"]
 
 
+@pytest.mark.slow
 @pytest.mark.feature("MQ18", model="mosquito")
 def test_a_hook_that_raises_before_a_run_is_a_failed_run_that_counts(queue: Queue, theirs: Crystal) -> None:
     handlers, ran = Handlers(backoff=lambda failures, error: 1), []
@@ -153,6 +154,7 @@ def test_everything_runs_at_once_under_a_clock_of_the_test(queue: Queue) -> None
     assert (counts.finished, counts.waiting, counts.delayed, counts.dead) == (2, 0, 0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.feature("MQ20", "MQ33", model="mosquito")
 def test_queues_share_a_workers_places(queues: tuple[Queue, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     # The others do not take the place of a queue whose claim is answered late.
@@ -172,6 +174,7 @@ def test_queues_share_a_workers_places(queues: tuple[Queue, ...], monkeypatch: p
             assert 0 < first["low_job"] < 30 and (strategy == "shuffle" or first["critical_job"] > first["low_job"])
 
 
+@pytest.mark.slow
 @pytest.mark.feature("MQ21", "MQ33", model="mosquito")
 def test_a_runner_works_off_some_queues_alone(queues: tuple[Queue, ...]) -> None:
     ran: list[str] = []
@@ -238,6 +241,7 @@ def test_a_count_that_was_set_from_afar_bounds_a_running_worker(queue: Queue, th
         wait_until(lambda: queue.counts().finished == 6, "all of them")
 
 
+@pytest.mark.slow
 @pytest.mark.feature("MQ31", model="mosquito")
 def test_a_running_worker_brings_back_what_a_dead_overseer_had(queue: Queue, theirs: Crystal) -> None:
     ran: list[str] = []

@@ -82,6 +82,7 @@ def numbers_of(raw: Any) -> list[tuple[bytes, int]]:
     return raw.pubsub_numsub("dsps.c.{chx}")
 
 
+@pytest.mark.slow
 def test_a_long_poll_that_nobody_waits_for_ends(ironclaim_url: str) -> None:
     with desk(ironclaim_url) as client, redis.Redis.from_url(ironclaim_url) as raw:
         client.subscribe("chx", "s1")

@@ -17,6 +17,7 @@ OPERATIONS = 10
 PATHS = "^/(channel|admin|probe)/"
 
 
+@pytest.mark.slow
 @pytest.mark.feature("DS33", model="dsps")
 @pytest.mark.usefixtures("levels")
 def test_a_fuzzer_finds_nothing(ironclaim_url: str) -> None:

@@ -17,6 +17,7 @@ def test_with_its_server_the_process_lives_and_is_ready(ironclaim_url: str) -> N
         assert (ready.status_code, ready.json()) == (200, {"storage": {"redis": "ping OK"}})
 
 
+@pytest.mark.slow
 def test_without_its_server_the_process_lives_and_is_not_ready() -> None:
     with desk("redis://127.0.0.1:1/0") as client:
         live, ready = client.get("/probe/liveness"), client.get("/probe/readiness")

@@ -280,6 +280,7 @@ def test_whatever_id_is_taken_can_be_revoked(ironclaim_url: str) -> None:
             assert not taken(client, credential), jti
 
 
+@pytest.mark.slow
 @pytest.mark.feature("DS28", model="dsps")
 def test_a_revocation_lasts_as_long_as_the_token_could_be_used(ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
@@ -334,6 +335,7 @@ def test_a_token_without_an_end_is_revoked_for_ever_and_one_without_an_id_may_be
         assert all("jti" in refused(client, raw_token({**CLAIMS, **more})) for more in ({}, {"jti": ""}, {"jti": None}))
 
 
+@pytest.mark.slow
 @pytest.mark.feature("DS28", model="dsps")
 def test_a_poll_ends_when_its_token_is_revoked(ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")

@@ -237,6 +237,7 @@ def test_a_message_that_was_published_while_nobody_delivered_is_delivered_later(
         wait_until(lambda: len(receiver.received) == 2, "the second attempt")
 
 
+@pytest.mark.slow
 def test_a_webhook_that_is_no_longer_configured_gets_nothing(ironclaim_url: str, receiver: Receiver) -> None:
     receiver.answers.append(Answer(503))
     with serving(ironclaim_url, hook(f"{receiver.url}/old", retry=LATE)) as client:

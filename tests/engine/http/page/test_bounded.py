@@ -71,6 +71,7 @@ def test_each_view_is_two_calls_of_bounded_cost(crowded: tuple[int, int], client
     assert {path: cost for path, cost in costs.items() if not 1 <= cost[0] <= 2 or cost[1] > COMMANDS_MAX} == {}
 
 
+@pytest.mark.slow
 def test_the_live_numbers_are_two_calls_a_sample_and_come_to_count_all_lanes(
     crowded: tuple[int, int], client: httpx.Client, ironclaim_url: str
 ) -> None:
@@ -91,6 +92,7 @@ def test_the_live_numbers_are_two_calls_a_sample_and_come_to_count_all_lanes(
     assert calls <= 2 * (taken + 1)
 
 
+@pytest.mark.slow
 def test_who_looks_at_the_same_queue_shares_the_samples(queue: Queue, client: httpx.Client, ironclaim_url: str) -> None:
     queue.enqueue("work", 1)
     server = redis.Redis.from_url(ironclaim_url)

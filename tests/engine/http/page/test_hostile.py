@@ -78,6 +78,7 @@ def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, ironclaim_url: str, t
     return dead
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440])
 def test_nothing_hostile_becomes_markup(
     window: Browser, queue: Queue, hostile: str, ironclaim_url: str, tmp_path: Path, width: int

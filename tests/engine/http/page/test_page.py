@@ -251,6 +251,7 @@ def test_the_samples_are_events_that_a_browser_can_read(client: httpx.Client) ->
     assert "limit of name wait" not in str(kinds["held"]) and "the name late is paused" in str(kinds["held"])
 
 
+@pytest.mark.slow
 def test_a_queue_with_shards_is_looked_at_and_changed_as_one(ironclaim_url: str) -> None:
     with Queue("wide", url=ironclaim_url, shards=3) as queue:
         queue.enqueue_many({"name": "send", "payload": at, "id": f"j{at}", "key": f"k{at}"} for at in range(40))

@@ -70,6 +70,7 @@ def test_each_view_is_quiet_stays_inside_and_can_be_used_by_all(
     assert found == {}
 
 
+@pytest.mark.slow
 def test_axe_would_find_what_a_bad_page_does(window: Browser, busy: Busy, axe: str) -> None:
     window.open(busy.of_queue)
     ready(window)
@@ -78,6 +79,7 @@ def test_axe_would_find_what_a_bad_page_does(window: Browser, busy: Busy, axe: s
     assert {one.split(" ")[0] for one in window.run(AXE)} == {"image-alt", "label"}
 
 
+@pytest.mark.slow
 def test_the_overview_goes_on_by_itself_and_asks_for_nothing_else(window: Browser, busy: Busy) -> None:
     window.open(busy.of_queue, width=1440)
     ready(window)
@@ -145,6 +147,7 @@ def submit(window: Browser, busy: Busy, view: str, action: str, **fields: str) -
     )
 
 
+@pytest.mark.slow
 def test_each_action_in_the_browser_shows_on_raw_keys(window: Browser, busy: Busy, ironclaim_url: str) -> None:
     server, keys = redis.Redis.from_url(ironclaim_url, decode_responses=True), busy.queue.model.keys
     assert isinstance(keys.paused, str)
