@@ -142,6 +142,7 @@ def test_a_change_with_a_key_is_sent_again_by_itself(connect: Connect, harmed: H
         assert raised(connect(nowhere, deadline_ms=100).queue("emails").enqueue, "send") == "ServerUnavailable"
 
 
+@pytest.mark.slow
 def test_the_typescript_client_says_the_same(scenario: Scenarios, application_url: str, ironclaim_url: str, queue: Queue) -> None:
     patience = {rule: patience_ms(rule) for rule in CHANGES}
     with relay(application_url, scenario.pages) as harmed, refusing() as nowhere:

@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 import ironclaim_client
@@ -18,6 +19,7 @@ from tests.clients.conftest import ROOT, run
 FOLDER = ROOT / "clients" / "python"
 
 
+@pytest.mark.slow
 def test_its_wheel_holds_the_package_and_needs_httpx_alone(tmp_path: Path) -> None:
     run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, FOLDER], tmp_path)
     (wheel,) = tmp_path.glob("*.whl")

@@ -14,7 +14,7 @@ from tests.clients.conftest import ROOT, TOKEN, run
 from tests.clients.test_jobs import working
 
 
-@pytest.mark.parametrize("language", ["python", "typescript"])
+@pytest.mark.parametrize("language", ["python", pytest.param("typescript", marks=pytest.mark.slow)])
 def test_the_example_runs_as_it_stands(
     language: str, application_url: str, ironclaim_url: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -19,6 +19,9 @@ from tests.clients.test_channels import ACKNOWLEDGE, POLL
 from tests.clients.test_jobs import BATCH, ENQUEUE, RESULT, working
 from tests.engine.helpers.waiting import wait_until
 
+#: Each test starts Node or a page of Chromium.
+pytestmark = pytest.mark.slow
+
 #: Nothing listens there.
 NOWHERE = "http://127.0.0.1:9"
 

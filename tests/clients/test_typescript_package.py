@@ -7,8 +7,13 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from chaos.interop import node
 from tests.clients.conftest import ROOT, run
+
+#: npm packs, and compiles.
+pytestmark = pytest.mark.slow
 
 MODULES = {path.stem for path in (node.CLIENT / "src").glob("*.ts")}
 

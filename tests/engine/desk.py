@@ -94,9 +94,8 @@ WRITES = (
     "RPOP",
 )
 
-#: Put before a script's body: lets `limit` write commands through and raises at the next one.
-#: Comes before a script, and stops it after so many write commands as its last argument says. It is one text for all numbers, which
-#: the server compiles once.
+#: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one.
+#: One text for all numbers: the server compiles it once.
 CUT_OFF = """
 local real_call, writes, writes_max = redis.call, 0, tonumber(table.remove(ARGV))
 local is_write = { %s }

@@ -82,6 +82,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_probes_of_a_pod_see_its_worker_come_and_go(shop: Path, ironclaim_url: str) -> None:
     def probe(name: str) -> int:
         return ironclaim(PROBES[name]["exec"]["command"], shop, ironclaim_url).wait(STARTED_S)
@@ -103,6 +104,7 @@ def test_the_probes_of_a_pod_see_its_worker_come_and_go(shop: Path, ironclaim_ur
         worker.wait()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_missed_after_its_beats_have_run_out(shop: Path, ironclaim_url: str) -> None:
     command = [*CONTAINER["command"], "--beat-ms", "200"]
     worker = ironclaim(command, shop, ironclaim_url)
@@ -127,6 +129,7 @@ def test_supervisors_wait_for_longer_than_a_worker_takes() -> None:
     assert min(timeouts) * 1000 > TIMEOUT_MS, "a probe that is cut off counts as failed"
 
 
+@pytest.mark.slow
 def test_each_page_starts_the_same_worker(shop: Path, ironclaim_url: str) -> None:
     (command,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
     assert json.loads(command) == CONTAINER["command"]
@@ -158,6 +161,7 @@ def working(queue: QueueSettings) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_the_fastapi_service_enqueues_once_and_shows_what_came_of_it(ironclaim_url: str) -> None:
     names = recipe("FastAPI(", ironclaim_url)
     with TestClient(names["app"]) as client:
@@ -173,6 +177,7 @@ def test_the_fastapi_service_enqueues_once_and_shows_what_came_of_it(ironclaim_u
     asyncio.run(names["queue"].aclose())
 
 
+@pytest.mark.slow
 def test_the_flask_service_runs_its_handlers_in_the_context_of_an_app(ironclaim_url: str) -> None:
     names = recipe("Flask(", ironclaim_url)
     seen: list[str] = []

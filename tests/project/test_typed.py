@@ -48,6 +48,7 @@ def by_pyright(scratch: Path) -> tuple[Flagged, str]:
     return lines, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [by_mypy, by_pyright])
 def test_each_mistake_is_flagged_and_nothing_else(check, tmp_path: Path) -> None:
     flagged, output = check(tmp_path)

@@ -96,6 +96,7 @@ def brings(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
 
 
+@pytest.mark.slow
 def test_it_holds_the_engine_with_its_scripts_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -110,6 +111,7 @@ def test_it_holds_the_engine_with_its_scripts_and_nothing_else(wheel: Path) -> N
     assert not [name for name in names if name.endswith((".pyc", ".jsonl"))]
 
 
+@pytest.mark.slow
 def test_its_metadata_name_two_dependencies_and_the_fixtures(target: Path) -> None:
     info = target / "ironclaim-0.1.0.dist-info"
     metadata = email.message_from_string((info / "METADATA").read_text())
@@ -122,6 +124,7 @@ def test_its_metadata_name_two_dependencies_and_the_fixtures(target: Path) -> No
     assert "ironclaim = engine.testing.plugin" in (info / "entry_points.txt").read_text()
 
 
+@pytest.mark.slow
 def test_it_brings_every_script_linked_in_another_folder(target: Path, tmp_path: Path) -> None:
     answer = run_program(target, LOAD_SCRIPTS, tmp_path)
     assert answer.returncode == 0, answer.stderr
@@ -134,6 +137,7 @@ def test_it_brings_every_script_linked_in_another_folder(target: Path, tmp_path:
     assert seen["scripts"] == {name: sorted(scripts if name in alone else scripts | shared) for name, scripts in own.items()}
 
 
+@pytest.mark.slow
 def test_its_pytest_fixtures_work_for_a_user(target: Path, tmp_path: Path) -> None:
     (tmp_path / "test_user.py").write_text(USER_TEST.format(target=str(target)))
     answer = run_program(target, RUN_PYTEST, tmp_path)

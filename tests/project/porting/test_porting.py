@@ -68,6 +68,7 @@ def environment(url: str) -> dict[str, str]:
     return {**os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("side", "program", "worker", "expected"),
     [
@@ -96,6 +97,7 @@ def test_a_port_shows_what_the_original_shows(
     assert done.stdout == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_service_and_its_port_answer_alike(side: str, ironclaim_url: str, tmp_path: Path) -> None:
     port = free_port()
