@@ -1,18 +1,18 @@
 """What the first tier costs, in numbers that no slow machine changes, against those of tests/budget.toml.
 
-As a pytest plugin (tests/conftest.py loads it), with `--budget FILE`, it counts by file of tests, prints the sums, and fails the run
-with the largest of what is over its budget. As a program, `python -m tests.budget -m 'not (slow or nightly)' --budget FILE`, it only
-collects: `make check` sees the number of tests and of seconds to wait before any of them runs.
+As a pytest plugin with `--budget FILE` it counts by file of tests, prints the sums, and fails the run with the largest of what is
+over. As a program, `python -m tests.budget -m 'not (slow or nightly)' --budget FILE`, it only collects: `make check` sees the
+number of tests and of seconds to wait before any of them runs.
 
 A budget is a name and a number. The names are:
 
-- `tests`, and `waits_s`: the seconds of the sleeps of constant length in tests, for each set of parameters, and once in their helpers;
+- `tests`, and `waits_s`: seconds of the sleeps of constant length, for each set of parameters of a test, and once in helpers;
 - `processes`: what the processes of the tests start or fork. What those start in turn is not seen;
-- what was started: `server`, `cluster node`, `sentinel`, `fork`, `python -c`, `python -m MODULE`, else the name of the program. One
-  `spark-submit` is one Spark session;
+- each program of them: `server`, `cluster node`, `sentinel`, `fork`, `python -c`, `python -m MODULE`, else its name. A
+  `spark-submit` is a Spark session;
 - `spark jobs`: what these sessions were asked for.
 
-What a fixture of the session starts, or what starts outside of tests, counts once, however many processes run the tests.
+What a fixture of the session starts counts once, however many processes run the tests; what starts outside of tests does not.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import contextlib
 import io
 import os
 import sys
+import textwrap
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +32,6 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
 #: What each process of tests finds by itself, and all alike.
 COLLECTED = ("tests", "waits_s")
 #: Who sleeps so long is ended by the test, which does not wait for it.
@@ -40,66 +40,62 @@ SHOWN = 10
 _FIXTURE = "fixture "
 _ARITHMETIC = (ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
-#: How many of each kind, by where: a file of tests, or a fixture of the session.
-Counts = dict[str, dict[str, float]]
-
 
 class Budget:
     """The counts of a process of tests, or in the one that hands tests out to others the sums of theirs."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         self._limits = limits
-        self.counts: Counts = {}
+        #: How many of each kind, by where: a file of tests, or a fixture of the session.
+        self.counts: defaultdict[str, Any] = defaultdict(Counter)
         self._place = ""
         self._spark: tuple[object, Any, int] = (None, None, 0)
 
-    def add(self, kind: str, place: str, count: float) -> None:
-        places = self.counts.setdefault(kind, {})
-        places[place] = places.get(place, 0) + count
-
     def audited(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in ("subprocess.Popen", "os.fork"):
-            self.add("processes", self._place, 1)
-            self.add(program([os.fsdecode(word) for word in arguments[1]]) if arguments else "fork", self._place, 1)
+        """Count a process that is started."""
+        if self._place and event in ("subprocess.Popen", "os.fork"):
+            kind = program([os.fsdecode(word) for word in arguments[1]]) if arguments else "fork"
+            for name in ("processes", kind):
+                self.counts[name][self._place] += 1
 
     def over(self) -> list[str]:
         """The names of the budgets that do not hold."""
-        return [name for name, limit in self._limits.items() if sum(self.counts.get(name, {}).values()) > limit]
+        return [name for name, limit in self._limits.items() if self.counts[name].total() > limit]
 
     def lines(self) -> Iterator[str]:
-        """The sums, and the largest of what is over."""
+        """The sums, the largest of what is over, and what has no budget of its own."""
         for name, limit in self._limits.items():
-            places = self.counts.get(name, {})
-            over = " OVER" if name in self.over() else ""
-            yield f"{sum(places.values()):10,.10g} of {limit:7,}  {name}{over}"
-            largest = sorted(places.items(), key=lambda item: (-item[1], item[0]))
-            yield from (f"{count:25,.10g}  {place or 'outside of tests'}" for place, count in largest[: SHOWN if over else 0])
+            over = name in self.over()
+            yield f"{self.counts[name].total():10,.10g} of {limit:7,}  {name}{' OVER' if over else ''}"
+            largest = sorted(self.counts[name].items(), key=lambda item: (-item[1], item[0]))
+            yield from (f"{count:25,.10g}  {place}" for place, count in largest[: SHOWN if over else 0])
+        others = sorted(name for name in self.counts if name not in (*self._limits, *COLLECTED))
+        if others:
+            yield from textwrap.wrap("others: " + ", ".join(f"{name} {self.counts[name].total()}" for name in others), 110)
 
     def _switch(self, place: str) -> str:
         """What is counted from now on belongs to this place; returns the one before."""
-        self._count_spark_jobs()
+        context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+        if context is not None:
+            with contextlib.suppress(Exception):  # a session that has just ended
+                self._count_spark_jobs(context)
         before, self._place = self._place, place
         return before
 
-    def _count_spark_jobs(self) -> None:
-        context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
-        with contextlib.suppress(Exception):  # a session that has just ended
-            if context is not None and context is not self._spark[0]:
-                self._spark = (context, context._jsc.sc().dagScheduler(), 0)
-            if context is not None:
-                total, before = self._spark[1].numTotalJobs(), self._spark[2]
-                self._spark = (*self._spark[:2], total)
-                if total > before:
-                    self.add("spark jobs", self._place, total - before)
+    def _count_spark_jobs(self, context: Any) -> None:
+        if context is not self._spark[0]:
+            self._spark = (context, context._jsc.sc().dagScheduler(), 0)
+        _, scheduler, before = self._spark
+        total = scheduler.numTotalJobs()
+        self._spark = (context, scheduler, total)
+        self.counts["spark jobs"][self._place] += total - before
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        self._switch(place_of(item))
+        self._switch(file_of(item))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        # Before the session of Spark ends with the last test.
-        self._switch(place_of(item))
+    #: Before the session of Spark ends with the last test.
+    pytest_runtest_teardown = pytest_runtest_setup
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
@@ -112,40 +108,38 @@ class Budget:
             self._switch(before)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        tests = Counter((place_of(item), getattr(item, "originalname", "")) for item in session.items)
-        for (place, _), count in tests.items():
-            self.add("tests", place, count)
+        root = session.config.rootpath
+        tests = Counter((file_of(item), getattr(item, "originalname", "")) for item in session.items)
+        for (file, _), count in tests.items():
+            self.counts["tests"][file] += count
         for module in list(sys.modules.values()):
-            if str(getattr(module, "__file__", None)).startswith(f"{session.config.rootpath / 'tests'}/"):
-                for place, function, wait_s in waits_of(module, session.config.rootpath):
-                    self.add("waits_s", place, wait_s * (tests[place, function] if function else 1))
+            if str(getattr(module, "__file__", None)).startswith(f"{root / 'tests'}/"):
+                for file, test, wait_s in waits_of(module, root):
+                    self.counts["waits_s"][file] += wait_s * (tests[file, test] if test else 1)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
+        """Add the counts of a process of tests to those of the others."""
         for kind, places in getattr(node, "workeroutput", {}).get("budget", {}).items():
-            merge(kind, self.counts.setdefault(kind, {}), places)
+            for place, count in places.items():
+                once = kind in COLLECTED or place.startswith(_FIXTURE)
+                known = self.counts[kind][place]
+                self.counts[kind][place] = max(known, count) if once else known + count
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if hasattr(session.config, "workeroutput"):
-            session.config.workeroutput["budget"] = self.counts
+            session.config.workeroutput["budget"] = {kind: dict(places) for kind, places in self.counts.items()}
         elif exitstatus == pytest.ExitCode.OK and self.over():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("budget: OVER, see tests/budget.toml" if self.over() else "budget")
         for line in self.lines():
-            terminalreporter.write_line(line, red=" OVER" in line)
+            terminalreporter.write_line(line, red=line.endswith(" OVER"))
 
 
-def merge(kind: str, into: dict[str, float], more: Mapping[str, float]) -> None:
-    """Add the counts of one process of tests to those of others; what each of them does counts once."""
-    for place, count in more.items():
-        once = kind in COLLECTED or not place or place.startswith(_FIXTURE)
-        into[place] = max(into.get(place, 0), count) if once else into.get(place, 0) + count
-
-
-def place_of(item: pytest.Item) -> str:
+def file_of(item: pytest.Item) -> str:
     """The file of a test."""
     return item.nodeid.partition("::")[0]
 
@@ -154,18 +148,12 @@ def program(words: Sequence[str]) -> str:
     """The name under which a started program is counted."""
     name = Path(words[0]).name
     if name in ("valkey-server", "redis-server"):
-        flags = {"--cluster-enabled": "cluster node", "--sentinel": "sentinel"}
-        return next((kind for flag, kind in flags.items() if flag in words), "server")
-    if not name.startswith("python"):
-        return name
-    for place, word in enumerate(words[1:], 1):
-        if word == "-m":
-            return f"python -m {words[place + 1]}"
-        if not word.startswith("-"):
-            return f"python {Path(word).name}"
-        if word == "-c":
-            break
-    return "python -c"
+        return "cluster node" if "--cluster-enabled" in words else "sentinel" if "--sentinel" in words else "server"
+    if name.startswith("python"):
+        # Options before it have no values of their own.
+        first, second = ([word for word in words[1:] if word in ("-m", "-c") or not word.startswith("-")] + ["", ""])[:2]
+        return f"python -m {second}" if first == "-m" else f"python {Path(first).name}"
+    return name
 
 
 def waits_of(module: ModuleType, root: Path) -> Iterator[tuple[str, str, float]]:
@@ -176,33 +164,26 @@ def waits_of(module: ModuleType, root: Path) -> Iterator[tuple[str, str, float]]
         name = getattr(statement, "name", "")
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).rpartition(".")[2] == "sleep":
-                wait_s = _value(node.args[0], vars(module))
-                if 0 < wait_s < ENDED_S:
-                    yield str(file.relative_to(root)), name if name.startswith("test_") else "", wait_s
-
-
-def _value(expression: ast.expr, names: dict[str, Any]) -> float:
-    """What constants make; 0 where it is known only when it runs."""
-    if all(isinstance(node, _ARITHMETIC) for node in ast.walk(expression)):
-        with contextlib.suppress(Exception):
-            return float(eval(ast.unparse(expression), names))
-    return 0.0
+                if not all(isinstance(part, _ARITHMETIC) for part in ast.walk(node.args[0])):
+                    continue
+                with contextlib.suppress(NameError, TypeError, ValueError):  # what is known only when it runs
+                    if 0 < (wait_s := float(eval(ast.unparse(node.args[0]), vars(module)))) < ENDED_S:
+                        yield str(file.relative_to(root)), name if name.startswith("test_") else "", wait_s
 
 
 def read(file: Path) -> dict[str, float]:
-    """The budgets of a file. Raises pytest.UsageError when it has none, or one that is no number."""
+    """The budgets of a file. Raises pytest.UsageError when it cannot be read, or has one that is no number."""
     try:
         limits = tomllib.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise pytest.UsageError(f"--budget: {file} cannot be read: {error}") from error
     for name, limit in limits.items():
         if type(limit) not in (int, float) or limit < 0:
-            raise pytest.UsageError(f"--budget: {file}: {name} = {limit!r} must be a number from 0")
+            raise pytest.UsageError(f"--budget: {file}: {name} = {limit!r} must be a number, 0 or more")
     return limits
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--budget FILE`."""
     parser.addoption("--budget", metavar="FILE", type=Path, help="fail when the tests cost more than this file allows")
 
 
