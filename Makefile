@@ -42,7 +42,6 @@ PAYLOAD ?=
 HANDLER_MS ?=
 HANDLERS ?=
 BACKLOG ?=
-RERUNS ?=
 WEB_PORT ?=
 
 BIN := .venv/bin
@@ -96,11 +95,10 @@ help:
 	@echo '                                    which rate meets a p99 here, predicted and verified, and the plan for RATE (25 minutes);'
 	@echo '                                    VALIDATE=1: how near the queueing simulator comes to measured steps (6 minutes)'
 	@echo 'make scale [SEED=1]                 the load doubles twice and falls, workers follow the metrics, then the verdict (3 minutes)'
-	@echo '  RERUNS=3                          test, test-all: up to so many failed tests run once more, and what they failed with is shown'
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
 	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak, churn, capacity and scale: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
-	@echo 'make check                          ruff, pyright, luacheck for the scripts, and that each test asserts'
+	@echo 'make check                          ruff, pyright, luacheck for the scripts, that each test asserts, and how many there are'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
 	@echo 'make format                         let ruff format the sources'
 	@echo 'make generate                       make the synchronous interfaces from the asyncio ones, and the types of the TypeScript client'
@@ -194,12 +192,12 @@ compare: setup
 	@$(BIN)/python -m reports compare --a $(A) --b $(B) $(foreach name,$(METRIC),--metric $(name)) $(ARGS)
 
 # The report of the last run of each tier stays in runs/tests; make test-times reads it.
-# RERUNS: up to so many failed tests are run once more; the summary shows what they failed with.
-PYTEST = $(BESIDE)$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder --junitxml=runs/tests/$@.xml \
-	$(if $(RERUNS),--reruns 1 --max-suite-reruns $(RERUNS) --rerun-show-tracebacks)
+PYTEST = $(BESIDE)$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder --junitxml=runs/tests/$@.xml
+# What it starts, asks and waits for is counted, and fails the run where tests/budget.toml allows less.
+FIRST_TIER := -m 'not (slow or nightly)' --budget tests/budget.toml
 
 test: setup
-	@$(PYTEST) -m 'not (slow or nightly)' $(ARGS)
+	@$(PYTEST) $(FIRST_TIER) $(ARGS)
 
 test-all: export IRONCLAIM_WALKS := 3
 test-all: setup
@@ -258,6 +256,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/python .ci/lua_check
 	$(BIN)/python .ci/tests_check
+	$(BIN)/python -m tests.budget $(FIRST_TIER)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: setup

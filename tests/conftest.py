@@ -13,7 +13,7 @@ from engine.testing.plugin import ironclaim_url as ironclaim_url
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.compiled", "tests.times", "tests.failed_fixtures", "tests.walks")
+pytest_plugins = ("tests.budget", "tests.compiled", "tests.times", "tests.failed_fixtures", "tests.walks")
 
 
 @pytest.fixture

@@ -264,3 +264,14 @@ def test_an_unknown_tool_is_one_clear_line(
     monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
     assert setup.main() == 1
     assert capfd.readouterr().err == "setup: kafka: it must be one of browser, compiler, luacheck, node, postgres, redis\n"
+
+
+def test_ci_ends_with_what_each_step_took_and_with_the_code_of_the_one_that_failed(tmp_path: Path) -> None:
+    for name, line in {"make": '[ "$1" != bad ]', "git": ":", "python3": ":", "redis-server": ":", "cc": ":"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    program = f"set -eu; . {ROOT}/.ci/steps; step check; step test SERVER=redis ARGS='a b'; step bad; step never"
+    done = subprocess.run(["/bin/bash", "-c", program], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    table = [line.split(" s  ")[1] for line in done.stdout.splitlines() if " s  " in line]
+    assert table == ["make check", "make test SERVER=redis ARGS=a b", "make bad (failed)", "in all"], done.stderr
+    assert done.returncode == 1
