@@ -7,7 +7,6 @@ sends the load late. Then the judge calls the clean run unknown, for late work a
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -24,7 +23,7 @@ from chaos.progress import Progress
 from chaos.spec import RunSpec
 from chaos.verdicts import Verdict, parsed
 from engine.wire.scripts import scripts_folder
-from tests.chaos.drills import history, pids_of, repeated, run, run_elsewhere
+from tests.chaos.drills import history, repeated, run, run_elsewhere
 from tests.chaos.judged import TIMEOUT
 from tests.reports.conftest import verdict_of
 
@@ -62,9 +61,10 @@ def drilled(mutant: str, folder: Path, spark: SparkSession) -> tuple[Drill, Verd
     place = runs.create(folder, spec.id)
     drill = Drill(spec, Plan(1, PACE, FAULTS), place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find())
     drill.lua = mutants.plant(MUTANTS[mutant], scripts_folder(), place.path / "lua") if mutant else None
+    before = set(psutil.Process().children(recursive=True))
     run(drill)
+    assert set(psutil.Process().children(recursive=True)) <= before, "servers, proxies and processes are gone"
     spec.write(place.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
-    assert {pid for pid in pids_of(place.path) if psutil.pid_exists(pid)} == {os.getpid()}
     verdict = parsed(verdict_of(place.path, spark))
     assert drill.errors == [], verdict.reasons
     return drill, verdict
