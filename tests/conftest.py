@@ -56,6 +56,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 #: What takes longest comes first, or else one process would still be at it when the other has nothing left.
 LONGEST_FIRST = ("tests/chaos/test_mutants_caught.py", "tests/reports", "tests/bench/test_locustfile.py", "tests/chaos")
 
+#: A file of the first tier outside of tests/reports that judges: it comes when the Spark session of those is warm.
+JUDGES_TOO = "tests/chaos/test_short_drill.py"
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest scopes first; pytest-xdist keeps this order with --no-loadscope-reorder."""
@@ -64,13 +67,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         scope = scope_of(item.nodeid)
         return next((place for place, start in enumerate(LONGEST_FIRST) if scope.startswith(start)), len(LONGEST_FIRST))
 
-    items.sort(key=rank)
+    items.sort(key=lambda item: (rank(item), item.nodeid.startswith(JUDGES_TOO)))
 
 
 def scope_of(nodeid: str) -> str:
     """The tests that go to one process together with this one."""
     file = nodeid.split("::", 1)[0]
-    return "tests/reports" if file.startswith("tests/reports/") else file
+    return "tests/reports" if file.startswith("tests/reports/") or file == JUDGES_TOO else file
 
 
 @pytest.hookimpl(wrapper=True)

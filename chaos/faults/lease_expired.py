@@ -86,7 +86,7 @@ class LeaseExpired:
         return Seen(time.monotonic_ns(), True, "no lease is ended any more", tuple(self._struck.values()))
 
     def witness_healed(self) -> Seen:
-        self._scene.wait(lambda: bool(self._refused()) and self._claimed() > self._claims, timeout_s=ANSWER_TIMEOUT_S)
+        self._scene.wait(lambda: self._answered() and self._claimed() > self._claims, timeout_s=ANSWER_TIMEOUT_S)
         refused, claims = self._refused(), self._claimed() - self._claims
         detail = f"refused {len(refused)} ends of leases that others had taken over; {self._target} claimed {claims} jobs since"
         return Seen(time.monotonic_ns(), claims > 0 and (bool(refused) or not self._taken), detail)
@@ -113,6 +113,10 @@ class LeaseExpired:
         running = set(self._scene.watch.view(self._target).running)
         now = self._scene.watch.claimed_elsewhere(self._target, running & set(self._struck.values()))
         return [*self._taken, *(token for token in now if token not in self._taken)]
+
+    def _answered(self) -> bool:
+        """Every one, though one refusal is enough: an engine that accepts them all is not waited for in vain."""
+        return all(token in self._scene.watch.view(self._target).ended for token in self._taken)
 
     def _refused(self) -> list[Token]:
         ended = self._scene.watch.view(self._target).ended

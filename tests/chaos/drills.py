@@ -14,7 +14,7 @@ from typing import Any
 from chaos import runs, toxiproxy_binary
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
-from chaos.plan import Pace, Plan, consumer_names, draw, worker_names
+from chaos.plan import Pace, Plan, PlannedFault, consumer_names, draw, worker_names
 from chaos.progress import Progress
 from chaos.spec import RunSpec
 from engine.history import load_file
@@ -60,6 +60,38 @@ def run(drill: Drill, meanwhile: Callable[[], bool] = lambda: True) -> None:
 def history(drill: Drill) -> dict[str, list[dict[str, Any]]]:
     """Rows by file name."""
     return {path.stem: list(load_file(path).rows) for path in drill.folder.history.glob("*.jsonl")}
+
+
+def window_ns(drill: Drill, planned: PlannedFault) -> tuple[int, int]:
+    """From the injection of a fault to its heal."""
+    rows = [row for row in history(drill)["harness"] if row["kind"] == "fault" and row["fault"] == planned.fault]
+    t_ns = {row["stage"]: row["t_ns"] for row in rows}
+    return t_ns["inject"], t_ns["heal"]
+
+
+def answered(rows: list[dict[str, Any]], *, since_ns: int) -> list[dict[str, Any]]:
+    """Operations that were sent since then and that the server answered."""
+    return [row for row in rows if row["srv_us"] is not None and (row["last_send_ns"] or 0) > since_ns]
+
+
+def repeated(drill: Drill, planned: PlannedFault) -> set[str]:
+    """The operations to which the server has said, since the fault began, that it did them before."""
+    begun_ns, _ = window_ns(drill, planned)
+    files = history(drill)
+    rows = [row for target in planned.targets for row in answered(files[target], since_ns=begun_ns)]
+    return {row["f"] for row in rows if "repeated" in (row["result"], *(item.get("result") for item in row["items"]))}
+
+
+def run_elsewhere(drill: Drill, killed: PlannedFault) -> dict[str, bool]:
+    """The jobs that a killed worker had in hand, and whether each has run on another one, under a later fence."""
+    files = history(drill)
+    assert files[killed.target][-1]["kind"] != "close"
+    (witness,) = [row for row in files["harness"] if row["fault"] == killed.fault and row["stage"] == "witness"]
+    others = [rows for name, rows in files.items() if name != killed.target]
+    runs = [row["items"][0] for rows in others for row in rows if (row["f"], row["type"]) == ("handle", "invoke")]
+    return {
+        item["job"]: any(run["job"] == item["job"] and run["fence"] > item["fence"] for run in runs) for item in witness["items"]
+    }
 
 
 def pids_of(folder: Path) -> set[int]:

@@ -7,7 +7,6 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -16,7 +15,18 @@ from pyspark.sql import SparkSession
 from chaos.drill import Drill
 from chaos.plan import FAULT_NAMES, FLEET_FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Plan, PlannedFault
 from tests.chaos import judged
-from tests.chaos.drills import WORKER_FAULTS, WORKERS, history, make_drill, pids_of, run
+from tests.chaos.drills import (
+    WORKER_FAULTS,
+    WORKERS,
+    answered,
+    history,
+    make_drill,
+    pids_of,
+    repeated,
+    run,
+    run_elsewhere,
+    window_ns,
+)
 from tests.chaos.judged import TIMEOUT, Verdict
 
 pytestmark = [pytest.mark.slow, TIMEOUT]
@@ -68,18 +78,6 @@ def planned_fault(plan: Plan, name: str) -> PlannedFault:
     return planned
 
 
-def window_ns(drill: Drill, planned: PlannedFault) -> tuple[int, int]:
-    """From the injection to the heal."""
-    rows = [row for row in history(drill)["harness"] if row["kind"] == "fault" and row["fault"] == planned.fault]
-    t_ns = {row["stage"]: row["t_ns"] for row in rows}
-    return t_ns["inject"], t_ns["heal"]
-
-
-def answered(rows: list[dict[str, Any]], *, since_ns: int) -> list[dict[str, Any]]:
-    """Operations that were sent since then and that the server answered."""
-    return [row for row in rows if row["srv_us"] is not None and (row["last_send_ns"] or 0) > since_ns]
-
-
 def test_a_network_fault_hits_the_producer_and_one_worker_or_all(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
     for name in (name for name in NETWORK_FAULT_NAMES if name in FAULT_NAMES):
@@ -95,16 +93,7 @@ def test_a_network_fault_hits_the_producer_and_one_worker_or_all(drilled: tuple[
 
 def test_lost_replies_made_the_engine_repeat_an_enqueue_a_claim_and_a_finish(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
-    planned = planned_fault(plan, "net-reply-lost")
-    begun_ns, _ = window_ns(drill, planned)
-    files = history(drill)
-    repeated = {
-        row["f"]
-        for target in planned.targets
-        for row in answered(files[target], since_ns=begun_ns)
-        if "repeated" in (row["result"], *(item.get("result") for item in row["items"]))
-    }
-    assert {"enqueue", "claim", "finish"} <= repeated
+    assert {"enqueue", "claim", "finish"} <= repeated(drill, planned_fault(plan, "net-reply-lost"))
 
 
 def test_a_lease_was_renewed_under_latency(drilled: tuple[Drill, Plan]) -> None:
@@ -133,19 +122,9 @@ def test_a_lost_connection_was_made_anew(drilled: tuple[Drill, Plan]) -> None:
 
 def test_the_killed_worker_stopped_in_mid_job_and_its_jobs_ran_elsewhere(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
-    files = history(drill)
-    (killed,) = [planned for planned in plan.faults if planned.name == "worker-kill"]
-    assert files[killed.target][-1]["kind"] != "close"
-    (witness,) = [row for row in files["harness"] if row["fault"] == killed.fault and row["stage"] == "witness"]
-    for item in witness["items"]:
-        later = [
-            row
-            for name, rows in files.items()
-            for row in rows
-            if name != killed.target and row["f"] == "handle" and row["type"] == "invoke"
-            if row["items"][0]["job"] == item["job"] and row["items"][0]["fence"] > item["fence"]
-        ]
-        assert later, f"{item['job']} did not run elsewhere"
+    ran = run_elsewhere(drill, planned_fault(plan, "worker-kill"))
+    assert ran
+    assert all(ran.values()), ran
 
 
 def test_the_zombie_sent_a_late_finish_and_was_refused(drilled: tuple[Drill, Plan]) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from chaos import judge as judge_module
 from chaos.errors import HarnessError, Interrupted
 from chaos.interrupts import Interrupts
 from chaos.judge import EarlyJudge, judge, judge_all, validate_objectives
+from tests.chaos.drills import wait_for
 
 
 def command(code: int, run: Path, verdict: object) -> list[str]:
@@ -201,8 +201,7 @@ def test_a_judge_that_was_started_early_waits_for_its_line(tmp_path: Path, monke
     monkeypatch.setattr(judge_module, "judge_command", lambda run: [sys.executable, "-c", waiting(words, run)])
     with EarlyJudge(tmp_path) as early:
         early.start()
-        while not there.exists():
-            time.sleep(0.01)
+        wait_for(there.exists, "the start of the judge")
         assert not (tmp_path / "verdict.json").exists()
         assert judge(tmp_path, Interrupts(), started=early.begin()) == (0, "")
 

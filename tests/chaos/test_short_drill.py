@@ -1,0 +1,90 @@
+"""The drill of the first tier, judged: replies that real proxies lose, a worker killed in mid-job, leases that end too early. And
+the same with a planted defect: the late finish that the clean engine refuses is accepted, and J3 must say so.
+
+Each fault waits for its effect, and J3 rests on the order of calls alone: neither depends on the speed of the machine. A slow one
+sends the load late. Then the judge calls the clean run unknown, for late work alone (`Verdict.too_slow`), and that is let pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from io import StringIO
+from pathlib import Path
+
+import psutil
+from pyspark.sql import SparkSession
+
+from chaos import mutants, runs, toxiproxy_binary
+from chaos.drill import Drill
+from chaos.interrupts import Interrupts
+from chaos.mutants.of_jobs import MUTANTS
+from chaos.plan import PRODUCER, Pace, Plan, PlannedFault
+from chaos.progress import Progress
+from chaos.spec import RunSpec
+from chaos.verdicts import Verdict, parsed
+from engine.wire.scripts import scripts_folder
+from tests.chaos.drills import history, repeated, run, run_elsewhere
+from tests.chaos.judged import TIMEOUT
+from tests.reports.conftest import verdict_of
+
+pytestmark = TIMEOUT
+
+PACE = Pace(lead_in_ms=1_000, delay_max_ms=0, calm_ms=300, settle_ms=500)
+FAULTS = (
+    PlannedFault("1-net-reply-lost", "net-reply-lost", f"worker-1,worker-2,{PRODUCER}", 0),
+    PlannedFault("2-worker-kill", "worker-kill", "worker-1", 0, "worker-3"),
+    PlannedFault("3-lease-expired", "lease-expired", "worker-2", 0),
+)
+
+
+def drilled(mutant: str, folder: Path, spark: SparkSession) -> tuple[Drill, Verdict]:
+    """Carry out the drill, of the clean engine or of a mutant, and judge it."""
+    spec = RunSpec(
+        id=runs.run_id("bench", 1, mutant, 0.0),
+        seed=1,
+        mutant=mutant,
+        workers=2,
+        consumers=0,
+        lease_ms=2_000,
+        sweep_ms=200,
+        rate_per_s=40,
+        liveness_slack_ms=2_000,
+        plan=tuple(map(asdict, FAULTS)),
+        pace=asdict(PACE),
+        # In so short a run no limit need be reached, and nobody be kept out: J12 and J14 would be unknown.
+        limits=(),
+        unique_keys=False,
+        schedules=(),
+        dependencies=False,
+        routing=False,
+    )
+    place = runs.create(folder, spec.id)
+    drill = Drill(spec, Plan(1, PACE, FAULTS), place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find())
+    drill.lua = mutants.plant(MUTANTS[mutant], scripts_folder(), place.path / "lua") if mutant else None
+    before = set(psutil.Process().children(recursive=True))
+    run(drill)
+    assert set(psutil.Process().children(recursive=True)) <= before, "servers, proxies and processes are gone"
+    spec.write(place.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
+    verdict = parsed(verdict_of(place.path, spark))
+    assert drill.errors == [], verdict.reasons
+    return drill, verdict
+
+
+def test_the_clean_engine_is_valid_when_replies_are_lost_a_worker_is_killed_and_leases_end_early(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    drill, verdict = drilled("", tmp_path, spark)
+    assert verdict.verdict == "valid" or verdict.too_slow, verdict.reasons
+    stages = [(row["fault"], row["stage"], row["result"]) for row in history(drill)["harness"] if row["kind"] == "fault"]
+    assert stages == [(fault.fault, stage, "ok") for fault in FAULTS for stage in ("inject", "witness", "heal", "healed")]
+    assert {"enqueue", "claim", "finish"} <= repeated(drill, FAULTS[0])
+    ran = run_elsewhere(drill, FAULTS[1])
+    assert ran
+    assert all(ran.values()), ran
+
+
+def test_a_late_finish_that_is_accepted_is_found_by_the_check_of_that_name(spark: SparkSession, tmp_path: Path) -> None:
+    mutant = MUTANTS["finish-without-token-check"]
+    _, verdict = drilled(mutant.name, tmp_path, spark)
+    assert (verdict.verdict, verdict.checks[mutant.check]) == ("violated", "violated"), verdict.reasons
+    assert {check for check, found in verdict.checks.items() if found == "violated"} <= mutant.closure, verdict.reasons
