@@ -76,18 +76,19 @@ def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, ha
         assert raw.get("c.{news}.clock") == b"1"
 
 
-def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, application_url: str) -> None:
+def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, application_url: str, ironclaim_url: str) -> None:
     channel = connect(application_url).channel("news")
     channel.subscribe("ada")
 
     def publish() -> None:
-        with Client(application_url, token=TOKEN) as other:
+        with Client(application_url, token=TOKEN) as other, redis.Redis.from_url(ironclaim_url) as raw:
+            wait_until(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
             other.channel("news").publish("woken")
 
-    timer = threading.Timer(0.2, publish)
-    timer.start()
+    publishing = threading.Thread(target=publish)
+    publishing.start()
     assert contents(channel.poll("ada", wait_ms=30_000).messages) == ["woken"]
-    timer.join()
+    publishing.join()
 
 
 @pytest.mark.feature("DS33", model="dsps")
