@@ -85,7 +85,7 @@ help:
 	@echo 'make test-nightly [MINUTES=2]       long random walks that differ each night, each mutant in a real drill, runs beside Node, and'
 	@echo '                                    so long a fuzzer at each HTTP API'
 	@echo 'make test-times                     where the time of the last test run went: by file, by fixture, longest tests'
-	@echo 'make mutate [SEED=1] [COUNT=60] [FILES=lua/lanes]   plant one-line defects: does a test see each of them (30 minutes)'
+	@echo 'make mutate [SEED=1] [COUNT=60] [FILES=http]   plant one-line defects: does a test see each of them (30 minutes); FILES: an area, folders, files'
 	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
 	@echo 'make simulate [MODEL=lanes] [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed; MODEL: also bull, bananas, bridge, mosquito, dsps, all'
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from reports.checks import j4_conservation, j6_exactly_once
-from reports.facts import MS, Run
+from reports.facts import MS, WORKER_FAULTS, Run
 from reports.frames import Frames
 from reports.meaning import accepted_finish
 from reports.windows import Window, processes_hit, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-#: Faults that stop a worker while it holds leases.
-OF_WORKERS = ("worker-kill", "worker-oom", "worker-freeze")
 
 
 def by_fault(frames: Frames) -> list[dict[str, Any]]:
@@ -74,7 +71,7 @@ def ran_elsewhere(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]
     """Per kill or freeze: ms from the inject until the last leased job started on another worker. Jobs that never did are left
     out."""
     recovered: dict[str, float] = {}
-    for window in (one for one in found if one.name in OF_WORKERS):
+    for window in (one for one in found if one.name in WORKER_FAULTS):
         at_ns = F.lit(window.inject_ns).cast("bigint")
         over_ns = F.least("end_sent_ns", "reap_sent_ns", F.lit(window.next_ns).cast("bigint"))
         held = F.col("proc").isin(*window.targets) & (F.col("claim_done_ns") <= at_ns) & (over_ns > at_ns)
@@ -87,7 +84,7 @@ def ran_elsewhere(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]
 
 def back_at_work(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]:
     """Per other fault: ms from the heal until every worker that was hit had finished a job again."""
-    healed = [window for window in found if window.name not in OF_WORKERS]
+    healed = [window for window in found if window.name not in WORKER_FAULTS]
     finishes = frames.events.where(accepted_finish())
     workers = {process.name for process in frames.run.processes if process.role == "worker"}
     recovered: dict[str, float] = {}

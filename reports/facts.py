@@ -21,8 +21,10 @@ CHANNELS = "dsps"
 #: The engine's own format, of which a run is whose spec names no model.
 LANES = "lanes"
 
-#: Faults that kill a process.
-KILLS = ("worker-kill", "worker-oom", "subscriber-kill")
+#: Faults that kill a worker, those that stop one while it holds leases, and those that kill any process.
+WORKER_KILLS = ("worker-kill", "worker-oom")
+WORKER_FAULTS = (*WORKER_KILLS, "worker-freeze")
+KILLS = (*WORKER_KILLS, "subscriber-kill")
 
 #: Name prefix of the workers that run inside Locust.
 CONSUMER = "consumer-"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.errors import JudgeError
-from reports.facts import MS
+from reports.facts import MS, WORKER_KILLS
 from reports.lines import INSTANTS
 
 Row = dict[str, Any]
@@ -115,7 +115,7 @@ class History:
 
     def killed(self) -> set[str]:
         """Names of the workers that were killed."""
-        return {row["target"] for row in self.harness if row["kind"] == "fault" and row["name"] == "worker-kill"}
+        return {row["target"] for row in self.harness if row["kind"] == "fault" and row["name"] in WORKER_KILLS}
 
     def workers(self) -> list[str]:
         """Names of the workers that lived to the end, except those inside Locust."""

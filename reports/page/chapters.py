@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reports import evidence
+from reports.facts import WORKER_FAULTS
 from reports.frames import AnyFrames, Frames
 from reports.page import captions, draw_lanes, draw_phases, draw_time, ink, leases, numbers
 from reports.page.captions import Caption
@@ -75,7 +76,7 @@ def timelines(matter: Matter) -> list[Chapter]:
     finished = matter.series.count("finished", matter.axis.buckets)
     made: list[Chapter] = []
     for window in matter.windows:
-        if window.name in leases.WORKER_FAULTS and held.get(window.fault):
+        if window.name in WORKER_FAULTS and held.get(window.fault):
             limit_s = 1.5 * matter.frames.run.liveness_ms / 1_000
             shown = leases.around(window, held[window.fault], found, limit_s, matter.axis)
             made.append(

@@ -11,8 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 
+from reports.facts import WORKER_FAULTS, WORKER_KILLS
 from reports.page import ink
-from reports.page.leases import WORKER_FAULTS, Lanes, Lease, Other
+from reports.page.leases import Lanes, Lease, Other
 from reports.page.timeline import Window
 
 #: Heights in inches: a row of followed leases, all other leases of a worker, a fault's name, and the padding of a lane.
@@ -158,7 +159,7 @@ def gone(lease: Lease, windows: Sequence[Window], taken_s: float) -> float:
 
 def mark(panel: Axes, window: Window, top_in: float, high_in: float) -> None:
     """Mark the inject of a fault in the lane of the worker that it hit, and its heal if the worker survived."""
-    ends_s = [window.start_s] if window.name == "worker-kill" else [window.start_s, window.end_s]
+    ends_s = [window.start_s] if window.name in WORKER_KILLS else [window.start_s, window.end_s]
     for at_s in ends_s:
         panel.plot([at_s] * 2, [top_in, top_in + high_in], color=ink.VERMILLION, lw=1.8, zorder=4)
     place: dict[str, Any] = {"textcoords": "offset points", "annotation_clip": True, "zorder": 7}

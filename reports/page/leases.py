@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from reports.facts import WORKER_FAULTS
 from reports.meaning import ENDS
 from reports.page.recoveries import Recovery
 from reports.page.timeline import SECOND_NS, Axis, Window
@@ -28,9 +29,6 @@ OFFENDERS_OF_A_CHECK = 2
 #: Lanes begin this long before their fault and end this long after their last event.
 LEAD_S = 2.0
 TRAIL_S = 1.5
-
-#: Faults that kill or freeze a worker.
-WORKER_FAULTS = ("worker-kill", "worker-freeze")
 
 #: Answer to the call that ends a lease -> its text.
 ANSWERS = {"ok": "accepted", "repeated": "repeated", "stale": "refused", "void": "refused", "unknown": "no answer"}

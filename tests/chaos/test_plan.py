@@ -24,6 +24,7 @@ from chaos.plan import (
     draw,
     worker_names,
 )
+from reports.facts import WORKER_KILLS
 
 WORKERS = worker_names(3)
 SEEDS = range(200)
@@ -94,6 +95,10 @@ def test_a_victim_is_alive_when_its_turn_comes() -> None:
                 alive = alive - workers | {planned.replacement}
             else:
                 assert planned.replacement == ""
+
+
+def test_the_judge_knows_every_fault_that_a_worker_does_not_survive() -> None:
+    assert KILLING == WORKER_KILLS
 
 
 @pytest.mark.parametrize("name", KILLING)

@@ -25,9 +25,12 @@ from ironclaim_client import (
 from tests.clients.conftest import TOKEN
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay, Rule
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 from tests.engine.http.channels.desk import SECRET, base64_of, token
 from tests.engine.http.serving import served
+
+#: A subscription that gives nothing polls for ever.
+pytestmark = pytest.mark.timeout(DEADLINE_S)
 
 POLL = "GET /channel/news/subscription/polling/ada"
 ACKNOWLEDGE = "DELETE /channel/news/subscription/polling/ada/message"
@@ -76,18 +79,19 @@ def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, ha
         assert raw.get("c.{news}.clock") == b"1"
 
 
-def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, application_url: str) -> None:
+def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, application_url: str, ironclaim_url: str) -> None:
     channel = connect(application_url).channel("news")
     channel.subscribe("ada")
 
     def publish() -> None:
-        with Client(application_url, token=TOKEN) as other:
+        with Client(application_url, token=TOKEN) as other, redis.Redis.from_url(ironclaim_url) as raw:
+            wait_until(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
             other.channel("news").publish("woken")
 
-    timer = threading.Timer(0.2, publish)
-    timer.start()
+    publishing = threading.Thread(target=publish)
+    publishing.start()
     assert contents(channel.poll("ada", wait_ms=30_000).messages) == ["woken"]
-    timer.join()
+    publishing.join()
 
 
 @pytest.mark.feature("DS33", model="dsps")

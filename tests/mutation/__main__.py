@@ -11,21 +11,21 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from engine.testing.server import EmbeddedServer
-from tests.mutation import lua_edits, planted, python_edits
-from tests.mutation.edits import ROOT, Edit, Finder, changed, choose, edits_of, equivalents, reason_of
+from tests.mutation import planted
+from tests.mutation.drawing import AREAS, draw
+from tests.mutation.edits import ROOT, Edit, equivalents, reason_of
 from tests.mutation.judging import Judge, Result, Results, table
+from tests.mutation.lua_edits import Loading
 from tests.mutation.record import recorded
 from tests.mutation.running import HarnessFault, Run
 from tests.mutation.tree import Tree
 
 FOLDER = ROOT / "build" / "mutation"
 FIRST_TIER = "not (slow or nightly)"
-#: A script of others, which the engine is held against.
-_LEFT_ALONE = "/published/"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,13 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=60, help="edits to draw, half of them in Lua")
+    parser.add_argument("--count", type=int, default=60, help="edits to draw, half of them in scripts")
     parser.add_argument("--set", choices=("edits", "mutants", "removals", "all"), default="edits")
     parser.add_argument(
         "--file",
         action="append",
         default=[],
-        help="sources to edit (default lua and engine), or tests of which all that see are wanted",
+        help=f"what to edit: of {', '.join(AREAS)} (default: all in turn), folders, files; or tests, to find all that see",
     )
     parser.add_argument("--tier", default=FIRST_TIER, help="pytest's expression of markers (-m), '' for all tests")
     parser.add_argument("--tests", nargs="+", default=["tests"], help="tests to choose from")
@@ -94,36 +94,13 @@ def _parser() -> argparse.ArgumentParser:
 def _edits(options: argparse.Namespace, sources: Sequence[str]) -> list[Edit]:
     found: list[Edit] = []
     if options.set in ("edits", "all"):
-        found += _drawn(options.seed, options.count, sources or ["lua", "engine"])
+        with EmbeddedServer() as server, tempfile.TemporaryDirectory(dir=FOLDER) as scratch:
+            found += draw(options.seed, options.count, sources, Loading(server.url, Path(scratch)))
     if options.set in ("mutants", "all"):
         found += planted.shipped()
     if options.set in ("removals", "all"):
         found += planted.removals()
     return found
-
-
-def _drawn(seed: int, count: int, sources: Sequence[str]) -> list[Edit]:
-    """Half of them in Lua, half in Python, where the sources have both."""
-
-    def python(edit: Edit) -> bool:
-        return python_edits.valid(changed((ROOT / edit.changes[0].file).read_text(), edit.changes))
-
-    with EmbeddedServer() as server, tempfile.TemporaryDirectory(dir=FOLDER) as scratch:
-        loading = lua_edits.Loading(server.url, Path(scratch))
-        kinds: list[tuple[Iterable[Edit], Callable[[Edit], bool]]] = [
-            (_all(sources, ".lua", lua_edits.find), loading.accepts),
-            (_all(sources, ".py", python_edits.find), python),
-        ]
-        return choose(seed, count, kinds)
-
-
-def _all(sources: Sequence[str], suffix: str, find: Finder) -> list[Edit]:
-    paths: set[Path] = set()
-    for source in sources:
-        path = ROOT / source
-        paths |= {path} if path.suffix == suffix else set(path.rglob(f"*{suffix}"))
-    names = sorted(str(path.relative_to(ROOT)) for path in paths)
-    return [edit for name in names if _LEFT_ALONE not in name for edit in edits_of(name, (ROOT / name).read_text(), find)]
 
 
 def _line(number: int, count: int, result: Result, edit: Edit) -> str:

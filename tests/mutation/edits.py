@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import tomllib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -91,16 +92,14 @@ def in_order(seed: int, edits: Iterable[Edit]) -> Iterator[Edit]:
         yield min((edit for edit in same if edit.operator == operator), key=lambda edit: rank(edit.content))
 
 
-def choose(seed: int, count: int, kinds: Iterable[tuple[Iterable[Edit], Callable[[Edit], bool]]]) -> list[Edit]:
-    """`count` edits, or as many as there are, from all kinds in turn; each kind has a check that its edits must pass."""
-    sources = [filter(valid, in_order(seed, edits)) for edits, valid in kinds]
-    chosen: list[Edit] = []
-    while sources and len(chosen) < count:
-        source = sources.pop(0)
+def in_turns(sources: Iterable[Iterator[Edit]]) -> Iterator[Edit]:
+    """One edit of each source in turn, until all have ended."""
+    waiting = deque(sources)
+    while waiting:
+        source = waiting.popleft()
         if (edit := next(source, None)) is not None:
-            chosen.append(edit)
-            sources.append(source)
-    return chosen
+            yield edit
+            waiting.append(source)
 
 
 def from_texts(id: str, operator: str, texts: Iterable[tuple[str, str, str]]) -> Edit:

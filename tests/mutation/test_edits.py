@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from engine.testing.server import EmbeddedServer
-from tests.mutation import lua_edits, planted, python_edits
+from tests.mutation import drawing, lua_edits, planted, python_edits
+from tests.mutation.drawing import SCRIPTS, files_by_area
 from tests.mutation.edits import (
     ROOT,
     Candidate,
     Change,
     Edit,
     changed,
-    choose,
     edits_of,
     equivalents,
     from_texts,
     in_order,
+    in_turns,
     reason_of,
 )
 
@@ -96,19 +98,44 @@ def test_the_same_seed_chooses_the_same_edits_also_after_lines_moved() -> None:
     assert len({tuple(edit.content for edit in in_order(seed, edits(PYTHON, "a.py"))) for seed in range(8)}) > 1
 
 
-def test_each_line_has_one_edit_and_kinds_take_turns() -> None:
-    kinds = [(edits(LUA, "a.lua"), lambda edit: True), (edits(PYTHON, "a.py"), lambda edit: edit.changes[0].line != 4)]
-    chosen = choose(1, 60, kinds)
-    assert [edit.lua for edit in chosen] == [True, False, True, False, True, False, False]
-    assert len({(edit.changes[0].file, edit.changes[0].line) for edit in chosen}) == 7
-    assert choose(1, 2, kinds) == chosen[:2]
+def test_each_line_has_one_edit_and_areas_take_turns() -> None:
+    areas = [in_order(1, edits(LUA, "a.lua")), in_order(1, edits(PYTHON, "a.py")), in_order(1, edits(PYTHON, "b.py"))]
+    chosen = [edit.changes[0] for edit in in_turns(areas)]
+    assert "".join(change.file[0] if change.file != "a.lua" else "l" for change in chosen) == "lab" * 3 + "ab" * 2
+    assert len({(change.file, change.line) for change in chosen}) == len(chosen) == 13
+
+
+def test_every_source_is_in_one_area() -> None:
+    areas = files_by_area()
+    sources = [path for folder in ("lua", "engine", "reports") for path in (ROOT / folder).rglob("*")]
+    names = [str(path.relative_to(ROOT)) for path in sources if path.suffix in (".lua", ".py")]
+    assert sorted(name for files in areas.values() for name in files) == sorted(n for n in names if "/published/" not in n)
+    assert all(areas.values()) and "lua/lanes/shard_drop.lua" in areas["shards"] and "engine/cron.py" in areas["engine"]
+
+
+def test_each_area_is_drawn_from_and_one_that_is_named_alone(
+    ironclaim_server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "shards": ("lua/lanes/shard_drop.lua", "engine/command/reshard.py"),
+        "http": ("engine/http/jobs/events.py",),
+        SCRIPTS: ("lua/lanes/*.lua",),
+    }
+    monkeypatch.setattr(drawing, "AREAS", files)
+    loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
+    area_of = {name: area for area, names in files_by_area().items() for name in names}
+    drawn = [area_of[edit.changes[0].file] for edit in drawing.draw(1, 8, (), loading)]
+    assert drawn == [SCRIPTS, "shards", SCRIPTS, "http"] * 2
+    assert {edit.changes[0].file for edit in drawing.draw(1, 4, ("http",), loading)} == set(files["http"])
+    half = drawing.draw(1, 6, ("lua/dsps", "engine/wire/call.py"), loading)
+    assert [edit.lua for edit in half] == [True, False] * 3
 
 
 def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path: Path) -> None:
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
     files = ("lua/lanes/claim.lua", "lua/lanes/modules/claim.lua", "lua/foreign/claim.lua", "lua/dsps/fetch.lua")
     for file in files:
-        some = choose(1, 12, [(edits((ROOT / file).read_text(), file), lambda edit: True)])
+        some = list(islice(in_order(1, edits((ROOT / file).read_text(), file)), 12))
         assert sum(map(loading.accepts, some)) > len(some) / 2, file
     file = "engine/worker/machine/steps.py"
     for edit in edits((ROOT / file).read_text(), file):

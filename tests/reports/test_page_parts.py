@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ import pytest
 from reports.facts import MS, Phase, Run, Stage
 from reports.page import bands, ink, tables, words
 from reports.page.colours import COLOURS
+from reports.page.draw_lanes import gone, mark
 from reports.page.facts import again
+from reports.page.leases import Lease, in_hand_at
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
 from reports.verdict import NO_MEASURES
 
@@ -52,6 +56,19 @@ def test_a_window_is_verified_when_it_was_seen_to_bite_and_to_heal() -> None:
     assert (kill.verified, kill.label) == (False, "kill, NOT VERIFIED")
     assert (latency.end_s, latency.verified) == (60, False), "it never healed, so it lasts until the end"
     assert down.targets == ("worker-1", "producer-1")
+
+
+@pytest.mark.parametrize(("name", "lines"), [("worker-kill", 1), ("worker-oom", 1), ("worker-freeze", 2), ("app-kill", None)])
+def test_lanes_follow_the_jobs_of_each_worker_that_a_fault_stops(name: str, lines: int | None) -> None:
+    """A worker that does not survive has no heal in its lane."""
+    witness = replace(stage(f"1-{name}", "witness", 11), leases=("k1 3", "k1 4", "k2 5"))
+    found = in_hand_at(SimpleNamespace(run=run_of(stages=(witness,))), ())  # type: ignore[arg-type]
+    assert found == ({} if lines is None else {f"1-{name}": ["k1", "k2"]})
+    window = Window(f"1-{name}", name, "worker-1", 10, 20, verified=True)
+    assert gone(Lease("k1", 3, "n", "worker-1", claimed_s=9.0), [window], 30) == (30 if lines is None else 10)
+    panel = ink.figure(1.0).add_axes((0.0, 0.0, 1.0, 1.0))
+    mark(panel, window, 0.0, 1.0)
+    assert lines in (None, len(panel.lines))
 
 
 def test_names_of_bands_do_not_cover_each_other() -> None:

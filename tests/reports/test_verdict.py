@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from engine.history import ITEM_FIELDS, ROW_FIELDS
+from reports.checks import CHECKS
 from reports.checks.h1_faults_bit import doubts
 from reports.errors import JudgeError, one_line
 from reports.facts import Process, Run, Stage
 from reports.lines import item_type, line_schema
 from reports.table import render
 from reports.verdict import NO_MEASURES, merge, undecided, withdraw, write
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -195,6 +198,17 @@ def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
     spec = {"id": "x", "scenario": "bench", "seed": 1, "mutant": ""}
     finding = {"name": "no token", "checks": ["J4", "J6:x"], "text": "The wire has none.", "rows": 1, "examples": []}
     assert render({**head, "findings": [finding], "measures": MEASURES, "spec": spec}) == TABLE
+
+
+def test_the_samples_of_the_pages_are_what_a_bench_prints() -> None:
+    """When a check or a column comes or goes: `make bench`, its verdict.json here, and what it prints into the pages."""
+    decided = json.loads(Path(__file__).with_name("bench_verdict.json").read_text())
+    judging = [check for check in CHECKS if check.judges(Run(spec=decided["spec"], files={}))]
+    assert [(entry["id"], entry["name"]) for entry in decided["checks"]] == [(check.id, check.name) for check in judging]
+    printed = render(decided)
+    assert f"\n...\n{printed}\n```" in (ROOT / "docs" / "verification.md").read_text()
+    (sample,) = [block for block in (ROOT / "README.md").read_text().split("```") if "verdict: valid" in block]
+    assert {*sample.splitlines()} <= {*printed.splitlines(), "...", "  ..."}
 
 
 def test_a_run_that_could_not_be_looked_at_shows_why_and_the_verdict() -> None:

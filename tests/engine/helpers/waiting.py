@@ -14,6 +14,8 @@ from engine.history import load_file
 T = TypeVar("T")
 #: What is waited for before a test fails: on a slow and busy machine three processes that start at once take a quarter of it.
 DEADLINE_S = 120.0
+#: The same for what one process does that runs already: the next event of a stream, the answer to a long poll, a webhook.
+STREAM_S = 30.0
 #: How long a call would go on whose own, shorter deadline were forgotten.
 DEFAULT_DEADLINE_S = ConnectOptions().deadline_ms / 1_000
 
@@ -27,6 +29,11 @@ def wait_until(condition: Callable[[], T], what: str, deadline_s: float = DEADLI
             return value
         assert time.monotonic() < end_s, f"not within {deadline_s} s: {what}"
         time.sleep(0.005)
+
+
+def soon(condition: Callable[[], T], what: str) -> T:
+    """The same for what a process does that runs already."""
+    return wait_until(condition, what, STREAM_S)
 
 
 async def until_waits(channel: AsyncChannel, count: int = 1) -> None:

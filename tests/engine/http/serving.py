@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from typing import Any
+
+import httpx
+import pytest
 
 from engine.http import serving
 from engine.http.settings import HttpSettings
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, STREAM_S, wait_until
 
 
 @contextlib.contextmanager
@@ -26,5 +30,32 @@ def served(settings: HttpSettings, **more: Any) -> Generator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(DEADLINE_S)
         listening.close()
+        assert not thread.is_alive(), "the application has not ended"
+
+
+def rest_of(lines: Iterator[str]) -> list[str]:
+    """What is left of a stream until it ends. Fails with what came when that takes too long."""
+    rest: list[str] = []
+    end_s = time.monotonic() + STREAM_S
+    for line in lines:
+        rest.append(line)
+        assert time.monotonic() < end_s, f"no end within {STREAM_S} s, but {rest[-20:]}"
+    return rest
+
+
+def coming(lines: Iterator[str], start: str) -> Iterator[str]:
+    """Those lines of a stream that begin so. Fails with what came instead when the next one does not come in time."""
+    came: list[str] = []
+    end_s = time.monotonic() + STREAM_S
+    try:
+        for line in lines:
+            if line.startswith(start):
+                yield line
+                came, end_s = [], time.monotonic() + STREAM_S
+            else:
+                came.append(line)
+                assert time.monotonic() < end_s, f"no line {start!r} within {STREAM_S} s, but {came[-20:]}"
+    except httpx.ReadTimeout:
+        pytest.fail(f"no line {start!r} within {STREAM_S} s, but {came[-20:]}")

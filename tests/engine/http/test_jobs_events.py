@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +17,10 @@ import redis
 from engine import AsyncQueue, Queue
 from engine.http.jobs import events
 from engine.http.settings import HttpSettings
+from engine.models.lanes_keys import LanesKeys
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
-from tests.engine.http.serving import served
+from tests.engine.helpers.waiting import STREAM_S, wait_until
+from tests.engine.http.serving import coming, rest_of, served
 
 EVENTS = "/api/queues/q/events"
 
@@ -26,17 +28,17 @@ EVENTS = "/api/queues/q/events"
 @contextlib.contextmanager
 def listening(base: str, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
     """The events of the stream, from when the server has begun it."""
-    with httpx.stream("GET", f"{base}{EVENTS}", headers=headers, timeout=120) as answer:
+    with httpx.stream("GET", f"{base}{EVENTS}", headers=headers, timeout=STREAM_S) as answer:
         assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
         lines = answer.iter_lines()
         assert next(lines).startswith("retry: ")
-        yield (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith('data: {"'))
+        yield (json.loads(line.removeprefix("data: ")) for line in coming(lines, 'data: {"'))
 
 
 @pytest.mark.feature("BN34")
 def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str, queue: Queue) -> None:
     with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base, contextlib.ExitStack() as stack:
-        assert httpx.put(f"{base}{EVENTS}", json={"keep": 1_000}, timeout=120).status_code == 204
+        assert httpx.put(f"{base}{EVENTS}", json={"keep": 1_000}, timeout=STREAM_S).status_code == 204
         streams = [stack.enter_context(listening(base)) for _ in range(20)]
         queue.enqueue_many([{"name": "a", "payload": at, "id": f"j{at}"} for at in range(10)])
         for stream in streams:
@@ -47,11 +49,15 @@ def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str
         with redis.Redis.from_url(ironclaim_url) as server:
             clients: Any = server.client_list
             wait_until(lambda: [each["cmd"] for each in clients()].count("xread") == 1, "one client of the server reads for all")
-        assert httpx.delete(f"{base}{EVENTS}", timeout=120).status_code == 204
+        assert httpx.delete(f"{base}{EVENTS}", timeout=STREAM_S).status_code == 204
 
 
 def test_who_comes_back_gets_what_it_has_missed_and_nothing_twice(ironclaim_url: str, queue: Queue) -> None:
+    """Also where all has happened in one millisecond, as it has here: beside an entry of tomorrow a server counts on in its."""
     queue.events.on()
+    with redis.Redis.from_url(ironclaim_url) as server:
+        tomorrow = f"{(int(time.time()) + 86_400) * 1_000}-1"
+        server.xadd(LanesKeys("q").events, {"kind": "created", "job": "j0", "name": "a"}, id=tomorrow)
     with served(HttpSettings(url=ironclaim_url)) as base:
         with listening(base) as stream:
             queue.enqueue("a", 1, id="j1")
@@ -60,30 +66,40 @@ def test_who_comes_back_gets_what_it_has_missed_and_nothing_twice(ironclaim_url:
         with listening(base, **{"Last-Event-ID": seen["id"]}) as stream:
             found = [next(stream)["job"] for _ in range(250)]
             queue.enqueue("a", 1, id="j2")
-            assert [*found, next(stream)["job"]] == [*(f"k{at}" for at in range(250)), "j2"]
+            last = next(stream)
+            assert [*found, last["job"]] == [*(f"k{at}" for at in range(250)), "j2"]
+        assert last["id"] == tomorrow.replace("-1", "-253")
         for wrong in ("x", "1-2-3", "$", "9" * 50):
-            answer = httpx.get(f"{base}{EVENTS}", headers={"Last-Event-ID": wrong}, timeout=120)
+            answer = httpx.get(f"{base}{EVENTS}", headers={"Last-Event-ID": wrong}, timeout=STREAM_S)
             assert (answer.status_code, answer.json()["field"]) == (422, "Last-Event-ID")
 
 
 def test_who_takes_nothing_is_told_that_it_is_behind(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "BEHIND_MAX", 5)
     queue.events.on()
-    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=120) as answer:
+    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S) as answer:
         lines = answer.iter_lines()
         next(lines)
         queue.enqueue_many([{"name": "a", "payload": at} for at in range(100)])
-        assert "event: behind" in list(lines), "the stream ends with it"
+        assert "event: behind" in rest_of(lines), "the stream ends with it"
 
 
 def test_a_silent_stream_has_comments(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "SILENCE_S", 0.05)
     queue.events.on()
-    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=120) as answer:
-        lines = (line for line in answer.iter_lines() if line)
-        assert [next(lines) for _ in range(3)] == ["retry: 2000", ": ", ": "]
+    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "retry: 2000"
+        assert list(itertools.islice(coming(lines, ":"), 2)) == [": ", ": "]
         queue.enqueue("a", 1, id="j1")
-        assert any('"job": "j1"' in line for line in lines), "an event comes in between"
+        assert '"job": "j1"' in next(coming(lines, "data: ")), "an event comes in between"
+
+
+def test_a_listener_takes_what_is_after_the_last_event_that_was_seen() -> None:
+    listener = events.Listener()
+    for place in ((5, 9), (7, 1), (7, 2), (7, 10), (8, 0)):
+        listener.tell(place, f"{place[0]}-{place[1]} ".encode())
+    assert listener.take((7, 2)) == b"7-10 8-0 " and not listener.waiting
 
 
 def test_many_listeners_are_woken_some_at_a_time(ironclaim_url: str) -> None:
@@ -121,7 +137,7 @@ def test_clients_that_have_gone_make_room(ironclaim_url: str, queue: Queue) -> N
     with served(HttpSettings(url=ironclaim_url, waiting_max=1)) as base:
 
         def begins() -> bool:
-            with httpx.stream("GET", f"{base}{EVENTS}", timeout=120) as answer:
+            with httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S) as answer:
                 return answer.status_code == 200
 
         for _ in range(3):
@@ -132,7 +148,9 @@ def test_clients_that_have_gone_make_room(ironclaim_url: str, queue: Queue) -> N
 
 def polls(base: str) -> bool:
     """Whether a long poll may wait: False where there is no place; ReadTimeout where it waits, and its client goes away."""
-    answer = httpx.get(f"{base}/api/queues/q/jobs/j1/result", params={"wait_ms": 60_000}, timeout=httpx.Timeout(120, read=0.5))
+    answer = httpx.get(
+        f"{base}/api/queues/q/jobs/j1/result", params={"wait_ms": 60_000}, timeout=httpx.Timeout(STREAM_S, read=0.5)
+    )
     return answer.status_code != 503
 
 
@@ -140,7 +158,7 @@ def test_an_end_of_the_application_ends_streams_and_long_polls(ironclaim_url: st
     queue.enqueue("a", 1, id="j1")
     with contextlib.ExitStack() as stack:
         with served(HttpSettings(url=ironclaim_url)) as base:
-            stream = stack.enter_context(httpx.stream("GET", f"{base}{EVENTS}", timeout=120))
+            stream = stack.enter_context(httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S))
             lines = stream.iter_lines()
             assert next(lines).startswith("retry: ")
-        assert [line for line in lines if line] == [], "it has ended, and the server with it"
+        assert not any(rest_of(lines)), "it has ended, and the server with it"

@@ -25,8 +25,8 @@ from engine.http.security import access, forgery, sessions, shield
 from engine.http.security.access import Access, needs, public
 from engine.http.serving import check_bind
 from engine.http.settings import HttpSettings, Token
-from tests.engine.helpers.waiting import wait_until
-from tests.engine.http.serving import served
+from tests.engine.helpers.waiting import STREAM_S, soon, wait_until
+from tests.engine.http.serving import rest_of, served
 
 READ, OPERATE, ADMIN, MAILS = "r" * 32, "o" * 32, "a" * 32, "m" * 32
 TOKENS = (
@@ -508,22 +508,22 @@ def test_a_stream_ends_for_who_is_let_in_no_longer(
     with served(HttpSettings(url=ironclaim_url, authorize=authorize)) as base:
         for path in ("/api/queues/q/events", "/queues/q/live"):
             known.add("ada")
-            with httpx.stream("GET", f"{base}{path}", headers={"X-User": "ada"}, timeout=30) as stream:
+            with httpx.stream("GET", f"{base}{path}", headers={"X-User": "ada"}, timeout=STREAM_S) as stream:
                 lines = stream.iter_lines()
                 next(lines)
                 known.clear()
                 later = f"later-than{path.replace('/', '-')}"
                 queue.enqueue(later, None)
-                assert not any(later in line for line in lines), path
+                assert not any(later in line for line in rest_of(lines)), path
         known.add("ada")
         queue.enqueue("late", None, id="late")
         with ThreadPoolExecutor(1) as pool:
-            asked: Any = {"params": {"wait_ms": 25_000}, "headers": {"X-User": "ada"}, "timeout": 30}
+            asked: Any = {"params": {"wait_ms": 25_000}, "headers": {"X-User": "ada"}, "timeout": STREAM_S}
             poll = pool.submit(httpx.get, f"{base}{JOBS}/late/result", **asked)
-            wait_until(lambda: asked_of[-1].endswith("/result"), "the poll is let in", 20)
+            soon(lambda: asked_of[-1].endswith("/result"), "the poll is let in")
             known.clear()
             queue.jobs.cancel("late")
-            assert poll.result(60).status_code == 403
+            assert poll.result(STREAM_S).status_code == 403
     ended = [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
     paths = ["/api/queues/q/events", "/queues/q/live", f"{JOBS}/late/result"]
     assert [(line["path"], line["status"]) for line in ended] == [(path, 403) for path in paths]

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
+from tests.engine.helpers.waiting import STREAM_S
 from tests.engine.http.serving import served
 
 ADMIN = "admin-token-0123456789"
@@ -25,7 +26,7 @@ class Desk(httpx.Client):
 
     def __init__(self, base: str, token: str = "") -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        super().__init__(base_url=base, headers=headers, timeout=40, trust_env=False)
+        super().__init__(base_url=base, headers=headers, timeout=STREAM_S, trust_env=False)
 
     def publish(self, channel: str, message: str, content: bytes | str) -> httpx.Response:
         return self.put(f"/channel/{channel}/message/{message}", content=content)

@@ -12,7 +12,7 @@ import redis
 from engine import Channel
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.security.roles import Token
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import STREAM_S, soon
 from tests.engine.http.channels.desk import Desk, desk
 
 
@@ -69,11 +69,11 @@ def test_a_long_poll_returns_with_the_publication(ironclaim_url: str) -> None:
         waiting = threading.Thread(target=lambda: found.append(client.fetch("chx", "s1", timeout="29s")))
         waiting.start()
         with redis.Redis.from_url(ironclaim_url) as raw:
-            wait_until(lambda: any(count for _, count in numbers_of(raw)), "the poll listens")
+            soon(lambda: any(count for _, count in numbers_of(raw)), "the poll listens")
         with Channel("chx", url=ironclaim_url) as channel:
             # By another process, as it were.
             channel.publish("m1", 7)
-        waiting.join()
+        waiting.join(STREAM_S)
         assert found[0].json()["messages"] == [{"messageID": "m1", "content": 7}]
 
 
@@ -88,7 +88,7 @@ def test_a_long_poll_that_nobody_waits_for_ends(ironclaim_url: str) -> None:
         client.subscribe("chx", "s1")
         with pytest.raises(httpx.ReadTimeout):
             client.get("/channel/chx/subscription/polling/s1", params={"timeout": "30s"}, timeout=0.3)
-        wait_until(lambda: not any(count for _, count in numbers_of(raw)), "nobody listens any more", 20)
+        soon(lambda: not any(count for _, count in numbers_of(raw)), "nobody listens any more")
 
 
 def test_a_long_poll_is_answered_when_the_server_ends(ironclaim_url: str) -> None:
@@ -96,10 +96,10 @@ def test_a_long_poll_is_answered_when_the_server_ends(ironclaim_url: str) -> Non
     with desk(ironclaim_url) as client, redis.Redis.from_url(ironclaim_url) as raw:
         client.subscribe("chx", "s1")
         url = f"{client.base_url}/channel/chx/subscription/polling/s1?timeout=30s"
-        waiting = threading.Thread(target=lambda: found.append(httpx.get(url, timeout=60, trust_env=False)))
+        waiting = threading.Thread(target=lambda: found.append(httpx.get(url, timeout=STREAM_S, trust_env=False)))
         waiting.start()
-        wait_until(lambda: any(count for _, count in numbers_of(raw)), "the poll listens")
-    waiting.join()
+        soon(lambda: any(count for _, count in numbers_of(raw)), "the poll listens")
+    waiting.join(STREAM_S)
     assert found[0].status_code == 200 and found[0].json()["messages"] == []
 
 
@@ -108,9 +108,9 @@ def test_the_bound_of_long_polls_is_kept(ironclaim_url: str) -> None:
     with desk(ironclaim_url, ChannelSettings(long_poll_max_ms=50)) as client:
         client.subscribe("chx", "s1")
         # Without the bound it would be half a minute.
-        assert client.get(path, params={"timeout": "999999h"}, timeout=20).json()["messages"] == []
+        assert client.get(path, params={"timeout": "999999h"}, timeout=STREAM_S).json()["messages"] == []
     with desk(ironclaim_url, poll_max_ms=50) as client:
-        assert client.get(path, params={"timeout": "29s"}, timeout=20).json()["messages"] == []
+        assert client.get(path, params={"timeout": "29s"}, timeout=STREAM_S).json()["messages"] == []
 
 
 CHANNEL = "/channel/chx"

@@ -21,7 +21,7 @@ from sentry_sdk.integrations.logging import LoggingIntegration
 
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import soon
 from tests.engine.http.channels.desk import desk
 from tests.engine.http.channels.receiver import Answer, Receiver
 
@@ -77,8 +77,8 @@ def test_a_trace_goes_from_the_publisher_to_the_receiver_of_its_webhook(
     with desk(ironclaim_url, watched.settings(hook(receiver))) as client:
         headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
         assert client.put("/channel/chx/message/m1", content="1", headers=headers).status_code == 200
-        wait_until(lambda: len(receiver.received) == 2, "the webhook arrives")
-        wait_until(lambda: len(watched.spans("process webhooks")) == 2, "its delivery has ended")
+        soon(lambda: len(receiver.received) == 2, "the webhook arrives")
+        soon(lambda: len(watched.spans("process webhooks")) == 2, "its delivery has ended")
     (request,) = watched.spans("PUT /channel/{channel}/message/{message}")
     deliveries = watched.spans("PUT")
     jobs = [*watched.spans("create webhooks"), *watched.spans("process webhooks")]
@@ -110,9 +110,9 @@ def test_metrics_count_requests_messages_and_what_was_given_up(ironclaim_url: st
         fetched = client.fetch("chx", "s1").json()
         client.acknowledge("chx", "s1", fetched["ackHandle"])
         client.acknowledge("chx", "s1", fetched["ackHandle"])
-        wait_until(lambda: watched.total("dsps.given_up") == 1, "the webhook is given up")
+        soon(lambda: watched.total("dsps.given_up") == 1, "the webhook is given up")
         # An answer may be read before it is counted.
-        wait_until(lambda: watched.total("http.server.active_requests") == 0, "no request is under way")
+        soon(lambda: watched.total("http.server.active_requests") == 0, "no request is under way")
         assert [watched.total(f"dsps.{name}") for name in ("published", "delivered", "acknowledged")] == [1, 1, 1]
         published = {
             point.attributes["http.response.status_code"]: point.count
@@ -143,7 +143,7 @@ def test_without_opentelemetry_everything_works(ironclaim_url: str, receiver: Re
     settings = ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver),)),))
     with desk(ironclaim_url, settings) as client:
         assert client.publish("chx", "m1", "1").status_code == 200
-        wait_until(lambda: receiver.received, "the webhook arrives")
+        soon(lambda: receiver.received, "the webhook arrives")
     assert "traceparent" not in receiver.received[0].headers
 
 
@@ -177,7 +177,7 @@ def test_a_webhook_that_is_given_up_is_told_to_sentry(ironclaim_url: str, receiv
     receiver.answers.extend([Answer(503)] * 2)
     with desk(ironclaim_url, ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver, count=1),)),))) as client:
         client.publish("chx", "m1", "1")
-        wait_until(lambda: events(sentry), "it is told")
+        soon(lambda: events(sentry), "it is told")
     sentry_sdk.flush(60)
     # Once, after the last attempt, with what it is about; the line of the log about the same error is no second event.
     (event,) = events(sentry)
@@ -193,7 +193,7 @@ def test_without_the_sdk_of_sentry_the_log_alone_hears_of_errors(
     receiver.answers.append(Answer(410))
     with desk(ironclaim_url, ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver),)),))) as client:
         client.publish("chx", "m1", "1")
-        wait_until(lambda: [text for text in caplog.messages if "410" in text and "message m1" in text], "the log has it")
+        soon(lambda: [text for text in caplog.messages if "410" in text and "message m1" in text], "the log has it")
     assert "could not be reported" not in caplog.text
 
 
@@ -206,4 +206,4 @@ def test_a_report_that_fails_breaks_nothing(ironclaim_url: str, receiver: Receiv
     with desk(ironclaim_url, settings) as client:
         client.publish("chx", "m1", "1")
         client.publish("chx", "m2", "1")
-        wait_until(lambda: len(receiver.received) == 2, "both were sent")
+        soon(lambda: len(receiver.received) == 2, "both were sent")

@@ -21,7 +21,7 @@ from jwt.algorithms import RSAAlgorithm
 from engine import Channel, Malformed
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import STREAM_S, soon
 from tests.engine.http.channels.desk import ADMIN, EC, RSA, SECRET, Desk, base64_of, desk, pem, token
 
 pytestmark = pytest.mark.feature("DS27", model="dsps")
@@ -346,10 +346,10 @@ def test_a_poll_ends_when_its_token_is_revoked(ironclaim_url: str, caplog: pytes
         with ThreadPoolExecutor(1) as pool:
             begun_s = time.monotonic()
             poll = pool.submit(client.fetch, "room-7", "s1", timeout="30s")
-            wait_until(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits", 20)
+            soon(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
             # By another server on the same storage.
             raw.set("jwt.{id-1}.revoke", 1)
-            answer = poll.result(60)
+            answer = poll.result(STREAM_S)
             assert answer.status_code == 403 and answer.json()["reason"].endswith("presented JWT has been revoked")
             # Before it would have ended by itself; when exactly, a slow machine decides.
             assert time.monotonic() - begun_s < 28
@@ -368,10 +368,10 @@ def test_what_comes_in_for_a_revoked_token_is_not_handed_out(ironclaim_url: str)
         assert client.subscribe("room-7", "s1").status_code == 200
         with ThreadPoolExecutor(1) as pool, Channel("room-7", url=ironclaim_url) as channel:
             poll = pool.submit(client.fetch, "room-7", "s1", timeout="30s")
-            wait_until(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits", 20)
+            soon(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
             raw.set("jwt.{id-1}.revoke", 1)
             channel.publish("m1", "secret")
-            answer = poll.result(60)
+            answer = poll.result(STREAM_S)
             assert answer.status_code == 403 and "secret" not in answer.text
 
 

@@ -11,7 +11,7 @@ import redis
 
 from engine import Queue
 from engine.http.settings import HttpSettings
-from tests.engine.http.serving import served
+from tests.engine.http.serving import coming, served
 
 #: Commands that the scripts of one view may give, whatever the queue holds: some for each of 500 lanes or 250 jobs.
 COMMANDS_MAX = 6_000
@@ -81,11 +81,8 @@ def test_the_live_numbers_are_two_calls_a_sample_and_come_to_count_all_lanes(
     samples: list[dict[str, int]] = []
     with client.stream("GET", "/queues/q/live") as answer:
         answer_lines = answer.iter_lines()
-        for line in answer_lines:
-            if line.startswith("data: ["):
-                samples += json.loads(line.removeprefix("data: "))
-            if samples and not samples[-1]["least"]:
-                break
+        while not samples or samples[-1]["least"]:
+            samples += _samples(answer_lines, 1)
         calls, taken = _calls_and_samples(server, answer_lines, samples)
     assert samples[0]["least"] and samples[0]["waiting"] < crowded[0]
     assert samples[-1]["waiting"] == crowded[0]
@@ -127,8 +124,8 @@ def _now_ms(server: redis.Redis) -> int:
 def _samples(lines: Iterator[str], count: int, since_ms: int = 0) -> list[dict[str, int]]:
     """So many more samples of a stream that were taken after this."""
     found: list[dict[str, int]] = []
-    while len(found) < count:
-        line = next(lines)
-        if line.startswith("data: ["):
-            found += [sample for sample in json.loads(line.removeprefix("data: ")) if sample["at_ms"] > since_ms]
+    for line in coming(lines, "data: ["):
+        found += [sample for sample in json.loads(line.removeprefix("data: ")) if sample["at_ms"] > since_ms]
+        if len(found) >= count:
+            break
     return found
