@@ -71,8 +71,7 @@ class Handlers:
         given: object = name
         if callable(given):
             raise Malformed("name", given, 'text: @handlers("name"), with the name that jobs are enqueued under')
-        if not isinstance(inline, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("inline", inline, "True or False")
+        validate.truth("inline", inline)
         # Which of them are allowed depends on the model of the queue: a worker asks it.
         checked = validate.any_text("name", name)
         most = 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)

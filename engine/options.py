@@ -56,9 +56,7 @@ class Flag:
 
     def check(self, name: str, value: object) -> bool:
         """The value. Raises Malformed."""
-        if not isinstance(value, bool):
-            raise Malformed(name, value, "True or False")
-        return value
+        return validate.truth(name, value)
 
 
 @dataclass(frozen=True, slots=True)

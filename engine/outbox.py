@@ -141,6 +141,7 @@ def relay(
         raise Malformed("queues", given, "at least one Queue or AsyncQueue")
     most = validate.integer("batch", batch, 1, BATCH_MAX)
     poll_s = validate.integer("poll_ms", poll_ms, 1, POLL_MS_MAX) / 1000
+    burst = validate.truth("burst", burst)
     stop = threading.Event() if stop is None else stop
     with stop_signals(lambda reason: stop.set()):
         return _Relay(connect, by_name, most).run(stop, poll_s, burst)

@@ -16,6 +16,8 @@ from typing import Any, cast
 NESTING_MAX = 100
 #: Digits of a whole number: Python writes no more than 4,300, and few readers take as many.
 _DIGITS_MAX = 4_000
+#: Ends of lines for Unicode, and so for readers of event streams such as `iter_lines` of httpx; for JSON they are any character.
+_BREAKS = {at: f"\\u{at:04x}" for at in (0x85, 0x2028, 0x2029)}
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -23,14 +25,15 @@ _to_lines = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def json_text(value: object, *, spaced: bool = False) -> str:
-    """A value as JSON that UTF-8 can encode, in one line; `spaced`: with a space after each comma and colon."""
+    """A value as JSON that UTF-8 can encode, in one line whoever reads it by lines; `spaced`: with a space after each comma and
+    colon."""
     write = _to_lines if spaced else _to_json
     try:
         text = write(value)
         text.encode()
-        return text
     except (TypeError, ValueError, RecursionError):
-        return write(_sayable(value, 0))
+        text = write(_sayable(value, 0))
+    return text if text.isascii() else text.translate(_BREAKS)
 
 
 def utf8(text: str) -> bytes:

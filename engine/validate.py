@@ -268,6 +268,13 @@ def _plain_number(value: object) -> int | float | None:
     return float.__float__(cast("float", value)) if issubclass(kind, float) else None
 
 
+def truth(field: str, value: object) -> bool:
+    """True or False, and nothing that is as good as one of them: "false" is true in Python."""
+    if type(value) is not bool:
+        raise Malformed(field, value, "True or False")
+    return value
+
+
 def duration_ms(field: str, value: object, least: int, most: int) -> int:
     """A length of time in ms, in [least, most], also from a timedelta of whole milliseconds."""
     if issubclass(type(value), timedelta):

@@ -9,6 +9,7 @@ from typing import cast
 
 from engine import validate
 from engine.errors import Malformed
+from engine.settling import settle
 
 #: Ten years.
 EXPIRE_MS_MAX = 10 * 366 * 86_400_000
@@ -25,14 +26,11 @@ class ChannelRule:
     expire_ms: int = 1_800_000
 
     def __post_init__(self) -> None:
-        pattern: object = self.pattern
-        if not isinstance(pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("pattern", pattern, "a regular expression")
+        settle(self, expire_ms=(0, EXPIRE_MS_MAX))
         try:
-            re.compile(pattern)
+            re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as error:
-            raise Malformed("pattern", pattern, f"a regular expression ({error})") from error
-        validate.integer("expire_ms", self.expire_ms, 0, EXPIRE_MS_MAX)
+            raise Malformed("pattern", self.pattern, f"a regular expression ({error})") from error
 
 
 def checked(rules: object) -> tuple[ChannelRule, ...]:
@@ -48,7 +46,7 @@ def checked(rules: object) -> tuple[ChannelRule, ...]:
 
 def expire_ms(rules: Iterable[ChannelRule], channel: str) -> int:
     """How long messages of this channel are kept: the longest time of all rules that match. Raises Malformed when none does."""
-    found = [int(rule.expire_ms) for rule in rules if re.fullmatch(rule.pattern, channel)]
+    found = [rule.expire_ms for rule in rules if re.fullmatch(rule.pattern, channel)]
     if not found:
         raise Malformed("channel", channel, "a name that the pattern of one of the rules matches")
     return max(found)

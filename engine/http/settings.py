@@ -16,6 +16,7 @@ from engine.models.binding import bind
 from engine.models.model import Spec
 from engine.models.named import named
 from engine.queue.scaling import Scaling
+from engine.settling import settle
 from engine.wire.drivers.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -60,11 +61,23 @@ class HttpSettings:
     scaling: Scaling = field(default_factory=Scaling)
 
     def __post_init__(self) -> None:
+        settle(
+            self,
+            tokens=Token,
+            authorize=callable,
+            body_max_bytes=(BODY_BYTES_LEAST, BODY_BYTES_MAX),
+            poll_max_ms=(1, POLL_MS_MAX),
+            waiting_max=(1, WAITING_MAX),
+            runs=Path,
+            scaling=Scaling,
+        )
+        if self.channels is not None:
+            # Who has some has loaded what they need.
+            from engine.http.channels.settings import ChannelSettings
+
+            validate.instance("channels", self.channels, ChannelSettings, "ChannelSettings, or None")
         Endpoint(self.url, asynchronous=True)
         bind(self.spec, "any", self.prefix, None)
-        validate.integer("body_max_bytes", self.body_max_bytes, BODY_BYTES_LEAST, BODY_BYTES_MAX)
-        validate.integer("poll_max_ms", self.poll_max_ms, 1, POLL_MS_MAX)
-        validate.integer("waiting_max", self.waiting_max, 1, WAITING_MAX)
         if not self.allowed_hosts:
             raise Malformed("allowed_hosts", self.allowed_hosts, "at least one name")
         for host in self.allowed_hosts:

@@ -76,12 +76,12 @@ class Bananas:
 
     def __post_init__(self) -> None:
         from engine import validate
+        from engine.settling import settle
 
         _check(self.layout, BananasLayout)
         bounds = {"adopt_after_ms": (0, validate.DURATION_MS_MAX), "timeout_ms": (0, validate.BACKOFF_MS_MAX)}
         bounds |= dict.fromkeys(("job_ttl_s", "dead_ttl_s", "result_ttl_s", "error_ttl_s"), (1, validate.DURATION_MS_MAX // 1000))
-        for name, (least, most) in bounds.items():
-            object.__setattr__(self, name, validate.integer(name, getattr(self, name), least, most))
+        settle(self, **bounds)
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
@@ -117,13 +117,11 @@ class Mosquito:
     coordinate: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.layout, Layout)
-        for name in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
-        if type(self.coordinate) is not bool:
-            from engine.errors import Malformed
+        from engine import validate
+        from engine.settling import settle
 
-            raise Malformed("coordinate", self.coordinate, "True or False")
+        _check(self.layout, Layout)
+        settle(self, **dict.fromkeys(("success_ttl_s", "dead_ttl_s", "adopt_after_ms"), (0, validate.DURATION_MS_MAX)))
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
@@ -153,8 +151,10 @@ class Dsps:
     def __post_init__(self) -> None:
         from engine import validate
         from engine.channel import rules
+        from engine.settling import settle
 
         object.__setattr__(self, "rules", rules.checked(self.rules))
+        settle(self, rules=rules.ChannelRule)
         validate.text("storage", self.storage)
 
     def bind_channel(self, channel: str, lua: Path | None) -> DspsModel:
@@ -175,12 +175,6 @@ def _check(layout: object, layouts: object) -> None:
         from engine.errors import Malformed
 
         raise Malformed("layout", layout, f"{', '.join(known[:-1])} or {known[-1]}")
-
-
-def _whole(field: str, value: object) -> int:
-    from engine import validate
-
-    return validate.integer(field, value, 0, validate.DURATION_MS_MAX)
 
 
 def __getattr__(name: str) -> Any:

@@ -38,10 +38,9 @@ def cleaning(state: object, older_than_ms: object, limit: object) -> Steps[int]:
 
 def draining(delayed: object) -> Steps[int]:
     """Remove the jobs that wait. Returns how many. Raises Malformed."""
-    if not isinstance(delayed, bool):
-        raise Malformed("delayed", delayed, "True or False")
+    also = ("blocked", "delayed") if validate.truth("delayed", delayed) else ()
     removed, era = yield from _clean("waiting", 0, 2**48, None)
-    for state in ("blocked", "delayed") if delayed else ():
+    for state in also:
         more, _ = yield from _clean(state, 0, 2**48, era)
         removed += more
     return removed
@@ -49,8 +48,7 @@ def draining(delayed: object) -> Steps[int]:
 
 def obliterating(force: object) -> Steps[bool]:
     """Remove everything. Returns False, with nothing removed, when jobs are leased. Raises Malformed."""
-    if not isinstance(force, bool):
-        raise Malformed("force", force, "True or False")
+    force = validate.truth("force", force)
     begun = yield from _forget("begin", force)
     if begun.busy:
         return False

@@ -7,6 +7,7 @@ the lock's `fence`, which rises with each holder (rule 6).
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 
 from engine import validate
@@ -16,6 +17,7 @@ from engine.queue.steps import DeadlineBound, Steps
 from engine.wire.operations import AcquireLock, ExtendLock, LockReply, Operation, ReleaseLock
 
 TTL_MS_MAX = 86_400_000
+_TOKEN = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ def _reply(reply: object) -> LockReply:
 
 
 def _lock(value: object) -> Lock:
-    if not isinstance(value, Lock):
-        raise Malformed("lock", value, "a Lock that acquire or extend has returned")
-    return value
+    bound = "a Lock that acquire or extend has returned"
+    held = validate.instance("lock", value, Lock, bound)
+    if not isinstance(held.token, str) or not _TOKEN.fullmatch(held.token):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Malformed("lock.token", held.token, bound)
+    validate.integer("lock.renewals", held.renewals, 0, 2**53)
+    return replace(held, name=validate.lock_name(held.name))

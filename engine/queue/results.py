@@ -118,10 +118,11 @@ def _record(seen: Seen) -> dict[str, Any]:
     if not seen.record:
         return {}
     record: Any = json.loads(seen.record)
-    ok, ended_ms, fence = record["ok"], _ms(record["ended_ms"]), int(record.get("fence", 0))
-    if record.get("took_ms") is not None:
-        _ms(record["took_ms"])
-    record |= {"ended_ms": ended_ms, "error": str(record.get("error") or "")}
+    ok, error, took_ms = record["ok"], record.get("error") or "", record.get("took_ms")
+    if not isinstance(ok, bool) or not isinstance(error, str):
+        raise ValueError(f"ok {ok!r:.20}, error {error!r:.20}")
+    ended_ms, fence = _ms(record["ended_ms"]), validate.integer("fence", record.get("fence", 0), 0, 2**63)
+    record |= {"ended_ms": ended_ms, "error": error, "took_ms": None if took_ms is None else _ms(took_ms)}
     if seen.state == "finished" and (not ok or (seen.fence and fence != seen.fence) or (seen.ended_ms not in (0, ended_ms))):
         return {}
     if seen.state == "dead" and (ok or ended_ms != seen.ended_ms):
@@ -147,20 +148,17 @@ def progress_of(raw: bytes | None) -> Progress | None:
         return None
     try:
         found: Any = json.loads(raw)
-        percent, message, at_ms = found["percent"], found["message"], _ms(found["at_ms"])
-        if not isinstance(percent, int | float) or not 0 <= percent <= 100 or not isinstance(message, str | None):
-            raise ValueError(f"percent {percent!r:.20}, message {message!r:.20}")
-        return Progress(percent, message, found["data"], at_ms)
+        message = found["message"]
+        if not isinstance(message, str | None):
+            raise ValueError(f"message {message!r:.20}")
+        return Progress(validate.number("percent", found["percent"], 0, 100), message, found["data"], _ms(found["at_ms"]))
     except _NO_RECORD as error:
         return Progress(0.0, None, None, 0, f"it cannot be read ({error}): {raw!r:.200}")
 
 
 def _ms(value: Any) -> int:
-    """A time of a record, or a length. Raises ValueError, TypeError, OverflowError."""
-    ms = int(value)
-    if not 0 <= ms <= validate.INSTANT_MS_MAX:
-        raise ValueError("a time that is none")
-    return ms
+    """A time of a record, or a length. Raises Malformed."""
+    return validate.integer("a time", value, 0, validate.INSTANT_MS_MAX)
 
 
 class Waiting:

@@ -14,6 +14,7 @@ from engine.errors import Malformed
 from engine.queue.durations import HandlerTimes
 from engine.queue.obstacles import Obstacles
 from engine.queue.workers import WorkerInfo
+from engine.settling import settle
 from engine.sizing import worker_rate_per_s, workers_needed
 from engine.wire.operations import Counts
 
@@ -51,15 +52,18 @@ class Scaling:
     concurrency: int = 8
 
     def __post_init__(self) -> None:
-        validate.integer("workers_max", self.workers_max, 1, WORKERS_MAX)
-        validate.integer("workers_min", self.workers_min, 0, WORKERS_MAX)
+        settle(
+            self,
+            workers_min=(0, WORKERS_MAX),
+            workers_max=(1, WORKERS_MAX),
+            target_utilisation=(UTILISATION_LEAST, 1),
+            spare_workers=(0, WORKERS_MAX),
+            drain_ms=(DRAIN_MS_LEAST, DRAIN_MS_MAX),
+            service_ms=(0, DRAIN_MS_MAX),
+            concurrency=(1, validate.CONCURRENCY_MAX),
+        )
         if self.workers_min > self.workers_max:
             raise Malformed("workers_min", self.workers_min, f"at most workers_max, which is {self.workers_max}")
-        validate.number("target_utilisation", self.target_utilisation, UTILISATION_LEAST, 1)
-        validate.integer("spare_workers", self.spare_workers, 0, WORKERS_MAX)
-        validate.integer("drain_ms", self.drain_ms, DRAIN_MS_LEAST, DRAIN_MS_MAX)
-        validate.number("service_ms", self.service_ms, 0, DRAIN_MS_MAX)
-        validate.integer("concurrency", self.concurrency, 1, validate.CONCURRENCY_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,10 +89,9 @@ def listing(
 ) -> Listing:
     """The page that ListOptions ask for, of at most `limit_max` jobs. Raises Malformed."""
     wanted = selection(name, key, error, older_than_ms, newer_than_ms, names)
-    if not isinstance(newest_first, bool):
-        raise Malformed("newest_first", newest_first, "True or False")
+    backwards = validate.truth("newest_first", newest_first)
     first = validate.integer("offset", offset, 0, 2**48)
-    return Listing(wanted, first, validate.integer("limit", limit, 1, limit_max), newest_first)
+    return Listing(wanted, first, validate.integer("limit", limit, 1, limit_max), backwards)
 
 
 def selection(

@@ -90,6 +90,7 @@ class WorkerGroup:
 
         Returns why it ended. Raises what the first worker raised that failed.
         """
+        burst = validate.truth("burst", burst)
         # Anew for each run: those of the one before are closed.
         self._take_part()
         failures: list[BaseException] = []

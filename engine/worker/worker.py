@@ -157,7 +157,7 @@ class Worker:
         known_as = validate.worker_name(name, default_name)
         if gate is not None and not callable(gate):
             raise Malformed("gate", gate, "a function without arguments that returns True, False or a number")
-        validate.instance("presence", presence, bool, "True or False")
+        validate.truth("presence", presence)
         settings = Settings(
             name=known_as,
             # No threads for handlers that nobody has.
@@ -270,6 +270,7 @@ class Worker:
         "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the first connection fails, and
         Malformed while another thread is in it: the two would take each other's news.
         """
+        burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
         if not self._at_work.acquire(blocking=False):
             raise Malformed("run", self._settings.name, "a worker that does not run already; make another Worker")
         try:

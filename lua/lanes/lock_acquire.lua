@@ -17,10 +17,9 @@ settled(prefix)
 check_types({}, { sweep, lock }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local kept = redis.call('HMGET', lock, 'token', 'fence', 'until_ms', 'length_ms')
-local fence, until_ms, length_ms = tonumber(kept[2] or 0), tonumber(kept[3] or 0), tonumber(kept[4] or 0)
-local held = kept[1] and kept[1] ~= '' and until_ms > now_ms -- anchor: lock-is-held-until-it-runs-out
-if held and kept[1] == token then
+local holder, fence, until_ms, length_ms = lock_read(lock)
+local held = holder and holder ~= '' and until_ms > now_ms -- anchor: lock-is-held-until-it-runs-out
+if held and holder == token then
   -- Another copy of this call has taken the lock; if it was cut off, these two writes were still to be done.
   redis.call('PEXPIREAT', lock, until_ms + 86400000)
   redis.call('SET', op, 'held', 'PXAT', not_after_ms + 20000)

@@ -17,13 +17,12 @@ settled(prefix)
 check_types({}, { sweep, lock }, {}, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local kept = redis.call('HMGET', lock, 'token', 'fence', 'until_ms', 'renewal')
-local until_ms = tonumber(kept[3] or 0)
-if kept[1] ~= token or until_ms <= now_ms then return { srv_us, 'lost', 0, 0 } end -- anchor: expired-lock-is-not-renewed
-if tonumber(kept[4]) < tonumber(counter) then -- anchor: late-copy-of-a-lock-renewal-is-ignored
+local holder, fence, until_ms, _, renewal = lock_read(lock)
+if holder ~= token or until_ms <= now_ms then return { srv_us, 'lost', 0, 0 } end -- anchor: expired-lock-is-not-renewed
+if renewal < tonumber(counter) then -- anchor: late-copy-of-a-lock-renewal-is-ignored
   if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end
   until_ms = now_ms + ttl_ms
   redis.call('HSET', lock, 'until_ms', until_ms, 'length_ms', ttl_ms, 'renewal', counter)
 end
 redis.call('PEXPIREAT', lock, until_ms + 86400000)
-return { srv_us, 'held', tonumber(kept[2]), until_ms }
+return { srv_us, 'held', fence, until_ms }

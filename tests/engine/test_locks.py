@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from engine import LeaseLost, Lock, Malformed, Queue
+from engine import LeaseLost, Lock, Malformed, Queue, ScriptFault
 from engine.wire.operations import AcquireLock, ExtendLock, ReleaseLock
 from tests.engine.desk import START_MS, Desk, desk
 from tests.engine.helpers.both import hurried
@@ -54,6 +55,29 @@ def test_a_lock_has_one_holder_until_it_is_given_back(face: Any) -> None:
     assert face.locks.acquire("nightly") is None
     with pytest.raises(LeaseLost, match="nightly"):
         face.locks.extend(longer)
+
+
+def test_a_lock_that_cannot_be_read_is_nobodys(desk: Desk, ironclaim_url: str) -> None:
+    held = desk.run(acquire(desk, "1" * 16))
+    (key,) = desk.redis.keys("*:lock:*")
+    sound = desk.redis.hgetall(key)
+    for field in ("fence", "until_ms", "length_ms", "renewal"):
+        for number in ("x", "", "1e400", "nan", "-1", "1.5", "9007199254740993", b"\xff"):
+            desk.redis.hset(key, field, number)
+            for call in (acquire(desk, "2" * 16), ExtendLock("nightly", "1" * 16, 1, 5_000, desk.now_ms + 10_000)):
+                with pytest.raises(ScriptFault, match=f"cannot be read: its {field} is"):
+                    desk.run(call)
+            assert desk.redis.hgetall(key) == {**sound, field.encode(): number if isinstance(number, bytes) else number.encode()}
+        desk.redis.hset(key, mapping=sound)
+    assert desk.run(ReleaseLock("nightly", "1" * 16)).result == "released" and held.result == "held"
+    with Queue("q", url=ironclaim_url) as queue:
+        lock = queue.locks.acquire("mine")
+        assert lock is not None
+        wrong: list[dict[str, Any]] = [{"name": "\ud800"}, {"name": 5}, {"token": None}, {"token": "\ud800"}, {"renewals": "1"}]
+        for part in wrong:
+            for call in (queue.locks.extend, queue.locks.release):
+                with pytest.raises(Malformed, match=next(iter(part))):
+                    call(replace(lock, **part))
 
 
 def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(desk: Desk) -> None:

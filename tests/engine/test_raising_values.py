@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, cast
 
-from engine import AsyncQueue, Channel, ConnectOptions, Malformed, PriorityQueue, Queue, Scheduler, Worker, WorkerGroup, models
+import pytest
+
+from engine import (
+    AsyncQueue,
+    Channel,
+    ConnectOptions,
+    Malformed,
+    PriorityQueue,
+    Queue,
+    Scaling,
+    Scheduler,
+    Worker,
+    WorkerGroup,
+    models,
+)
+from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.tokens import JwtSettings
+from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
+from engine.http.security.roles import Access, Token
+from engine.http.settings import HttpSettings
 from engine.options import OPTIONS
 from engine.testing import free_port
 
@@ -97,6 +119,62 @@ def _places(url: str) -> dict[str, Callable[[Any], object]]:
         | {"name": lambda it: queue.set_limit(it, concurrency=1), "key": lambda it: queue.set_limit(key=it, concurrency=1)},
     }
     return {f"{group} {field}": take for group, places in groups.items() for field, take in places.items()}
+
+
+class _Index:
+    def __index__(self) -> int:
+        return 1
+
+
+#: What no setting of a number, of a truth value or of a list of texts is, though Python would take it for one.
+ALMOST = (Decimal(1), _Index(), "1", b"1", math.nan, math.inf, 10**400, -(10**400), None, [1], "false")
+#: Each settings class with what it needs.
+SETTINGS: dict[type, dict[str, Any]] = {
+    HttpSettings: {},
+    Token: {"secret": "x" * 20},
+    Access: {"role": "read"},
+    ChannelSettings: {"real_ip_header": "X-Forwarded-For"},
+    ChannelPolicy: {},
+    WebhookRetry: {},
+    WebhookSettings: {"url": "https://shop.example/"},
+    JwtSettings: {"iss": ["a"], "keys": {"HS256": ["A" * 64]}},
+    Scaling: {},
+    ConnectOptions: {},
+    models.ChannelRule: {},
+    models.Bananas: {},
+    models.Mosquito: {},
+    models.Dsps: {},
+}
+
+
+def test_each_field_of_settings_is_the_plain_value_that_it_is_declared_as() -> None:
+    wrong, checked = list[object](), 0
+    for kind, needed in SETTINGS.items():
+        for field in dataclasses.fields(kind):
+            plain = {"int": int, "float": float, "bool": bool}.get(str(field.type))
+            almost = [] if plain is None else [*ALMOST, *((0, 1, 1.0) if plain is bool else (True,))]
+            if "tuple[" in str(field.type) or "Sequence[" in str(field.type):
+                almost = ["localhost", b"x", 5, [object()]]
+            for value in [*values(), *almost]:
+                try:
+                    made = kind(**{**needed, field.name: value})
+                except Malformed as error:
+                    checked += 1
+                    if field.name not in str(error).partition(":")[0]:
+                        wrong.append((kind.__name__, field.name, type(value), str(error)))
+                except Exception as error:
+                    wrong.append((kind.__name__, field.name, type(value), repr(error)))
+                else:
+                    if any(value is one for one in almost) or (plain and type(getattr(made, field.name)) is not plain):
+                        wrong.append((kind.__name__, field.name, "is taken", type(value)))
+    assert not wrong
+    assert checked > 700
+    whole = ChannelSettings(real_ip_header="X-Forwarded-For", trusted_proxy_hops=cast("int", 1.0))
+    assert type(whole.trusted_proxy_hops) is int and whole.trusted_proxy_hops == 1
+    assert HttpSettings(allowed_hosts=cast("Any", iter(["a", "b"]))).allowed_hosts == ("a", "b")
+    with pytest.raises(Malformed) as hidden:
+        ChannelSettings(admin_tokens=cast("Any", "hunter2" * 3))
+    assert "hunter2" not in f"{hidden.value!r} {hidden.value.value!r}"
 
 
 def test_whatever_the_class_of_a_value_raises_is_malformed_and_names_the_field() -> None:

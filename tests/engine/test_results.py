@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from engine import JobFailed, Malformed, Result
 from engine.errors import UnknownJob
-from engine.queue.results import Waiting, result_of
+from engine.queue.results import Waiting, progress_of, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.wire.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
@@ -276,6 +276,30 @@ def test_a_waiting_job_is_pending_and_a_rejected_one_unknown() -> None:
     for state in ("gone", "rejected"):
         with pytest.raises(UnknownJob, match="j1"):
             waiting.take(Seen(1, state, 0, 0, b"", ""))
+
+
+def test_a_record_with_a_part_of_another_type_is_unreadable() -> None:
+    sound = {"ok": "true", "ended_ms": "5", "fence": "3", "took_ms": "1", "value": "7", "error": '""'}
+    told = {"percent": "50", "message": '"half"', "data": "null", "at_ms": "5"}
+    texts, numbers = ("{}", "[1]", '"x"', '"\\ud800"', "1e400", "NaN"), ('"5"', "true", "1.5", "-1")
+    odd = {"ok": (*texts, "null", "1", "0"), "error": ("{}x", "5", "[1]", '{"a":1}'), "percent": ('"5"', "true", "101", *texts)}
+    odd |= {"message": ("5", "true", "[]"), **dict.fromkeys(("ended_ms", "fence", "took_ms", "at_ms"), (*texts, *numbers))}
+
+    def body(parts: dict[str, str]) -> bytes:
+        return ("{" + ",".join(f'"{name}":{value}' for name, value in parts.items()) + "}").encode()
+
+    for state, ok in (("finished", "true"), ("dead", "false"), ("kept", "true"), ("kept", "false")):
+        for name in sound:
+            for value in odd.get(name, ()):
+                found = result_of("j1", Seen(1, cast("Any", state), 3, 5, body({**sound, "ok": ok, name: value}), "own"))
+                assert found is not None and "cannot be read" in found.unreadable and found.value is None, (state, name, value)
+                assert found.outcome == ("dead" if state == "dead" else "finished") and found.took_ms is None
+    for name in told:
+        for value in odd.get(name, ()):
+            progress = progress_of(body({**told, name: value}))
+            assert progress is not None and "cannot be read" in progress.unreadable and progress.data is None, (name, value)
+    kept = result_of("j1", Seen(1, "kept", 0, 0, body({**sound, "took_ms": "1.0"}), ""))
+    assert kept == Result("j1", "finished", 7, "", 5, 1) and type(kept.took_ms) is int
 
 
 def test_a_discarded_job_has_failed() -> None:

@@ -12,7 +12,20 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, TimedOut, UnknownJob, Worker
+from engine import (
+    AsyncQueue,
+    Bury,
+    Discard,
+    Handlers,
+    Job,
+    JobFailed,
+    Malformed,
+    Queue,
+    TimedOut,
+    UnknownJob,
+    Worker,
+    WrongKeyType,
+)
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import Workers
@@ -119,6 +132,28 @@ def face(request: pytest.FixtureRequest, queue: Queue) -> Iterator[Any]:
         blocking.__dict__["results"] = results
         yield blocking
         runner.run(made.close())
+
+
+def test_a_job_whose_end_cannot_be_read_stops_no_other_wait(queue: Queue, worker: Worker) -> None:
+    for id in ("bad", "odd", "good"):
+        queue.enqueue("add", {"a": 1, "b": 2}, id=id)
+        queue.results.wait(id)
+    with raw_client(queue.url) as client:
+        client.set(queue.model.keys.result("bad"), b"[" * 100_000)
+        client.delete(queue.model.keys.result("odd"))
+        client.lpush(queue.model.keys.result("odd"), "x")
+
+    async def wait_for_all() -> list[Any]:
+        many = AsyncQueue("q", url=queue.url)
+        await many.enqueue("add", {"a": 1, "b": 2}, id="late", delay_ms=50)
+        waits = [many.results.wait(id) for id in ("bad", "odd", "good", "none", "late")]
+        found = await asyncio.gather(*waits, return_exceptions=True)
+        await many.close()
+        return found
+
+    bad, odd, good, none, late = asyncio.run(wait_for_all())
+    assert "cannot be read" in bad.unreadable and isinstance(odd, WrongKeyType) and isinstance(none, UnknownJob)
+    assert (good.value, late.value) == (3, 3)
 
 
 @pytest.mark.parametrize("name", ["add", "add-inline", "add-async"])

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine import validate
-from engine.channel.rules import ChannelRule
+from engine.channel.rules import EXPIRE_MS_MAX, ChannelRule
 from engine.errors import Malformed
 from engine.http.channels import networks
 from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookSettings
 from engine.models import Dsps
+from engine.settling import settle
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -41,6 +42,7 @@ class ChannelPolicy:
     webhooks: Sequence[WebhookSettings] = ()
 
     def __post_init__(self) -> None:
+        settle(self, expire_ms=(0, EXPIRE_MS_MAX), jwt=JwtSettings, webhooks=WebhookSettings)
         groups = tuple(re.compile(self.rule.pattern).groupindex)
         if self.jwt is not None:
             self.jwt.check_claims(groups)
@@ -84,21 +86,28 @@ class ChannelSettings:
     meter_provider: MeterProvider | None = None
 
     def __post_init__(self) -> None:
+        settle(
+            self,
+            channels=ChannelPolicy,
+            trusted_proxy_hops=(0, PROXY_HOPS_MAX),
+            long_poll_max_ms=(1, LONG_POLL_MS_MAX),
+            webhook_concurrency=(1, validate.CONCURRENCY_MAX),
+            report=callable,
+        )
         if not self.channels:
             raise Malformed("channels", self.channels, "at least one ChannelPolicy")
+        validate.text("storage", self.storage)
         for token in self.admin_tokens:
             if not _TOKEN.fullmatch(token):
                 raise Malformed("admin_tokens", f"{len(token)} characters", "16 to 512 visible ASCII characters each")
         networks.networks("admin_networks", self.admin_networks)
         networks.networks("trusted_proxies", self.trusted_proxies)
-        validate.integer("trusted_proxy_hops", self.trusted_proxy_hops, 0, PROXY_HOPS_MAX)
         if self.trusted_proxy_hops and self.real_ip_header is None:
             raise Malformed("trusted_proxy_hops", self.trusted_proxy_hops, "0 without real_ip_header, in which they are counted")
         if self.real_ip_header is not None and not _HEADER.fullmatch(self.real_ip_header):
             raise Malformed("real_ip_header", self.real_ip_header, "the name of a header, such as X-Forwarded-For")
-        validate.integer("long_poll_max_ms", self.long_poll_max_ms, 1, LONG_POLL_MS_MAX)
-        validate.queue_name(self.webhook_queue)
-        validate.integer("webhook_concurrency", self.webhook_concurrency, 1, validate.CONCURRENCY_MAX)
+        if not validate.QUEUE.fullmatch(self.webhook_queue):
+            raise Malformed("webhook_queue", self.webhook_queue, validate.shape(validate.QUEUE))
 
     @property
     def spec(self) -> Dsps:

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import jwt
 
-from engine import validate
 from engine.errors import Malformed
 from engine.http.channels import templates
 from engine.http.channels.token_keys import KeySource, VerificationKey, loaded
+from engine.settling import settle
 
 #: A longer one is no token: headers of requests end near this.
 _CHARS_MAX = 16_384
@@ -45,10 +45,10 @@ class JwtSettings:
     require_jti: bool = False
 
     def __post_init__(self) -> None:
-        if not _texts("jwt.iss", self.iss):
-            raise Malformed("jwt.iss", self.iss, "a list of at least one issuer")
-        _texts("jwt.aud", self.aud)
-        validate.integer("jwt.clock_skew_ms", self.clock_skew_ms, 0, _LEEWAY_MS_MAX)
+        settle(self, "jwt.", clock_skew_ms=(0, _LEEWAY_MS_MAX))
+        for name, texts, least in (("iss", self.iss, 1), ("aud", self.aud, 0)):
+            if len(texts) < least or not all(texts):
+                raise Malformed(f"jwt.{name}", texts, f"a list of at least {least} texts that are not empty")
         loaded(self.keys)
 
     def check_claims(self, groups: Sequence[str]) -> None:
@@ -152,15 +152,6 @@ def _check_times(claims: Mapping[str, Any]) -> None:
             raise TokenRefused(f"its {name} is no number of seconds")
     if claims.get("exp", 0) > EXPIRES_S_MAX:
         raise TokenRefused(f"its exp is beyond {EXPIRES_S_MAX} s, the year 5138")
-
-
-def _texts(name: str, given: object) -> tuple[str, ...]:
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise Malformed(name, given, "a list of texts")
-    found = cast("Sequence[object]", given)
-    if not all(isinstance(text, str) and text for text in found):
-        raise Malformed(name, found, "a list of texts that are not empty")
-    return tuple(cast("Sequence[str]", found))
 
 
 def _alternatives(wanted: str | Sequence[str]) -> tuple[str, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
 from engine import validate
 from engine.errors import Malformed
+from engine.settling import settle
 
 #: Each role may also do what those before it may.
 Role = Literal["read", "operate", "admin"]
@@ -32,6 +32,7 @@ class Access:
 
     def __post_init__(self) -> None:
         _check_bounds("access", self.role, self.queues)
+        settle(self, "access.")
 
     def may(self, role: Role) -> bool:
         """Whether it has this role."""
@@ -53,10 +54,11 @@ class Token:
     name: str = "token"
 
     def __post_init__(self) -> None:
+        _check_bounds("token", self.role, self.queues)
+        settle(self, "token.")
         if not _TOKEN.fullmatch(self.secret):
             bound = f"{TOKEN_CHARACTERS_LEAST} to {TOKEN_CHARACTERS_MAX} visible ASCII characters"
             raise Malformed("token.secret", f"{len(self.secret)} characters", bound)
-        _check_bounds("token", self.role, self.queues)
         for queue in self.queues:
             validate.any_text("token.queues", queue)
         validate.worker_name(self.name)
@@ -68,8 +70,7 @@ class Token:
 
 def _check_bounds(what: str, role: object, queues: object) -> None:
     """Raise Malformed for a role that there is not, and for queues that are no list: in a text each part of it is found."""
-    if not isinstance(role, str) or role not in _RANKS:
+    if validate.plain_text(role) not in _RANKS:
         raise Malformed(f"{what}.role", role, f"one of {', '.join(_RANKS)}")
-    names = cast("Collection[object]", queues)
-    if not isinstance(queues, tuple | list | set | frozenset) or not all(isinstance(name, str) for name in names):
-        raise Malformed(f"{what}.queues", names, "a tuple of names; () for all queues")
+    bound = "a tuple of names; () for all queues"
+    validate.instance(f"{what}.queues", queues, cast("type[object]", (tuple, list, set, frozenset)), bound)

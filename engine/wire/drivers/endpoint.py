@@ -29,6 +29,7 @@ from redis.retry import Retry
 from engine import validate
 from engine.errors import Malformed, describe, shown
 from engine.redaction import HIDDEN, redacted, redacted_url
+from engine.settling import settle
 from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.drivers.routes import Address, ClusterRoute, Node, Route, SentinelRoute, read_url, slot_of
 
@@ -69,11 +70,14 @@ class ConnectOptions:
     idle_check_ms: int = 1_000
 
     def __post_init__(self) -> None:
-        validate.integer("timeout_ms", self.timeout_ms, 10, TIMEOUT_MS_MAX)
-        validate.integer("connect_timeout_ms", self.connect_timeout_ms, 10, TIMEOUT_MS_MAX)
-        validate.integer("deadline_ms", self.deadline_ms, 10, DEADLINE_MS_MAX)
-        validate.integer("connections_max", self.connections_max, 0, CONNECTIONS_MAX)
-        validate.integer("idle_check_ms", self.idle_check_ms, 0, 3_600_000)
+        settle(
+            self,
+            timeout_ms=(10, TIMEOUT_MS_MAX),
+            connect_timeout_ms=(10, TIMEOUT_MS_MAX),
+            deadline_ms=(10, DEADLINE_MS_MAX),
+            connections_max=(0, CONNECTIONS_MAX),
+            idle_check_ms=(0, 3_600_000),
+        )
 
 
 class Endpoint:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
 import httpx
 import pytest
 import redis
+from starlette.routing import Route
 
 from engine import Queue
 from engine.command.main import main
 from engine.errors import ScriptFault
 from engine.http.application import application
+from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
 from engine.models.named import named
-from tests.engine.http.peopled import STATES, WORKER, hostile, peopled
+from tests.engine.http.peopled import STATES, STORED, WORKER, hostile, peopled
+from tests.engine.http.serving import served
 
 #: Places that are made hostile at once, each in a key of its own, and how often: all places are some 1,700 for each format.
 PLACES, ROUNDS, SEED = 12, 6, 20_260
@@ -109,6 +114,60 @@ def test_what_cannot_be_read_is_said(ironclaim_url: str, capsys: pytest.CaptureF
         assert result is not None and result.ok and result.unreadable
         with pytest.raises(ScriptFault, match="cannot be read"):
             result.get()
+
+
+def test_streams_messages_and_paths_take_whatever_is_written(ironclaim_url: str) -> None:
+    settings = HttpSettings(url=ironclaim_url, allow_changes=True, channels=ChannelSettings())
+    odd = [*STORED, b"a\nb\r\n\nid: 7\ndata: x\n\n", "\x85\u2028\u2029\u202e".encode(), b"\0"]
+    with (
+        redis.Redis.from_url(ironclaim_url) as server,
+        Queue("q", url=ironclaim_url) as queue,
+        served(settings) as base,
+        httpx.Client(base_url=base, timeout=60) as client,
+    ):
+        queue.events.on()
+        queue.enqueue("main", 1, id="first")
+        (stream,) = cast("Any", server.keys("*:events"))
+        for field in (b"kind", b"job", b"name", b"detail", b"other"):
+            for value in odd:
+                server.xadd(stream, {b"kind": b"k", b"job": b"j", field: value})
+        queue.enqueue("main", 1, id="last")
+        frames: list[dict[str, Any]] = []
+        with client.stream("GET", "/api/queues/q/events", headers={"Last-Event-ID": "0-0"}) as answer:
+            # It splits at each end of a line that Unicode knows, as clients of other makers do.
+            for line in answer.iter_lines():
+                kind, _, body = line.partition(": ")
+                assert kind in ("retry", "id", "data", ""), line
+                frames += [json.loads(body)] if kind == "data" else []
+                if frames and frames[-1]["job"] == "last":
+                    break
+        assert len(frames) == 2 + 5 * len(odd) and frames[-2]["job"] == "j"
+        # One bad message of a channel does not stop its neighbours.
+        poll = "/channel/c/subscription/polling/s"
+        assert client.put(poll).is_success
+        for number in range(3):
+            assert client.put(f"/channel/c/message/m{number}", json=number).is_success
+        (key,) = cast("Any", server.keys("c.{c}.m.*"))[:1]
+        sound = cast("Any", server.get(key))
+        for value in odd:
+            server.set(key, value)
+            fetched = client.get(f"{poll}?timeout=0s&max=10")
+            assert fetched.status_code == 200 and len(fetched.json()["messages"]) >= 2, (value[:20], fetched.text[:200])
+        server.set(key, sound)
+        # What is sent: taken whole or refused, and then read.
+        for id in ("a%0Ab", "%00", "%E2%80%A8", "%ff", "x" * 600):
+            for body in (b"1e400", b"NaN", b'"\\ud800"', b'{"a":1,"a":2}', b"9" * 5_000, b"[" * 100_000, b"\xff", b""):
+                sent = client.put(f"/channel/c/message/{id}", content=body, headers={"content-type": "application/json"})
+                assert sent.status_code < 500, (id, body[:20], sent.text[:200])
+        assert client.get(f"{poll}?timeout=0s&max=100").json()["messages"]
+        routes = [route for route in application(settings).routes if isinstance(route, Route)]
+        for route in routes:
+            method = next(name for name in sorted(route.methods or ()) if name != "HEAD")
+            for name in re.findall(r"\{(\w+)[^}]*\}", route.path):
+                for segment in ("%ff", "%00", "%0d%0aX:1", "%ed%a0%80", "..%2f..", "9" * 5_000, "%zz", "%F0%9F%98%80"):
+                    path = re.sub(r"\{(\w+)[^}]*\}", lambda found: segment if found[1] == name else "q", route.path)  # noqa: B023
+                    with client.stream(method, path) as told:
+                        assert told.status_code < 500 and "X" not in told.headers, (method, path[:100], told.status_code)
 
 
 async def _with_client(settings: HttpSettings, work: Callable[[httpx.AsyncClient], Any]) -> None:

@@ -12,6 +12,7 @@ from engine import validate
 from engine.errors import Malformed
 from engine.http.channels import networks, templates
 from engine.http.channels.webhooks.signature import secret_of
+from engine.settling import settle
 
 METHODS = ("PUT", "POST", "PATCH")
 _TIMEOUT_MS_MAX = 300_000
@@ -40,12 +41,15 @@ class WebhookRetry:
     force: bool = False
 
     def __post_init__(self) -> None:
-        validate.integer("webhook.retry.count", self.count, 0, validate.ATTEMPTS_MAX - 1)
-        validate.integer("webhook.retry.interval_ms", self.interval_ms, 0, _INTERVAL_MS_MAX)
-        validate.integer("webhook.retry.interval_jitter_ms", self.interval_jitter_ms, 0, _INTERVAL_MS_MAX)
-        factor = self.interval_multiplier
-        if not 1 <= factor <= _MULTIPLIER_MAX:
-            raise Malformed("webhook.retry.interval_multiplier", factor, f"a number from 1 to {_MULTIPLIER_MAX:g}")
+        wait = (0, _INTERVAL_MS_MAX)
+        settle(
+            self,
+            "webhook.retry.",
+            count=(0, validate.ATTEMPTS_MAX - 1),
+            interval_ms=wait,
+            interval_multiplier=(1, _MULTIPLIER_MAX),
+            interval_jitter_ms=wait,
+        )
 
     def wait_ms(self, failed: int, random: float) -> int:
         """The wait after so many failed attempts. `random`: from 0 to 1."""
@@ -75,10 +79,9 @@ class WebhookSettings:
     allow_networks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        settle(self, "webhook.", timeout_ms=(1, _TIMEOUT_MS_MAX), redirects_max=(0, _REDIRECTS_MAX), retry=WebhookRetry)
         if self.method not in METHODS:
             raise Malformed("webhook.method", self.method, f"one of {', '.join(METHODS)}")
-        validate.integer("webhook.timeout_ms", self.timeout_ms, 1, _TIMEOUT_MS_MAX)
-        validate.integer("webhook.redirects_max", self.redirects_max, 0, _REDIRECTS_MAX)
         for name, value in self.headers.items():
             if not _HEADER.fullmatch(name) or name.lower() in _OWN_HEADERS:
                 raise Malformed("webhook.headers", name, "the name of a header that a delivery does not set itself")

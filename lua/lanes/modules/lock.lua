@@ -1,0 +1,16 @@
+-- The record of a lock.
+
+-- Its token, fence, until_ms, length_ms and renewal, 0 for what is not there. With a number that is none nobody can tell whether it is
+-- held, nor which fence comes next: so nobody gets it.
+local function lock_read(lock)
+  local numbers = { 'fence', 'until_ms', 'length_ms', 'renewal' }
+  local kept = redis.call('HMGET', lock, 'token', unpack(numbers))
+  for at, name in ipairs(numbers) do
+    local number = tonumber(kept[at + 1] or 0)
+    if not number or number % 1 ~= 0 or number < 0 or number >= 9007199254740991 then
+      error({ err = 'IRONCLAIM the lock ' .. lock .. ' cannot be read: its ' .. name .. ' is ' .. string.format('%q', kept[at + 1]) })
+    end
+    kept[at + 1] = number
+  end
+  return unpack(kept)
+end
