@@ -32,12 +32,6 @@ def queue(relay: Relay) -> Iterator[Queue]:
 
 
 @pytest.fixture
-def direct(ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("q", url=ironclaim_url) as made:
-        yield made
-
-
-@pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody overtakes a batch that is under way."""
     monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)

@@ -16,15 +16,6 @@ from engine.wire.operations import Operation
 from engine.wire.operations.declaration import Declaration
 
 
-@pytest.fixture
-def nowhere() -> Iterator[Queue]:
-    """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
-
-
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (
         lambda queue: queue.enqueue("a", 1, atempts=3),

@@ -36,15 +36,6 @@ def register(queue: Queue | AsyncQueue) -> Any:
     return work
 
 
-@pytest.fixture
-def nowhere() -> Iterator[Queue]:
-    """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
-
-
 UNFIT: list[tuple[Any, str]] = [
     ({"user": "3"}, r"payload\.user: '3' is not allowed, it must be a value of type int"),
     ({"user": 3, "day": 5}, r"payload\.day: 5 is not allowed, it must be a value of type date or None"),

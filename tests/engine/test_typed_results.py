@@ -23,15 +23,6 @@ USER, AT = UUID(int=7), datetime(2026, 2, 3, tzinfo=UTC)
 RECEIPT = Receipt(USER, Decimal("1.10"), AT)
 
 
-@pytest.fixture
-def nowhere() -> Iterator[Queue]:
-    """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("processes", [0, 1])
 def test_a_result_comes_back_with_its_type_from_every_kind_of_worker(queue: Queue, processes: int) -> None:
     order, movie = Order(orderNumber=3, due=AT), Movie(title="Metropolis", seen=AT)
