@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Job, JobFailed, Queue, Target, Worker, models
+from engine import AsyncQueue, ConnectOptions, Handlers, Job, JobFailed, Queue, Target, Worker, models
 from engine.bananas_worker import read
 from engine.models.model import Spec
-from engine.testing import start_guarded
+from engine.testing import EmbeddedServer, start_guarded
 from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk
-from tests.conformance.models import ALL
+from tests.conformance.models import ALL, only
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +134,7 @@ def test_nothing_starts_while_the_queue_is_paused(queue: Queue, own: Queue, note
     assert queue.counts().waiting == 0
 
 
+@pytest.mark.feature("BN29", model="bananas")
 def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queue, notes: Notes) -> None:
     queue.enqueue_many([{"name": "hold", "payload": {"label": str(number)}} for number in range(5)])
     worker = Worker(own, notes.handlers, concurrency=1, **{**QUICK, "prefetch": 4})
@@ -152,6 +154,11 @@ def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queu
     assert sorted(notes.labels()) == ["0", "1", "2", "3", "4"]
 
 
+#: That a lease ends is shown by the desk for each model; a killed process for two of them in the first tier.
+KILLED = [pytest.param(spec, id=name, marks=() if name in ("lanes", "bull") else pytest.mark.slow) for name, spec in ALL.items()]
+
+
+@pytest.mark.parametrize("spec", KILLED)
 def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_path: Path) -> None:
     """A process is killed in the middle of a handler: the job comes back, under another token, and finishes once."""
     model = next(name for name, known in ALL.items() if known is spec)
@@ -186,6 +193,30 @@ def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_pat
     assert int(other.name.rpartition("-")[2]) > max(int(one.name.rpartition("-")[2]) for one in runs("first"))
     counts = queue.counts()
     assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0)
+
+
+@only({name: ALL[name] for name in ("bananas-document", "bull")})
+@pytest.mark.feature("BL33", model="bull")
+@pytest.mark.feature("BN30", "BN31", model="bananas")
+def test_a_worker_outlives_an_outage(queue: Queue, spec: Spec, notes: Notes, ironclaim_server: EmbeddedServer) -> None:
+    def put(first: int, count: int) -> None:
+        queue.enqueue_many([{"name": "main", "payload": {"label": str(number)}} for number in range(first, first + count)])
+        wait_until(lambda: queue.counts().finished == first + count, "it works")
+
+    with (
+        Relay(ironclaim_server.port) as relay,
+        Queue("q", spec, url=relay.url, connect=ConnectOptions(connections_max=4)) as through,
+        at_work(Worker(through, notes.handlers, **QUICK)),
+    ):
+        put(0, 1)
+        relay.down()
+        queue.enqueue("main", {"label": "1"})
+        relay.up()
+        wait_until(lambda: queue.counts().finished == 2, "it works again")
+        for rule in ("lose_reply", "lose_request") * 3:
+            relay.next("pass", rule)
+        put(2, 6)
+    assert sorted(notes.labels()) == [*"01234567"] and queue.counts().active == 0
 
 
 def test_workers_are_listed_and_locks_are_held_once(queue: Queue, own: Queue, notes: Notes) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, Queue
-from engine.testing import EmbeddedServer
+from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers

@@ -13,7 +13,6 @@ from uuid import UUID
 import pytest
 
 from engine import AsyncQueue, JobFailed, Malformed, NoResult, Queue, Worker
-from engine.testing import free_port
 from tests.engine.helpers import typed_results
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import ids_of
