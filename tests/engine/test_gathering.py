@@ -92,13 +92,7 @@ def test_a_bad_lane_and_a_taken_id_are_the_errors_of_their_own_threads(relay: Re
     with raw_client(ironclaim_url) as client:
         client.set(queue.model.keys.lane("bad"), "no zset")
     held = Held(
-        relay,
-        queue,
-        [
-            *enqueues(queue, "a", "b"),
-            lambda: queue.enqueue("bad", None, id="c"),
-            *enqueues(queue, "contact", "d"),
-        ],
+        relay, queue, [*enqueues(queue, "a", "b"), lambda: queue.enqueue("bad", None, id="c"), *enqueues(queue, "contact", "d")]
     )
     ends = held.release()
     assert [getattr(end, "result", type(end)) for end in ends] == ["created", "created", WrongKeyType, "duplicate", "created"]

@@ -97,10 +97,7 @@ def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(
     worker = workers.start(*options, handlers="tests.engine.helpers.tasks:queue.handlers")
     assert worker.wait(120) == 0, workers.output()
     told = json.loads(Path(folder, "typed").read_text())
-    assert told == [
-        *(f"UUID:{USER}", f"datetime:{AT}", "Colour:Colour.RED"),
-        *("Address:Address(street='A', number=3)", "int:3"),
-    ]
+    assert told == [*(f"UUID:{USER}", f"datetime:{AT}", "Colour:Colour.RED"), *("Address:Address(street='A', number=3)", "int:3")]
     assert json.loads(Path(folder, "with-job-2").read_text()) == ["str:c", "int:5"]
     by_name = {"folder": folder, "user": str(USER), "at": "2026-01-01", "colour": "blue", "to": [{"street": "B"}]}
     queue.enqueue("typed", by_name, id="named")

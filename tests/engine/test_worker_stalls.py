@@ -46,9 +46,7 @@ def extended_since(workers: Workers, name: str, srv_us: int) -> set[str]:
     return {item["job"] for row in rows if row["srv_us"] > srv_us for item in row["items"] if item["result"] == "ok"}
 
 
-def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(
-    stage: tuple[EmbeddedServer, Queue, Workers],
-) -> None:
+def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(stage: tuple[EmbeddedServer, Queue, Workers]) -> None:
     server, queue, workers = stage
     names = [f"worker-{number}" for number in range(1, WORKERS + 1)]
     queue.enqueue_many([{"name": "hold", "payload": {"folder": str(workers.folder)}} for _ in range(JOBS)])
