@@ -122,6 +122,14 @@ class ModelDesk(Desk):
         self.put("delayed", delay_ms=5_000)
         self.put("waiting")
 
+    def wakes(self) -> int:
+        """Take the markers that wake idle workers; how many there were."""
+        keys = [*self.redis.scan_iter(f"{self.keys.prefix}wake*")]
+        count = sum(self.redis.llen(key) for key in keys)  # type: ignore[misc]
+        if keys:
+            self.redis.delete(*keys)
+        return count
+
     def wire(self) -> dict[str, Any]:
         """The dump without the engine's own keys: what foreign clients see of the queue. What the queues of a Mosquito keyspace
         share does not count: the registry of workers, and how long jobs of a name took."""

@@ -1,66 +1,15 @@
-"""A queue looked at and changed by hand: states, pages, counts, events, cancelling, removing, cleaning, obliterating, pausing."""
+"""A queue changed by hand: cancelling, removing, cleaning, obliterating, pausing."""
 
 from __future__ import annotations
 
 import pytest
 
 from engine import Queue
-from engine.wire.operations import Count, Listing, Page
-from tests.conformance.declared import attempts
-from tests.conformance.desk import STATES, ModelDesk
+from engine.wire.operations import Count
+from tests.conformance.desk import ModelDesk
 from tests.conformance.models import ALL, each
 
 HOUR_MS = 3_600_000
-
-
-def test_each_state_is_counted_listed_and_told(desk: ModelDesk) -> None:
-    desk.one_of_each()
-    queue, known = desk.queue, [state for state in STATES if state != "finished"]
-    for state in known:
-        assert desk.state(state) == state == queue.jobs.state(desk.ids[state])
-        assert desk.labels(info.id for info in queue.jobs.list(state)) == [state]
-    assert queue.jobs.state(desk.ids["finished"]) == "finished"
-    counts = queue.counts()
-    assert (counts.waiting, counts.delayed, counts.active, counts.dead) == (1, 1, 1, 1)
-    assert (counts.finished, counts.buried) == (1, 1)
-    states = queue.snapshot().states
-    assert {state: desk.labels(job for job, _ in states[state]) for state in known} == {state: [state] for state in known}
-    assert desk.run(Listing(1, 10)).states["waiting"] == []
-    names = queue.jobs.counts_by_name()["main"]
-    assert (names.waiting, names.delayed, names.active, names.dead) == (1, 1, 1, 1)
-    assert desk.run(Count(("other",))).waiting == 0
-
-
-def test_what_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
-    desk.one_of_each()
-    waiting, delayed, active, dead = (desk.info(state) for state in STATES[:4])
-    assert {info.name for info in (waiting, delayed, active, dead)} == {"main"}
-    assert waiting.payload == {"label": "waiting"} and abs(waiting.enqueued_ms - desk.now_ms) <= 1_000
-    assert delayed.due_ms == desk.now_ms + 5_000
-    assert active.owner == "a" and active.lease_end_ms > desk.now_ms and active.claims == 1
-    assert "dead is bad" in dead.last_error
-    assert desk.queue.jobs.get(desk.queue.model.new_id() or "987654321") is None
-
-
-def test_pages_follow_the_order_of_the_jobs(desk: ModelDesk) -> None:
-    desk.put(*"abcde")
-    assert desk.labels(desk.run(Page("waiting", 0, 3)).jobs) == ["a", "b", "c"]
-    assert desk.labels(desk.run(Page("waiting", 3, 3)).jobs) == ["d", "e"]
-    assert desk.labels(desk.run(Page("waiting", 0, 2, newest_first=True)).jobs) == ["e", "d"]
-
-
-def test_events_tell_what_happens(desk: ModelDesk) -> None:
-    desk.queue.events.on()
-    desk.put("j", **attempts(desk.queue, 3))
-    (job,) = desk.claim("w")
-    desk.retry(job.lease, delay_ms=0, error="no luck")
-    desk.tick(1_000)
-    desk.sweep()
-    desk.finish(desk.take()["j"].lease)
-    told = [(event.kind, event.job, event.name) for event in desk.queue.events.read("0-0", wait_ms=0)]
-    kinds = [kind for kind, *_ in told if kind != "promoted"]
-    assert kinds == ["created", "claimed", "failed", "claimed", "finished"]
-    assert {(id, name) for _, id, name in told} == {(desk.ids["j"], "main")}
 
 
 @pytest.mark.parametrize("state", ["waiting", "delayed", "active"])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from engine import Malformed, Queue, UnsupportedFeature
-from engine.wire.operations import Enqueue, EnqueueMany
+from engine.wire.operations import Enqueue
 from tests.conformance.declared import accepts
 from tests.conformance.desk import ModelDesk, label_of
+from tests.conformance.models import FOREIGN, only
 
 #: Ids that callers may think of; a format may hold some of them.
 OWN_IDS = ("mine-1", "4711", "1795233562980:120", "85f566d9-2c3d-4e5f-8a9b-0c1d2e3f4a5b")
@@ -40,7 +40,7 @@ def test_a_second_job_of_the_same_id_is_a_duplicate(desk: ModelDesk) -> None:
     assert id is not None
     assert desk.queue.enqueue("main", {"label": "j"}, id=id).created
     again = desk.queue.enqueue("main", {"label": "j"}, id=id)
-    assert (again.result, again.state, again.job) == ("duplicate", "waiting", id)
+    assert (again.result, again.state, again.job, again.holder) == ("duplicate", "waiting", id, id)
     (job,) = desk.claim()
     assert desk.queue.enqueue("main", {"label": "j"}, id=id).state == "active"
     desk.finish(job.lease)
@@ -65,25 +65,38 @@ def test_rule_03_a_second_copy_of_an_enqueue_makes_nothing(desk: ModelDesk) -> N
     assert desk.send(call).result in ("refused", "duplicate") and desk.claim() == []
 
 
+def test_rule_03_a_second_copy_of_many_makes_nothing(desk: ModelDesk) -> None:
+    desk.enqueue("j1")
+    call = desk.call(desk.enqueue_many_operation("j1", "j2", "j3", delays_ms=(0, 500), nonce=b"many----"))
+    assert [item.result for item in desk.send(call).items] == ["duplicate", "created", "created"]
+    before = desk.dump()
+    again = desk.send(call).items
+    assert [(item.result, item.job) for item in again] == [("duplicate", "j1"), ("repeated", "j2"), ("repeated", "j3")]
+    assert desk.dump() == before
+    assert [job.lease.job for job in desk.claim()] == ["j1", "j3"]
+
+
+@only(FOREIGN)
+@pytest.mark.parametrize("jobs", [("j1",), ("j1", "j2")])
+def test_rule_03_a_duplicate_stays_one_when_the_other_job_is_not_known_any_more(desk: ModelDesk, jobs: tuple[str, ...]) -> None:
+    desk.enqueue(*jobs)
+    for job in desk.claim():
+        desk.finish(job.lease)
+    call = desk.call(desk.enqueue_many_operation(*jobs, nonce=b"another-"))
+    assert {item.result for item in desk.send(call).items} == {"duplicate"}
+    # As when their time is over: nothing is left but what the engine has noted of the second call.
+    kept = {desk.keys.sweep.encode(), *desk.redis.scan_iter(f"*new:{b'another-'.hex()}*")}
+    desk.redis.delete(*(set(desk.redis.scan_iter()) - kept))
+    assert {item.result for item in desk.send(call).items} == {"duplicate"}
+    assert desk.claim() == []
+    # Another call may use the ids.
+    assert {item.result for item in desk.run(desk.enqueue_many_operation(*jobs, nonce=b"a third-")).items} == {"created"}
+
+
 def test_many_jobs_come_in_order(desk: ModelDesk) -> None:
     came = desk.queue.enqueue_many([{"name": "main", "payload": {"label": str(number)}} for number in range(250)])
     assert {job.result for job in came} == {"created"} and len({job.job for job in came}) == 250
     assert [label_of(job) for job in desk.claim(limit=250)] == [str(number) for number in range(250)]
-
-
-def test_rule_03_a_second_copy_of_many_makes_nothing(desk: ModelDesk) -> None:
-    ids = desk.queue.model.new_ids()
-    made = [replace_job(desk, next(ids), number) for number in range(5)]
-    call = desk.call(EnqueueMany(tuple(made)))
-    first, again = desk.send(call), desk.send(call)
-    assert {item.result for item in first.items} == {"created"} and {item.result for item in again.items} == {"repeated"}
-    assert [item.job for item in again.items] == [item.job for item in first.items]
-    assert len(desk.claim(limit=50)) == 5
-
-
-def replace_job(desk: ModelDesk, id: str, number: int) -> Enqueue:
-    plain = desk.enqueue_operation("x").options
-    return Enqueue(id, "main", b'{"label":"%d"}' % number, b"nonce--2", desk.now_ms + 10_000, replace(plain))
 
 
 def test_jobs_start_in_the_order_in_which_they_came(desk: ModelDesk) -> None:
@@ -112,6 +125,29 @@ def test_delayed_jobs_of_one_time_start_in_their_order(desk: ModelDesk) -> None:
     desk.put(*"abcdefghijkl", delay_ms=5_000)
     desk.tick(5_000)
     assert list(desk.take(limit=50)) == [*"abcdefghijkl"]
+
+
+def test_a_job_that_is_promoted_twice_is_there_once(desk: ModelDesk) -> None:
+    desk.enqueue("j1", "j2", delay_ms=500)
+    assert desk.claim() == []
+    desk.tick(2_000)
+    call = desk.call(desk.sweep_operation())
+    assert desk.send(call).promoted == desk.send(call).promoted == 2
+    assert desk.sweep().promoted == 0
+    assert sorted(job.lease.job for job in desk.claim()) == ["j1", "j2"]
+
+
+@only(FOREIGN)
+def test_a_queue_of_which_nothing_is_ours_works_from_the_first_claim(desk: ModelDesk) -> None:
+    desk.enqueue("j1", "j2")
+    desk.enqueue("j3", delay_ms=500)
+    for key in desk.redis.scan_iter("*ironclaim:*"):
+        if not key.endswith((b":sweep", b":routes")):
+            desk.redis.delete(key)
+    desk.tick(2_000)
+    jobs = desk.claim()
+    assert sorted(job.lease.job for job in jobs) == ["j1", "j2", "j3"]
+    assert set(desk.finish(*[job.lease for job in jobs])) == {("ok", "finished")}
 
 
 def test_a_more_urgent_job_starts_first(desk: ModelDesk) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 import redis
 
@@ -12,7 +9,7 @@ from engine import Handlers, Malformed, Queue, Worker, models
 from engine.models.model import Spec
 from engine.wire.operations import Bury, EnqueueMany, Failure
 from tests.conformance.desk import ModelDesk
-from tests.conformance.models import FOREIGN, each
+from tests.conformance.models import FOREIGN, each, key_of, kind_of, put_raw, read_back, waiting_of
 
 #: What programs check as little as each other: separators of keys and records, globs, quotes, controls, other alphabets, length.
 TEXTS = (
@@ -42,52 +39,6 @@ def queue_client(url: str) -> redis.Redis:
 def spec(request: pytest.FixtureRequest) -> Spec:
     """The models of foreign formats alone."""
     return request.param
-
-
-def kind_of(spec: Spec) -> str:
-    return type(spec).__name__
-
-
-def key_of(spec: Spec, queue: str, id: str) -> bytes:
-    """The key under which the programs of the format keep a job."""
-    roots = {"Bridge": "bridge:jobs:data:", "Bananas": "bananas:job:", "Bull": f"bull:{queue}:", "Mosquito": "mosquito:job_run:"}
-    return f"{roots[kind_of(spec)]}{id}".encode()
-
-
-def waiting_of(spec: Spec, queue: str) -> str:
-    """The key in which jobs wait."""
-    live = getattr(spec, "layout", "") == "live"
-    of_bananas = f"bananas:{'' if live else 'route:default:'}queue:normal"
-    keys = {"Bridge": "bridge:jobs:waiting", "Bananas": of_bananas, "Bull": f"bull:{queue}:wait"}
-    return keys.get(kind_of(spec), f"mosquito:waiting:{queue}")
-
-
-def put_raw(spec: Spec, client: Any, queue: str, id: str | bytes, name: str) -> None:
-    """A job as the programs of the format write it."""
-    key = key_of(spec, queue, "") + (id if isinstance(id, bytes) else id.encode())
-    match kind_of(spec):
-        case "Bridge":
-            client.set(key, json.dumps({"jobId": str(id), "type": name, "payload": {"label": "raw"}}, ensure_ascii=False))
-        case "Bananas":
-            job = {"id": str(id), "name": name, "payload": {"label": "raw"}, "status": "pending", "priority": "normal"}
-            client.set(key, json.dumps(job, ensure_ascii=False))
-        case "Bull":
-            client.hset(key, mapping={"data": '{"label":"raw"}', "opts": json.dumps({"name": name}), "attempts": "1"})
-        case _:
-            client.hset(key, mapping={"label": "raw", "enqueue_time": "1795233562980", "type": name, "retry_count": "0"})
-    where = waiting_of(spec, queue)
-    if getattr(spec, "layout", "") == "document" and kind_of(spec) == "Mosquito":
-        client.zadd(where, {id: 1795233562980})
-    elif kind_of(spec) == "Bridge":
-        client.rpush(where, id)
-    else:
-        client.lpush(where, id)
-
-
-def read_back(spec: Spec, client: Any, queue: str) -> list[bytes]:
-    """The ids that wait, as the programs of the format find them."""
-    where = waiting_of(spec, queue)
-    return client.zrange(where, 0, -1) if client.type(where) == b"zset" else client.lrange(where, 0, -1)
 
 
 def test_a_queue_works_jobs_of_every_name(spec: Spec, ironclaim_url: str) -> None:

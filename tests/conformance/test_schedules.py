@@ -1,92 +1,185 @@
-"""Schedules: one job a tick, on each model that has them."""
+"""Schedules: one job a tick, however many schedulers there are and however calls arrive (rule 24), on each model."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
-import pytest
-
-from engine import UnsupportedFeature
-from engine.wire.operations import EnableSchedule, Missed, PutSchedule, Tick
+from engine.models.model import Spec
+from engine.wire.operations import EnableSchedule, Listing, Missed, Tick, Ticked
 from engine.worker.machine.sweeping import tick
-from tests.conformance.declared import has
 from tests.conformance.desk import ModelDesk
+from tests.conformance.models import FOREIGN, only
+from tests.engine.desk import START_MS
 
 MINUTE_MS = 60_000
+#: The first full minute after the desk's clock starts.
+FIRST_MS = -(-START_MS // MINUTE_MS) * MINUTE_MS
 WEEK_MS = 7 * 86_400_000
 #: What becomes of the 604,800 ticks of a week in which nobody looked, by policy: jobs, and ticks that are missed. Those of the
 #: last minute are in time.
 AFTER_A_WEEK: dict[Missed, tuple[int, int]] = {"once": (1, 604_799), "all": (100, 604_700), "skip": (61, 604_739)}
 
 
-def put(desk: ModelDesk) -> bool:
-    """A schedule that ticks every minute; where there are none, the model says so."""
-    if has(desk.queue, PutSchedule):
-        assert desk.queue.schedules.put("s", "main", {"label": "tick"}, every_ms=MINUTE_MS) == "new"
-        return True
-    with pytest.raises(UnsupportedFeature):
-        desk.queue.schedules.put("s", "main", {"label": "tick"}, every_ms=MINUTE_MS)
-    return False
+def put(desk: ModelDesk, name: str = "clean", **more: Any) -> str:
+    """A schedule that ticks at every full minute, unless told otherwise."""
+    given: dict[str, Any] = {"cron": "* * * * *", **more}
+    return desk.queue.schedules.put(name, "main", {"of": name}, **given)
 
 
-def ticks(desk: ModelDesk, worker: str) -> list[Tick]:
+def to(desk: ModelDesk, at_ms: int) -> None:
+    desk.tick(at_ms - desk.now_ms)
+
+
+def ticks(desk: ModelDesk, worker: str = "s") -> list[Tick]:
+    """The calls that a scheduler makes now of what is due."""
     promoted = desk.run(desk.sweep_operation(worker))
     return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
 
 
+def turn(desk: ModelDesk, worker: str = "s") -> list[Ticked]:
+    """What one scheduler does once."""
+    return [desk.run(operation) for operation in ticks(desk, worker)]
+
+
+def stored(desk: ModelDesk, name: str = "clean") -> dict[str, str]:
+    raw: Any = desk.redis.hgetall(desk.keys.schedule(name))
+    return {key.decode(): value.decode(errors="replace") for key, value in raw.items()}
+
+
+def waiting(desk: ModelDesk) -> list[str]:
+    return [job for job, _ in desk.run(Listing(0, 100)).states["waiting"]]
+
+
+def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk) -> None:
+    assert put(desk) == "new" and put(desk) == "same"
+    to(desk, FIRST_MS - 1)
+    promoted = desk.sweep()
+    assert (promoted.due, promoted.sleep_ms) == ((), 1)
+    to(desk, FIRST_MS)
+    desk.wakes()
+    (reply,) = turn(desk)
+    assert reply.result == "ticked" and list(reply.jobs) == waiting(desk)
+    assert desk.wakes() == 1
+    assert [stored(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped", "error")] == [
+        str(FIRST_MS + MINUTE_MS),
+        str(FIRST_MS),
+        reply.jobs[0],
+        *("1", "0", "0", ""),
+    ]
+    assert desk.redis.zscore(desk.keys.cron, "clean") == FIRST_MS + MINUTE_MS
+    (job,) = desk.claim()
+    assert (job.lease.job, job.name, json.loads(job.payload)) == (reply.jobs[0], "main", {"of": "clean"})
+
+
 def test_rule_24_a_tick_is_one_job_however_many_schedulers_there_are(desk: ModelDesk) -> None:
-    if not put(desk):
-        return
-    for number in range(1, 4):
-        desk.tick(MINUTE_MS)
+    put(desk)
+    for number in range(3):
+        to(desk, FIRST_MS + number * MINUTE_MS)
         (one,), (other,) = ticks(desk, "a"), ticks(desk, "b")
         call = desk.call(one)
         first = desk.send(call)
         assert (first.result, len(first.jobs)) == ("ticked", 1)
-        assert desk.send(call).result == "repeated" and desk.run(other).result == "moved"
-        job = desk.take()["tick"]
-        assert job.lease.job == first.jobs[0] and json.loads(job.payload) == {"label": "tick"}
-        desk.finish(job.lease)
+        before = desk.dump()
+        again = desk.send(call)
+        assert (again.result, again.jobs) == ("repeated", first.jobs)
+        assert desk.run(other).result == "moved"
+        assert desk.dump() == before and waiting(desk) == list(first.jobs)
+        desk.finish(desk.claim()[0].lease)
         (schedule,) = desk.queue.schedules.list()
-        assert (schedule.count, schedule.last_job, schedule.next_ms) == (number, job.lease.job, desk.now_ms + MINUTE_MS)
+        assert (schedule.count, schedule.last_job) == (number + 1, first.jobs[0])
 
 
 def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_schedule_late(desk: ModelDesk) -> None:
-    if not put(desk):
-        return
+    put(desk)
     (schedule,) = desk.queue.schedules.list()
-    late = EnableSchedule(desk._op_id(), desk.now_ms + 10 * MINUTE_MS, "s", 1, schedule.next_ms)
+    late = EnableSchedule(desk._op_id(), desk.now_ms + 10 * MINUTE_MS, "clean", 1, schedule.next_ms)
     desk.tick(MINUTE_MS)
-    (made,) = [desk.run(operation) for operation in ticks(desk, "a")]
-    desk.finish(desk.take()["tick"].lease)
-    assert len(made.jobs) == 1 and desk.queue.schedules.disable("s")
+    (made,) = turn(desk)
+    desk.finish(desk.claim()[0].lease)
+    assert len(made.jobs) == 1 and desk.queue.schedules.disable("clean")
     desk.tick(1)
     assert desk.run(late).found == "changed"
-    (again,) = [desk.run(operation) for operation in ticks(desk, "a")]
+    (again,) = turn(desk)
     assert (again.result, again.jobs, desk.claim()) == ("ticked", (), [])
     (schedule,) = desk.queue.schedules.list()
     assert (schedule.count, schedule.next_ms) == (1, late.next_ms + MINUTE_MS)
 
 
-def test_a_schedule_is_disabled_enabled_run_at_once_and_removed(desk: ModelDesk) -> None:
-    if not put(desk):
-        return
-    schedules = desk.queue.schedules
-    assert schedules.disable("s")
-    desk.tick(MINUTE_MS)
-    assert ticks(desk, "a") == []
-    assert schedules.enable("s")
-    desk.tick(MINUTE_MS)
-    assert len(ticks(desk, "a")) == 1
-    made = schedules.run_now("s")
-    assert made is not None and made.created and [job.lease.job for job in desk.claim()] == [made.job]
-    assert schedules.remove("s") and schedules.list() == () and ticks(desk, "b") == []
+@only(FOREIGN)
+def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, spec: Spec) -> None:
+    for writes in range(40):
+        desk.begin()
+        put(desk)
+        to(desk, FIRST_MS)
+        (operation,) = ticks(desk)
+        was_cut = desk.cut_off(operation, writes)
+        for again in ticks(desk):
+            desk.run(again)
+        assert len(waiting(desk)) == 1, writes
+        assert stored(desk)["last_job"] == waiting(desk)[0] and stored(desk)["count"] == "1", writes
+        assert len(desk.claim()) == 1, writes
+        desk.queue.close()
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
+    put(desk, "once")
+    put(desk, "each", missed="all")
+    to(desk, FIRST_MS + 3 * MINUTE_MS + 30_000)
+    made = {operation.schedule: desk.run(operation).jobs for operation in ticks(desk)}
+    assert {name: len(jobs) for name, jobs in made.items()} == {"once": 2, "each": 4} or {
+        name: len(jobs) for name, jobs in made.items()
+    } == {"once": 1, "each": 4}
+    assert len(waiting(desk)) == sum(map(len, made.values()))
+
+
+def test_a_schedule_waits_for_its_own_job_where_it_is_told_to(desk: ModelDesk) -> None:
+    put(desk, overlap="skip")
+    to(desk, FIRST_MS)
+    turn(desk)
+    (job,) = desk.claim()
+    to(desk, FIRST_MS + MINUTE_MS)
+    (reply,) = turn(desk)
+    assert (reply.jobs, reply.skipped, stored(desk)["skipped"]) == ((), 1, "1")
+    desk.finish(job.lease)
+    to(desk, FIRST_MS + 2 * MINUTE_MS)
+    (reply,) = turn(desk)
+    assert len(reply.jobs) == 1
+
+
+def test_a_schedule_that_is_disabled_removed_or_changed_does_not_tick(desk: ModelDesk) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    (operation,) = ticks(desk)
+    assert desk.queue.schedules.disable("clean")
+    assert desk.run(operation).result == "moved" and ticks(desk) == []
+    assert desk.queue.schedules.enable("clean")
+    to(desk, FIRST_MS + MINUTE_MS)
+    (operation,) = ticks(desk)
+    assert desk.queue.schedules.put("clean", "main", {"of": "other"}, cron="* * * * *") == "changed"
+    assert desk.run(operation).result == "moved"
+    (reply,) = turn(desk)
+    assert reply.result == "ticked" and json.loads(desk.claim()[0].payload) == {"of": "other"}
+    assert desk.queue.schedules.remove("clean") and not desk.queue.schedules.remove("clean")
+    to(desk, FIRST_MS + 5 * MINUTE_MS)
+    assert ticks(desk) == [] and desk.queue.schedules.list() == ()
+
+
+def test_a_schedule_is_read_back_and_may_run_now(desk: ModelDesk) -> None:
+    put(desk)
+    found = desk.queue.schedules.get("clean")
+    assert found is not None and (found.job_name, found.payload, found.next_ms) == ("main", {"of": "clean"}, FIRST_MS)
+    made = desk.queue.schedules.run_now("clean")
+    assert made is not None and made.created
+    (job,) = desk.claim()
+    assert (job.lease.job, json.loads(job.payload)) == (made.job, {"of": "clean"})
+    assert desk.queue.schedules.run_now("other") is None
 
 
 def test_after_a_week_without_workers_the_missed_ticks_are_counted_one_by_one(desk: ModelDesk) -> None:
-    if not put(desk):
-        return
-    desk.queue.schedules.remove("s")
     start_ms = desk.now_ms + 1000 - desk.now_ms % 1000
     for missed in AFTER_A_WEEK:
         desk.queue.schedules.put(f"every-{missed}", "main", None, every_ms=1000, start_ms=start_ms, missed=missed)
@@ -95,3 +188,16 @@ def test_after_a_week_without_workers_the_missed_ticks_are_counted_one_by_one(de
     assert {reply.result for reply in map(desk.run, ticks(desk, "a"))} == {"ticked"}
     told = {schedule.name: (schedule.count, schedule.missed) for schedule in desk.queue.schedules.list()}
     assert told == {f"{kind}-{missed}": figures for kind in ("every", "cron") for missed, figures in AFTER_A_WEEK.items()}
+
+
+@only(FOREIGN)
+def test_a_template_that_nobody_can_read_stops_its_schedule_alone(desk: ModelDesk) -> None:
+    put(desk, "bad")
+    put(desk, "good")
+    desk.redis.hset(desk.keys.schedule("bad"), "job", b"\x00\x00\x00\xffshort")
+    to(desk, FIRST_MS)
+    replies = {operation.schedule: desk.run(operation) for operation in ticks(desk)}
+    assert len(replies["good"].jobs) == 1 and replies["bad"].jobs == ()
+    assert stored(desk, "bad")["error"] and stored(desk, "bad")["next_ms"] == "0"
+    assert desk.redis.zscore(desk.keys.cron, "bad") == float("inf")
+    assert [found.name for found in desk.queue.schedules.list() if found.error] == ["bad"]

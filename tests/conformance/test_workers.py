@@ -7,21 +7,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Job, JobFailed, Queue, Worker
+from engine import AsyncQueue, ConnectOptions, Handlers, Job, JobFailed, Queue, Target, Worker, models
+from engine.bananas_worker import read
 from engine.models.model import Spec
-from engine.testing import start_guarded
-from engine.wire.operations import Look
-from tests.conformance.declared import accepts, attempts, has
+from engine.testing import EmbeddedServer, start_guarded
+from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk
-from tests.conformance.models import ALL
-from tests.engine.helpers.at_work import at_work
+from tests.conformance.models import ALL, only
+from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -74,9 +75,8 @@ def test_handlers_run_each_job_once_and_what_they_return_is_told(queue: Queue, o
     jobs = [queue.enqueue("main", {"label": str(number)}).job for number in range(20)]
     with at_work(Worker(own, notes.handlers, concurrency=1, **QUICK)):
         wait_until(lambda: len(notes.ran) == 20, "all ran")
-        if has(queue, Look):
-            assert queue.results.wait(jobs[-1], wait_ms=60_000).value == {"of": "19"}
-            assert queue.call("main", {"label": "called"}, wait_ms=60_000) == {"of": "called"}
+        assert queue.results.wait(jobs[-1], wait_ms=60_000).value == {"of": "19"}
+        assert queue.call("main", {"label": "called"}, wait_ms=60_000) == {"of": "called"}
     assert notes.labels()[:20] == [str(number) for number in range(20)]
     counts = queue.counts()
     assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0) and counts.finished >= 20
@@ -87,8 +87,7 @@ def test_the_asyncio_face_does_the_same(spec: Spec, ironclaim_url: str, own: Que
         async with AsyncQueue("q", spec, url=ironclaim_url) as queue:
             job = (await queue.enqueue("main", {"label": "held"}, delay_ms=60_000)).job
             assert await queue.jobs.state(job) == "delayed" and (await queue.jobs.cancel(job)).done
-            if has(own, Look):
-                assert await queue.call("main", {"label": "called"}, wait_ms=60_000) == {"of": "called"}
+            assert await queue.call("main", {"label": "called"}, wait_ms=60_000) == {"of": "called"}
             counts = await queue.counts()
             assert (counts.waiting, counts.delayed, counts.active) == (0, 0, 0)
 
@@ -135,6 +134,7 @@ def test_nothing_starts_while_the_queue_is_paused(queue: Queue, own: Queue, note
     assert queue.counts().waiting == 0
 
 
+@pytest.mark.feature("BN29", model="bananas")
 def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queue, notes: Notes) -> None:
     queue.enqueue_many([{"name": "hold", "payload": {"label": str(number)}} for number in range(5)])
     worker = Worker(own, notes.handlers, concurrency=1, **{**QUICK, "prefetch": 4})
@@ -154,7 +154,11 @@ def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queu
     assert sorted(notes.labels()) == ["0", "1", "2", "3", "4"]
 
 
-@pytest.mark.slow
+#: That a lease ends is shown by the desk for each model; a killed process for two of them in the first tier.
+KILLED = [pytest.param(spec, id=name, marks=() if name in ("lanes", "bull") else pytest.mark.slow) for name, spec in ALL.items()]
+
+
+@pytest.mark.parametrize("spec", KILLED)
 def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_path: Path) -> None:
     """A process is killed in the middle of a handler: the job comes back, under another token, and finishes once."""
     model = next(name for name, known in ALL.items() if known is spec)
@@ -191,6 +195,30 @@ def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_pat
     assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0)
 
 
+@only({name: ALL[name] for name in ("bananas-document", "bull")})
+@pytest.mark.feature("BL33", model="bull")
+@pytest.mark.feature("BN30", "BN31", model="bananas")
+def test_a_worker_outlives_an_outage(queue: Queue, spec: Spec, notes: Notes, ironclaim_server: EmbeddedServer) -> None:
+    def put(first: int, count: int) -> None:
+        queue.enqueue_many([{"name": "main", "payload": {"label": str(number)}} for number in range(first, first + count)])
+        wait_until(lambda: queue.counts().finished == first + count, "it works")
+
+    with (
+        Relay(ironclaim_server.port) as relay,
+        Queue("q", spec, url=relay.url, connect=ConnectOptions(connections_max=4)) as through,
+        at_work(Worker(through, notes.handlers, **QUICK)),
+    ):
+        put(0, 1)
+        relay.down()
+        queue.enqueue("main", {"label": "1"})
+        relay.up()
+        wait_until(lambda: queue.counts().finished == 2, "it works again")
+        for rule in ("lose_reply", "lose_request") * 3:
+            relay.next("pass", rule)
+        put(2, 6)
+    assert sorted(notes.labels()) == [*"01234567"] and queue.counts().active == 0
+
+
 def test_workers_are_listed_and_locks_are_held_once(queue: Queue, own: Queue, notes: Notes) -> None:
     with at_work(Worker(own, notes.handlers, name="w-1", **QUICK)):
         wait_until(
@@ -203,6 +231,17 @@ def test_workers_are_listed_and_locks_are_held_once(queue: Queue, own: Queue, no
     assert queue.locks.release(lock) and queue.locks.acquire("l") is not None
 
 
+def burst(worker: Any, **more: Any) -> None:
+    """Run a worker until its burst is over, which must not take more than a minute."""
+    thread = threading.Thread(target=worker.run, kwargs={"burst": True, **more}, daemon=True)
+    thread.start()
+    thread.join(60)
+    over = not thread.is_alive()
+    worker.stop()
+    thread.join(20)
+    assert over
+
+
 def test_a_burst_without_delayed_jobs_ends_before_a_back_off_of_50_ms(desk: ModelDesk, notes: Notes) -> None:
     """The desk's clock stands still, so it ends because nothing can be claimed, and not because it was quick."""
     wanted: dict[str, Any] = {"backoff": "fixed", "backoff_ms": 50}
@@ -210,18 +249,63 @@ def test_a_burst_without_delayed_jobs_ends_before_a_back_off_of_50_ms(desk: Mode
     desk.put("failing", name="fail", **attempts(desk.queue, 2), **back_off)
     desk.put("later", name="main", delay_ms=60_000)
 
-    def burst() -> None:
-        worker = Worker(desk.queue, notes.handlers, **QUICK, beat_ms=0)
-        thread = threading.Thread(target=worker.run, kwargs={"burst": True, "delayed": False}, daemon=True)
-        thread.start()
-        thread.join(30)
-        over = not thread.is_alive()
-        worker.stop()
-        thread.join(20)
-        assert over
-
-    burst()
+    burst(Worker(desk.queue, notes.handlers, **QUICK, beat_ms=0), delayed=False)
     assert (notes.labels(), desk.listed()["delayed"]) == (["failing"], ["failing", "later"])
     desk.tick(10_000)
-    burst()
+    burst(Worker(desk.queue, notes.handlers, **QUICK, beat_ms=0), delayed=False)
     assert notes.labels()[:2] == ["failing"] * 2 and "later" in desk.listed()["delayed"]
+
+
+def put_bridge(queue: Queue) -> None:
+    queue.enqueue("work", {}, id="gpu", target=Target(capabilities=["gpu"]))
+    queue.enqueue("work", {}, id="plain")
+    for parent in ("gpu", "plain"):
+        queue.enqueue("work", {}, id=f"child-of-{parent}", needs=[parent])
+
+
+def put_bananas(queue: Queue) -> None:
+    for route in ("default", "gpu", "mail"):
+        queue.enqueue("work", {}, id=route, route=route)
+
+
+@pytest.mark.parametrize(
+    ("model", "put", "first", "ours", "second", "all_jobs"),
+    [
+        pytest.param(
+            *(models.Bridge, put_bridge, {}, ["child-of-plain", "plain"]),
+            *({"capabilities": ["gpu"]}, ["child-of-gpu", "gpu"]),
+            marks=pytest.mark.feature("BQ15", model="bridge"),
+        ),
+        pytest.param(
+            *(models.Bananas, put_bananas, {"routes": ["gpu"]}, ["gpu"], {"routes": ["default", "mail"]}, ["default", "mail"]),
+            marks=pytest.mark.feature("BN04", model="bananas"),
+        ),
+    ],
+)
+def test_a_burst_leaves_to_others_what_asks_for_others(
+    model: Any,
+    put: Callable[[Queue], None],
+    first: dict[str, Any],
+    ours: list[str],
+    second: dict[str, Any],
+    all_jobs: list[str],
+    ironclaim_url: str,
+) -> None:
+    book = Book()
+    with Queue("q", model(), url=ironclaim_url) as queue:
+        put(queue)
+        burst(make_worker(queue, book, "first", **first, sweep_ms=50, lease_ms=60_000))
+        assert sorted(book.by("first")) == ours and queue.counts().waiting == len(all_jobs)
+        burst(make_worker(queue, book, "second", **second, sweep_ms=50, lease_ms=60_000))
+        assert sorted(book.by("second")) == all_jobs and queue.counts().waiting == 0
+
+
+@pytest.mark.feature("BN23", model="bananas")
+def test_a_burst_leaves_jobs_of_other_priorities(ironclaim_url: str) -> None:
+    book = Book()
+    with Queue("q", models.Bananas(), url=ironclaim_url) as queue:
+        for job, priority in (("low", 1), ("normal", 5), ("high", 10)):
+            queue.enqueue("work", {}, id=job, priority=priority)
+        environ = {"WORKER_MODE": "specialized", "WORKER_PRIORITIES": "normal"}
+        burst(read(environ).worker(queue, book.handlers("w", "work")))
+        assert book.by("w") == ["normal"] and queue.counts().waiting == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, Queue
-from engine.testing import EmbeddedServer
+from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers
@@ -32,6 +33,30 @@ def queue(ironclaim_url: str) -> Iterator[Queue]:
     made = Queue("q", url=ironclaim_url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def nowhere() -> Iterator[Queue]:
+    """A queue whose every call would fail with another error than Malformed."""
+    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
+    made.driver.deadline_ms = 0
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def direct(ironclaim_url: str) -> Iterator[Queue]:
+    """The same queue past the relay, or beside the face that the test is about."""
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The event loop of an asyncio face that a test uses like the blocking one."""
+    with asyncio.Runner() as made:
+        yield made
 
 
 @pytest.fixture

@@ -11,16 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine import (
-    AsyncQueue,
-    Channel,
-    Handlers,
-    Queue,
-    ServerUnavailable,
-    UnsafeServer,
-    Worker,
-    queues,
-)
+from engine import AsyncQueue, Channel, Handlers, Queue, ServerUnavailable, UnsafeServer, Worker, queues
 from engine.history import HistoryFile, load_file
 from engine.recorder import Recorder
 from engine.wire.drivers import handshake
@@ -130,8 +121,7 @@ def test_without_info_no_replica_is_waited_for(as_user: Callable[[str], str]) ->
 
 
 @pytest.mark.parametrize(
-    ("rules", "command"),
-    [("+@all -evalsha", "evalsha"), ("+@all -time", "time"), ("+@all -script", "script")],
+    ("rules", "command"), [("+@all -evalsha", "evalsha"), ("+@all -time", "time"), ("+@all -script", "script")]
 )
 def test_a_refusal_names_its_command(as_user: Callable[[str], str], rules: str, command: str) -> None:
     with Queue("q", url=as_user(f"~* &* {rules}")) as queue, pytest.raises(ServerUnavailable, match=f"'{command}"):

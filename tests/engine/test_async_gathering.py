@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,14 +17,6 @@ from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S
-
-
-@pytest.fixture
-def direct(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
-
 
 #: A batch without an answer stays under way until the test breaks its connection.
 ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import inspect
 import os
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,19 +20,11 @@ from engine.wire.drivers.async_connections import CONNECTIONS_MAX
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
-from engine.wire.operations import Count
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S
-
-
-@pytest.fixture
-def direct(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
 
 
 def connections_of(url: str) -> int:
@@ -151,19 +142,6 @@ def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, direct: Qu
     assert CONNECTIONS_MAX == 16 and connections_of(ironclaim_url) - before <= 16 + 2
 
 
-def test_calls_that_follow_each_other_share_one_connection(ironclaim_url: str) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            await queue.counts()
-            before = connections_of(ironclaim_url)
-            for number in range(20):
-                await queue.enqueue("work", {}, id=f"j{number}")
-            await queue.enqueue_many({"name": "work", "payload": number} for number in range(2000))
-            assert connections_of(ironclaim_url) == before + 1, "that of this look"
-
-    asyncio.run(story())
-
-
 def test_a_queue_can_be_used_from_one_loop_after_another(ironclaim_url: str) -> None:
     queue = AsyncQueue("q", url=ironclaim_url)
     for number in range(3):
@@ -215,22 +193,6 @@ def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclaim_url:
         return idle.is_connected
 
     assert asyncio.run(main()) is False
-
-
-def test_an_idle_connection_that_was_closed_costs_no_doubt(relay: Relay) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            await queue.enqueue("work", {}, id="a")
-            relay.break_all()
-            # As if it had been idle for longer than a second.
-            pool = queue.driver._connections._idle[None]
-            pool[:] = [(connection, 0) for connection, _ in pool]
-            await seen(lambda: all(connection._reader.at_eof() for connection, _ in pool))
-            before = relay.calls
-            sent = await queue.driver.send(queue.model.call(Count()))
-            assert sent.definite and relay.calls == before + 1
-
-    asyncio.run(story())
 
 
 def test_the_loop_goes_on_while_a_call_waits(relay: Relay, direct: Queue) -> None:
@@ -330,16 +292,3 @@ def without_not_after(value: Any) -> Any:
 def test_the_package_shows_both() -> None:
     for name in ("AsyncQueue", "NewJob", "PartlyEnqueued"):
         assert name in engine.__all__ and getattr(engine, name).__name__ == name
-
-
-def test_redis_errors_never_escape(relay: Relay) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            queue.driver.deadline_ms = 100
-            for rule in ("lose_reply", "lose_request", "cut_request", "cut_reply"):
-                relay.standing = rule
-                with pytest.raises(EngineError) as caught:
-                    await queue.enqueue("work", {})
-                assert not isinstance(caught.value, redis.RedisError)
-
-    asyncio.run(story())

@@ -4,23 +4,21 @@ happens to one is no matter of its neighbours (rules 3, 28 and 31)."""
 from __future__ import annotations
 
 import asyncio
+import select
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
 from engine.wire.operations import Count, Counts, Enqueue, Operation, Options, Wait
 from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import HASTE_MS, PATIENCE_MS, ids_of, raw_client
+from tests.engine.helpers.producing import HASTE_MS, PATIENCE_MS, claim_operation, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
-
-
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as made:
-        yield made
+from tests.engine.helpers.waiting import DEADLINE_S
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -34,13 +32,6 @@ def queue(request: pytest.FixtureRequest, kind: str, runner: asyncio.Runner, rel
     hushed = request.node.callspec.params.get("rule") == "hush_reply"
     made = hurried(kind, runner, "q", relay.url, timeout_ms=HASTE_MS if hushed else PATIENCE_MS)
     made.counts()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def direct(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
     yield made
     made.close()
 
@@ -139,24 +130,76 @@ def test_each_call_of_a_pipeline_gives_up_for_itself(relay: Relay, queue: Any, d
 
 def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue: Any, closed_port: int) -> None:
     dead = hurried(kind, runner, "q", f"redis://127.0.0.1:{closed_port}/0", deadline_ms=200)
-    for use in (lambda: dead.enqueue("work", {}), lambda: dead.enqueue_many([{"name": "work", "payload": 1}])):
-        with pytest.raises(ServerUnavailable, match="nothing was applied"):
-            use()
     calls = [enqueue(queue, "a"), enqueue(queue, "b")]
     relay.down()
     queue.close()
     set_deadline(queue, 200)
+    for use in (
+        lambda: dead.enqueue("work", {}),
+        lambda: dead.enqueue_many([{"name": "work", "payload": 1}]),
+        lambda: queue.enqueue("work", {}),
+    ):
+        started_s = time.monotonic()
+        with pytest.raises(ServerUnavailable, match="nothing was applied") as caught:
+            use()
+        assert time.monotonic() - started_s > 0.1, "it tries again until its deadline"
+        assert "\n" not in str(caught.value)
     assert results(queue.driver.send_many(calls)) == ["ServerUnavailable"] * 2
 
 
-def test_a_reply_that_is_lost_for_ever_leaves_the_outcome_unknown(relay: Relay, queue: Any, direct: Queue) -> None:
+@pytest.mark.parametrize(("rule", "applied"), [("lose_reply", ["j"]), ("lose_request", [])])
+def test_what_is_lost_for_ever_leaves_the_outcome_unknown(
+    relay: Relay, queue: Any, direct: Queue, rule: Rule, applied: list[str]
+) -> None:
     # Made before the deadline is short, so that the server takes it however late it comes.
     call = enqueue(queue, "j")
-    relay.standing = "lose_reply"
+    relay.standing = rule
     set_deadline(queue, 300)
     with pytest.raises(OutcomeUnknown, match=r"enqueue: \d+ of \d+ sends unanswered"):
         queue.driver.run(call)
-    assert ids_of(direct, "waiting") == ["j"]
+    assert ids_of(direct, "waiting") == applied
+
+
+def test_redis_errors_never_escape(kind: str, runner: asyncio.Runner, relay: Relay, queue: Any) -> None:
+    """Whatever happens to a call, the caller sees the engine's errors."""
+    hasty = hurried(kind, runner, "q", relay.url, timeout_ms=HASTE_MS, deadline_ms=200)
+    for rule in ("lose_reply", "lose_request", "cut_request", "cut_reply", "hush_reply"):
+        relay.standing = rule
+        with pytest.raises((OutcomeUnknown, ServerUnavailable)) as caught:
+            hasty.enqueue("work", {})
+        assert not isinstance(caught.value, redis.RedisError)
+    hasty.close()
+
+
+def test_calls_that_follow_each_other_share_one_connection(queue: Any, ironclaim_url: str) -> None:
+    with raw_client(ironclaim_url) as client:
+        before = client.info("stats")["total_connections_received"]
+        for number in range(20):
+            queue.enqueue("work", {}, id=f"j{number}")
+        queue.enqueue_many([{"name": "work", "payload": number} for number in range(2000)])
+        queue.counts()
+        assert client.info("stats")["total_connections_received"] == before
+
+
+def test_an_idle_connection_that_was_closed_costs_no_doubt(relay: Relay, kind: str, runner: asyncio.Runner, queue: Any) -> None:
+    """One that was idle for a second is looked at before it is used, so the call is not sent into nothing."""
+
+    async def eof(connection: Any) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not connection._reader.at_eof():
+                await asyncio.sleep(0.001)
+
+    queue.enqueue("work", {}, id="a")
+    relay.break_all()
+    pool = queue.driver._connections._idle[None]
+    pool[:] = [(connection, 0) for connection, _ in pool]
+    for connection, _ in pool:
+        if kind == "async":
+            runner.run(eof(connection))
+        else:
+            assert select.select([connection._sock], [], [], DEADLINE_S)[0]
+    before = relay.calls
+    assert queue.driver.send(queue.model.call(Count())).definite and relay.calls == before + 1
 
 
 def test_a_server_that_is_restarted_between_two_calls_costs_no_doubt(relay: Relay, queue: Any) -> None:
@@ -171,6 +214,7 @@ def test_flushed_scripts_are_loaded_again(queue: Any, direct: Queue, ironclaim_u
     with raw_client(ironclaim_url) as client:
         for number in range(3):
             client.script_flush()
+            assert queue.driver.send(queue.model.call(claim_operation(queue, classes=("none",)))).definite
             assert queue.enqueue("work", {}, id=f"j{number}").result == "created"
             client.script_flush()
             (many,) = queue.enqueue_many([{"name": "work", "payload": 1, "id": f"m{number}"}])
@@ -201,8 +245,9 @@ def test_a_pipeline_has_a_bound_and_no_blocking_call(queue: Any) -> None:
     with pytest.raises(ScriptFault, match="101 calls, at most 100"):
         queue.driver.send_many([*calls, calls[0]])
     waiting: Operation = Wait(500, ("main",))
-    with pytest.raises(ScriptFault, match="blocks 500 ms, this driver waits 0 ms"):
-        queue.driver.send_many([queue.model.call(waiting)])
+    for send in (queue.driver.run, lambda call: queue.driver.send_many([call])):
+        with pytest.raises(ScriptFault, match="blocks 500 ms, this driver waits 0 ms"):
+            send(queue.model.call(waiting))
     assert queue.driver.send_many([]) == []
 
 

@@ -41,10 +41,7 @@ def test_tasks_call_tasks_back_with_what_came_of_them(queue: Queue) -> None:
     double.with_options(id="good", on_success=report.new("ada")).enqueue(4)
     double.with_options(id="bad", on_success=report.new("ada")).enqueue(-1)
     work(queue)
-    assert sorted(seen) == [
-        ("ada", ("good",), {"good": 8}, 8, ""),
-        ("boom", ("bad",), None, "ValueError: below zero"),
-    ]
+    assert sorted(seen) == [("ada", ("good",), {"good": 8}, 8, ""), ("boom", ("bad",), None, "ValueError: below zero")]
     assert queue.counts().blocked == 0
 
 

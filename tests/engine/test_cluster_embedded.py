@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,17 +15,9 @@ from engine.testing import ServerFailed
 from engine.testing.cluster import EmbeddedCluster
 from engine.testing.ports import quiet_port
 from tests.engine.cluster_desk import CALM_MS
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.processes import is_gone
 
 ROOT = Path(__file__).resolve().parents[2]
-
-OWNER_PROGRAM = """
-import time
-from engine.testing.cluster import EmbeddedCluster
-with EmbeddedCluster() as cluster:
-    print(*cluster.pids, flush=True)
-    time.sleep(600)
-"""
 
 #: Two keys of one slot, and a script that reads a key of that slot which it does not declare.
 FIRST, SECOND = "{tag}first", "{tag}second"
@@ -48,14 +36,6 @@ def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
     shared.end_moves(shared.slot_of(FIRST))
     shared.flush()
     return shared
-
-
-def is_gone(pid: int) -> bool:
-    """No such process, or only its entry that nobody has collected yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 @pytest.mark.slow
@@ -82,24 +62,6 @@ def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(
             assert probe.connect_ex(("127.0.0.1", port)) != 0
     with pytest.raises(ServerFailed, match="not running"):
         _ = cluster.ports
-
-
-@pytest.mark.slow
-def test_the_nodes_die_with_an_owner_that_was_killed() -> None:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER_PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert owner.stdout is not None
-        pids = [int(word) for word in owner.stdout.readline().split()]
-        assert len(pids) == 3 and not any(is_gone(pid) for pid in pids)
-    finally:
-        owner.kill()
-        owner.communicate()
-    try:
-        wait_until(lambda: all(is_gone(pid) for pid in pids), "the nodes are gone after their owner's SIGKILL")
-    finally:
-        for pid in pids:
-            if not is_gone(pid):
-                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_program_that_does_not_run_is_one_clear_line_and_leaves_nothing(tmp_path: Path) -> None:

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.queue import producing
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.operations import Failure, Finish, Retry, Wait
-from tests.engine.helpers.producing import HASTE_MS, claim, claim_operation, hurry, ids_of, raw_client
+from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
-from tests.engine.helpers.waiting import DEADLINE_S, DEFAULT_DEADLINE_S, wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 
 @pytest.fixture
@@ -28,42 +27,10 @@ def queue(relay: Relay) -> Iterator[Queue]:
     made.close()
 
 
-@pytest.fixture
-def direct(ironclaim_url: str) -> Iterator[Queue]:
-    """The same queue past the relay."""
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
-
-
 def evalsha_calls(url: str) -> int:
     """How many EVALSHA the server has executed or refused since its counters were reset."""
     with raw_client(url) as client:
         return client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
-
-
-@pytest.mark.parametrize(
-    ("rule", "result"),
-    [
-        ("lose_reply", "repeated"),
-        ("hush_reply", "repeated"),
-        ("cut_reply", "repeated"),
-        ("lose_request", "created"),
-        ("cut_request", "created"),
-        ("hold_request", "created"),
-    ],
-)
-def test_a_call_that_was_harmed_is_sent_again_and_applied_once(
-    relay: Relay, queue: Queue, direct: Queue, rule: Rule, result: str
-) -> None:
-    if rule == "hush_reply":
-        hurry(queue, timeout_ms=HASTE_MS).counts()
-    before = relay.calls
-    relay.next(rule)
-    assert queue.enqueue("work", {"n": 1}, id="j").result == result
-    # Who is in a hurry may give up another answer, too.
-    assert relay.calls == before + 2 or (rule == "hush_reply" and relay.calls > before + 2)
-    assert ids_of(direct, "waiting") == ["j"]
 
 
 @pytest.mark.parametrize(
@@ -157,54 +124,6 @@ def test_a_server_that_comes_back_within_the_deadline(relay: Relay, queue: Queue
     assert ids_of(direct, "waiting") == ["j"]
 
 
-def test_a_server_that_comes_back_between_two_calls_costs_no_doubt(relay: Relay, queue: Queue) -> None:
-    """A connection that was idle for a second is looked at before it is used, so the call is not sent into nothing."""
-    queue.enqueue("work", {}, id="a")
-    relay.down()
-    relay.up()
-    idle_until_s = time.monotonic() + 1.05
-    while time.monotonic() < idle_until_s:
-        time.sleep(0.01)
-    before = relay.calls
-    sent = queue.driver.send(queue.model.call(claim_operation(queue)))
-    assert sent.definite and relay.calls == before + 1
-
-
-@pytest.mark.parametrize("known", [False, True], ids=["first use", "later"])
-def test_nothing_listens(known: bool, relay: Relay, queue: Queue, closed_port: int) -> None:
-    if not known:
-        queue = hurry(Queue("q", url=f"redis://127.0.0.1:{closed_port}/0"), deadline_ms=400)
-    else:
-        queue.driver.deadline_ms = 400
-        relay.down()
-    started_s = time.monotonic()
-    with pytest.raises(ServerUnavailable, match="nothing was applied") as caught:
-        # An idle connection of `queue` was closed: its send may have got lost, so let a fresh one be made.
-        queue.driver.close()
-        queue.enqueue("work", {})
-    assert 0.1 < time.monotonic() - started_s < DEFAULT_DEADLINE_S
-    assert "\n" not in str(caught.value)
-
-
-def test_a_reply_that_is_lost_for_ever_leaves_the_outcome_unknown(relay: Relay, queue: Queue, direct: Queue) -> None:
-    # Made before the deadline is short, so that the server takes it however late it comes.
-    call = queue.model.call(producing.draft("work", {}, 1000, id="j").operation(b"nonce---", queue.driver.not_after_ms()))
-    relay.standing = "lose_reply"
-    queue.driver.deadline_ms = 500
-    with pytest.raises(OutcomeUnknown, match=r"enqueue: \d+ of \d+ sends unanswered"):
-        queue.driver.run(call)
-    # It was applied, once; the caller cannot know.
-    assert ids_of(direct, "waiting") == ["j"]
-
-
-def test_a_request_that_is_lost_for_ever_leaves_the_outcome_unknown_too(relay: Relay, queue: Queue, direct: Queue) -> None:
-    relay.standing = "lose_request"
-    queue.driver.deadline_ms = 500
-    with pytest.raises(OutcomeUnknown):
-        queue.enqueue("work", {}, id="j")
-    assert direct.counts().waiting == 0
-
-
 def test_the_client_sends_nothing_by_itself(relay: Relay, queue: Queue, ironclaim_url: str) -> None:
     """redis-py re-sends EVALSHA by default; here each send is the engine's own."""
     driver: SyncDriver = queue.driver
@@ -216,19 +135,6 @@ def test_the_client_sends_nothing_by_itself(relay: Relay, queue: Queue, ironclai
         driver.run(queue.model.call(claim_operation(queue)))
     assert evalsha_calls(ironclaim_url) == 1
     assert relay.calls == 2, "the count that made the connection, and this"
-
-
-def test_flushed_scripts_are_loaded_again(direct: Queue, ironclaim_url: str) -> None:
-    # So patient that a busy machine makes no call an unanswered one.
-    patient = hurry(Queue("q", url=ironclaim_url), timeout_ms=14_000, deadline_ms=15_000)
-    with patient as queue, raw_client(ironclaim_url) as client:
-        for number in range(3):
-            client.script_flush()
-            sent = queue.driver.send(queue.model.call(claim_operation(queue)))
-            assert sent.definite
-            assert queue.enqueue("work", {}, id=f"j{number}").result == "created"
-    counts = direct.counts()
-    assert counts.waiting + counts.active == 3
 
 
 def test_threads_share_a_queue(relay: Relay, queue: Queue, direct: Queue) -> None:
@@ -301,17 +207,6 @@ def test_a_text_that_cannot_be_sent_is_the_callers_fault_and_harms_no_later_call
     assert queue.counts().active == 1
 
 
-def test_redis_errors_never_escape(relay: Relay, queue: Queue) -> None:
-    """Whatever happens to a call, the caller sees the engine's errors."""
-    hurry(queue, timeout_ms=HASTE_MS, deadline_ms=200)
-    for rule in ("lose_reply", "lose_request", "cut_request", "cut_reply", "hush_reply"):
-        relay.standing = rule
-        try:
-            queue.enqueue("work", {})
-        except (OutcomeUnknown, ServerUnavailable) as error:
-            assert not isinstance(error, redis.RedisError)
-
-
 def test_rule_05_a_refusal_of_a_call_sent_before_is_not_definite(queue: Queue) -> None:
     """An earlier `send` of the same call stayed unanswered: what the server refuses now may be what that copy did."""
     assert queue.enqueue("work", {}).created
@@ -334,11 +229,6 @@ def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_
         finally:
             client.config_set("maxmemory-policy", "noeviction")
     assert ids_of(direct, "waiting") == ["j"]
-
-
-def test_a_wait_belongs_on_a_driver_that_waits_long_enough(direct: Queue) -> None:
-    with pytest.raises(ScriptFault, match="blocks 500 ms, this driver waits 0 ms"):
-        direct.driver.run(direct.model.call(Wait(500, ("main",))))
 
 
 def test_a_call_that_waits_for_its_reply_is_broken_off_and_not_sent_again(direct: Queue, ironclaim_url: str) -> None:

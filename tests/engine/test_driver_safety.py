@@ -93,13 +93,3 @@ def test_the_clients_own_retries_are_off() -> None:
         settings = Endpoint(url).settings()
         assert settings["retry"].get_retries() == 0
         assert settings["health_check_interval"] == 0 and not settings["decode_responses"]
-
-
-def test_calls_that_follow_each_other_share_one_connection(queue: Queue, ironclaim_url: str) -> None:
-    with raw_client(ironclaim_url) as client:
-        queue.counts()
-        before = client.info("stats")["total_connections_received"]
-        for number in range(20):
-            queue.enqueue("work", {}, id=f"j{number}")
-        queue.counts()
-        assert client.info("stats")["total_connections_received"] == before

@@ -15,30 +15,29 @@ import redis
 
 import engine.testing.server as server_module
 from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
+from tests.engine.helpers.processes import is_gone
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
 OWNER_PROGRAM = """
 import time
-from engine.testing import EmbeddedServer
-with EmbeddedServer() as server:
-    print(server.port, server.pid, flush=True)
+from {module} import {made}
+with {made}({settings}) as servers:
+    print({pids}, flush=True)
     time.sleep(600)
 """
+#: Module, class, settings, the expression of the processes' ids, and how many they are.
+OWNED = [
+    ("engine.testing", "EmbeddedServer", "", "servers.pid", 1),
+    ("engine.testing.cluster", "EmbeddedCluster", "", "*servers.pids", 3),
+    ("engine.testing.sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5),
+]
 
 
 def refuses(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def is_gone(pid: int) -> bool:
-    """No such process, or only its entry that nobody has collected yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def program(folder: Path, text: str) -> Path:
@@ -97,20 +96,24 @@ def test_a_server_that_is_stopped_does_not_hang_the_exit(monkeypatch: pytest.Mon
     assert is_gone(pid)
 
 
-def test_the_server_dies_with_an_owner_that_was_killed() -> None:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER_PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize(("module", "made", "settings", "pids", "count"), OWNED, ids=[owned[1] for owned in OWNED])
+def test_servers_die_with_an_owner_that_was_killed(module: str, made: str, settings: str, pids: str, count: int) -> None:
+    program = OWNER_PROGRAM.format(module=module, made=made, settings=settings, pids=pids)
+    owner = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    found: list[int] = []
     try:
         assert owner.stdout is not None
-        port, pid = (int(word) for word in owner.stdout.readline().split())
-        assert not refuses(port) and not is_gone(pid)
+        found += [int(word) for word in owner.stdout.readline().split()]
+        assert len(found) == count and not any(map(is_gone, found))
     finally:
         owner.kill()
         owner.communicate()
     try:
-        wait_until(lambda: is_gone(pid) and refuses(port), "the server is gone after its owner's SIGKILL")
+        wait_until(lambda: all(map(is_gone, found)), "they are gone after their owner's SIGKILL")
     finally:
-        if not is_gone(pid):
-            os.kill(pid, signal.SIGKILL)
+        for pid in found:
+            if not is_gone(pid):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_guarded_child_has_a_session_of_its_own() -> None:

@@ -29,12 +29,6 @@ from tests.engine.helpers.schema import check_rows, raw_rows
 __all__ = ["desk"]
 
 
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as made:
-        yield made
-
-
 @pytest.fixture(params=["sync", "async"])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
@@ -50,13 +44,6 @@ def queue(kind: str, runner: asyncio.Runner, relay: Relay, history: Recorder) ->
     """A recorded queue through the relay."""
     made = hurried(kind, runner, "q", relay.url, observer=history)
     made.counts()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def direct(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
     yield made
     made.close()
 

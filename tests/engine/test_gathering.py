@@ -32,12 +32,6 @@ def queue(relay: Relay) -> Iterator[Queue]:
 
 
 @pytest.fixture
-def direct(ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("q", url=ironclaim_url) as made:
-        yield made
-
-
-@pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody overtakes a batch that is under way."""
     monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)
@@ -98,13 +92,7 @@ def test_a_bad_lane_and_a_taken_id_are_the_errors_of_their_own_threads(relay: Re
     with raw_client(ironclaim_url) as client:
         client.set(queue.model.keys.lane("bad"), "no zset")
     held = Held(
-        relay,
-        queue,
-        [
-            *enqueues(queue, "a", "b"),
-            lambda: queue.enqueue("bad", None, id="c"),
-            *enqueues(queue, "contact", "d"),
-        ],
+        relay, queue, [*enqueues(queue, "a", "b"), lambda: queue.enqueue("bad", None, id="c"), *enqueues(queue, "contact", "d")]
     )
     ends = held.release()
     assert [getattr(end, "result", type(end)) for end in ends] == ["created", "created", WrongKeyType, "duplicate", "created"]
@@ -126,23 +114,27 @@ def test_a_call_without_an_answer_holds_up_nobody(relay: Relay, queue: Queue, di
 
 
 @pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize(("method", "left"), [("carry", True), ("not_after_ms", False)])
 def test_when_the_thread_that_sends_for_others_is_interrupted_each_of_them_sends_its_own(
-    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch
+    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch, method: str, left: bool
 ) -> None:
-    """The call has left, and its copies must have its identity: the jobs are there once."""
+    """After the call has left its copies must have its identity, so that the jobs are there once."""
     held = Held(relay, queue, enqueues(queue, *(f"j{number}" for number in range(6))))
-    carry, interrupts = queue.driver.carry, [KeyboardInterrupt()]
+    real, interrupts = getattr(queue.driver, method), [KeyboardInterrupt()]
 
-    def interrupted(in_flight: Any) -> None:
-        carry(in_flight)
+    def interrupted(*given: Any) -> Any:
+        found = real(*given)
         if interrupts:
             raise interrupts.pop()
+        return found
 
-    monkeypatch.setattr(queue.driver, "carry", interrupted)
+    monkeypatch.setattr(queue.driver, method, interrupted)
     first, leader, *others = held.release()
     assert first.result == "created" and isinstance(leader, KeyboardInterrupt)
-    assert [other.result for other in others] == ["repeated"] * 4
-    assert sorted(ids_of(direct, "waiting")) == ["contact", *(f"j{number}" for number in range(6))]
+    assert [other.result for other in others] == ["repeated" if left else "created"] * 4
+    there = range(6) if left else (0, 2, 3, 4, 5)
+    assert sorted(ids_of(direct, "waiting")) == ["contact", *(f"j{number}" for number in there)]
+    assert not queue.gathering._under_way
 
 
 @pytest.mark.usefixtures("patient")
@@ -281,26 +273,6 @@ def test_a_thread_whose_enqueue_was_taken_by_one_that_was_interrupted_sends_it_i
         gathers._waiting.popleft()
         unwoken.over.set()
         assert end.result(DEADLINE_S).result == "created"
-
-
-@pytest.mark.usefixtures("patient")
-def test_when_the_thread_that_sends_for_others_is_interrupted_before_they_have_left_each_of_them_sends_its_own(
-    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Held(relay, queue, enqueues(queue, *(f"j{number}" for number in range(6))))
-    not_after_ms, interrupts = queue.driver.not_after_ms, [KeyboardInterrupt()]
-
-    def interrupted() -> int:
-        if interrupts:
-            raise interrupts.pop()
-        return not_after_ms()
-
-    monkeypatch.setattr(queue.driver, "not_after_ms", interrupted)
-    first, leader, *others = held.release()
-    assert first.result == "created" and isinstance(leader, KeyboardInterrupt)
-    assert [other.result for other in others] == ["created"] * 4
-    assert sorted(ids_of(direct, "waiting")) == ["contact", "j0", *(f"j{number}" for number in range(2, 6))]
-    assert not queue.gathering._under_way
 
 
 def test_a_thread_that_is_interrupted_while_it_sends_alone_leaves_the_way_free(

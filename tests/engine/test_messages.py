@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
 
 from engine import Malformed, Queue, ServerUnavailable
-from engine.testing import free_port
 from engine.wire.call import Call
 from engine.wire.drivers import in_flight
 from engine.wire.operations import Operation
 from engine.wire.operations.declaration import Declaration
-
-
-@pytest.fixture
-def nowhere() -> Iterator[Queue]:
-    """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
-
 
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (

@@ -15,12 +15,6 @@ from tests.engine.helpers.both import hurried
 pytestmark = pytest.mark.feature("BQ35")
 
 
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as made:
-        yield made
-
-
 @pytest.fixture(params=["sync", "async"])
 def face(request: pytest.FixtureRequest, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[Any]:
     """A queue of either face, both with blocking calls."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,16 +9,8 @@ import redis
 
 from engine.testing import ServerFailed
 from engine.testing.sentinel import SERVICE, EmbeddedSentinel
+from tests.engine.helpers.processes import is_gone
 from tests.engine.helpers.waiting import wait_until
-from tests.engine.test_cluster_embedded import ROOT, is_gone
-
-OWNER_PROGRAM = """
-import time
-from engine.testing.sentinel import EmbeddedSentinel
-with EmbeddedSentinel(replicas=1) as servers:
-    print(*servers.pids.values(), flush=True)
-    time.sleep(600)
-"""
 
 
 def client(servers: EmbeddedSentinel, server: int) -> redis.Redis:
@@ -80,20 +69,3 @@ def test_without_a_majority_nobody_is_primary() -> None:
         assert servers.primary() is None
         with pytest.raises(ServerFailed, match="the sentinels name server None"):
             servers.wait_for_failover(0, timeout_s=0.1)
-
-
-@pytest.mark.slow
-def test_they_die_with_an_owner_that_was_killed() -> None:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER_PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert owner.stdout is not None
-        pids = [int(word) for word in owner.stdout.readline().split()]
-        assert len(pids) == 5 and not any(map(is_gone, pids))
-        owner.send_signal(signal.SIGKILL)
-        owner.wait()
-        wait_until(lambda: all(map(is_gone, pids)), "all are gone after their owner's SIGKILL")
-    finally:
-        owner.kill()
-        owner.wait()
-        if owner.stdout:
-            owner.stdout.close()

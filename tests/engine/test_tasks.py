@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal
-from enum import Enum, IntEnum
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
-from engine.kinds import kind_of
-from engine.testing import free_port
 from engine.wire.operations import Enqueued
 from tests.engine.helpers import tasks
 from tests.engine.helpers.processes import Workers
@@ -26,114 +18,6 @@ from tests.engine.helpers.producing import ids_of, raw_client
 
 USER = UUID(int=7)
 AT = datetime(2026, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
-
-
-@dataclass
-class Point:
-    x: int
-    tags: set[str] | None = None
-
-
-class Level(IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
-class Odd(Enum):
-    ONE = 1.5
-
-
-@pytest.fixture
-def nowhere() -> Iterator[Queue]:
-    """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
-
-
-# -- values
-
-
-@pytest.mark.feature("MQ03")
-@pytest.mark.parametrize(
-    ("annotation", "value", "travels"),
-    [
-        (int, 2**70, 2**70),
-        (float, 1, 1.0),
-        (bool, True, True),
-        (str, "ä", "ä"),
-        (bytes, b"\x00\xff", "AP8="),
-        (datetime, AT, "2026-02-03T04:05:06+02:00"),
-        (date, date(2026, 2, 3), "2026-02-03"),
-        (time, time(4, 5), "04:05:00"),
-        (timedelta, timedelta(minutes=1, microseconds=1), 60.000001),
-        (UUID, USER, "00000000-0000-0000-0000-000000000007"),
-        (Decimal, Decimal("1.10"), "1.10"),
-        (Level, Level.HIGH, 2),
-        (Point, Point(1, {"a"}), {"x": 1, "tags": ["a"]}),
-        (list[Point], [Point(1)], [{"x": 1, "tags": None}]),
-        (dict[str, Decimal], {"a": Decimal(2)}, {"a": "2"}),
-        (tuple[int, str], (1, "a"), [1, "a"]),
-        (tuple[int, ...], (1, 2, 3), [1, 2, 3]),
-        (frozenset[int], frozenset([1]), [1]),
-        (int | None, None, None),
-        (Literal["a", 1], 1, 1),
-        (None, None, None),
-        (Any, {"any": [1]}, {"any": [1]}),
-        (list, [1, "a"], [1, "a"]),
-    ],
-)
-def test_what_travels_arrives(annotation: Any, value: Any, travels: Any) -> None:
-    kind = kind_of(annotation)
-    written = json.loads(json.dumps(kind.write(value)))
-    assert written == travels and kind.read(written) == value
-    assert annotation in (Any, float) or type(kind.read(written)) is type(value)
-
-
-@given(
-    st.datetimes(timezones=st.just(UTC)),
-    st.decimals(allow_nan=False),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.binary(),
-)
-def test_any_value_arrives(at: datetime, amount: Decimal, ratio: float, data: bytes) -> None:
-    for annotation, value in ((datetime, at), (Decimal, amount), (float, ratio), (bytes, data)):
-        kind = kind_of(annotation)
-        assert kind.read(json.loads(json.dumps(kind.write(value)))) == value
-
-
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [
-        (int, True), (int, 1.0), (int, "1"), (float, "1"), (float, True), (bool, 1), (str, b"a"), (bytes, "a"), (datetime, "2"),
-        (date, AT), (UUID, "no"), (Level, 1), (Point, {"x": 1}), (list[int], ["a"]), (list[int], "12"), (tuple[int, str], (1,)),
-        (dict[str, int], {1: 1}), (Literal["a"], "b"), (Literal[1], True), (None, 0),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_not_written(annotation: Any, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        kind_of(annotation).write(value)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [
-        (int, "1"), (int, 1.5), (datetime, "yesterday"), (datetime, 5), (UUID, "no"), (Level, 3), (Point, {"y": 1}), (Point, {}),
-        (Point, []), (bytes, "?"), (Decimal, "x"), (timedelta, "1"), (tuple[int, str], [1]), (set[int], 5), (dict[str, int], []),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_not_read(annotation: Any, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        kind_of(annotation).read(value)
-
-
-@pytest.mark.parametrize(
-    "annotation", [Queue, UUID | str, complex, Odd, dict[int, str], list[complex], Literal[b"a"], "what", [int]]
-)
-def test_types_that_do_not_travel(annotation: Any) -> None:
-    with pytest.raises(TypeError):
-        kind_of(annotation)
 
 
 # -- functions
@@ -214,10 +98,7 @@ def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(
     worker = workers.start(*options, handlers="tests.engine.helpers.tasks:queue.handlers")
     assert worker.wait(120) == 0, workers.output()
     told = json.loads(Path(folder, "typed").read_text())
-    assert told == [
-        *(f"UUID:{USER}", f"datetime:{AT}", "Colour:Colour.RED"),
-        *("Address:Address(street='A', number=3)", "int:3"),
-    ]
+    assert told == [*(f"UUID:{USER}", f"datetime:{AT}", "Colour:Colour.RED"), *("Address:Address(street='A', number=3)", "int:3")]
     assert json.loads(Path(folder, "with-job-2").read_text()) == ["str:c", "int:5"]
     by_name = {"folder": folder, "user": str(USER), "at": "2026-01-01", "colour": "blue", "to": [{"street": "B"}]}
     queue.enqueue("typed", by_name, id="named")

@@ -4,14 +4,13 @@ a name does, and is called like a function from far away."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 import pytest
 
 from engine import AsyncQueue, JobFailed, Malformed, NewJob, Queue, TimedOut, Worker
-from engine.testing import free_port
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import ids_of
 
@@ -34,15 +33,6 @@ def register(queue: Queue | AsyncQueue) -> Any:
         return user + 1
 
     return work
-
-
-@pytest.fixture
-def nowhere() -> Iterator[Queue]:
-    """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
 
 
 UNFIT: list[tuple[Any, str]] = [

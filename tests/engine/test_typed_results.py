@@ -13,7 +13,6 @@ from uuid import UUID
 import pytest
 
 from engine import AsyncQueue, JobFailed, Malformed, NoResult, Queue, Worker
-from engine.testing import free_port
 from tests.engine.helpers import typed_results
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import ids_of
@@ -21,15 +20,6 @@ from tests.engine.helpers.typed_results import Movie, Order, Receipt, halve, mov
 
 USER, AT = UUID(int=7), datetime(2026, 2, 3, tzinfo=UTC)
 RECEIPT = Receipt(USER, Decimal("1.10"), AT)
-
-
-@pytest.fixture
-def nowhere() -> Iterator[Queue]:
-    """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("processes", [0, 1])

@@ -353,9 +353,7 @@ def test_workers_of_groups_and_shards_begin_in_the_context_of_who_runs_them(queu
 
 def test_a_child_process_is_put_back_after_each_run(queue: Queue) -> None:
     ids = ["first", "second", "third", "fourth"]
-    queue.enqueue_many(
-        [{"name": "spoil", "payload": 1, "id": id, "attempts": 1, "result_ttl_ms": 60_000} for id in ids],
-    )
+    queue.enqueue_many([{"name": "spoil", "payload": 1, "id": id, "attempts": 1, "result_ttl_ms": 60_000} for id in ids])
     work_off(Worker(queue, raising.processes, concurrency=1, processes=1, sweep_ms=50))
     assert ids_of(queue, "dead") == ["third"]
     found = results(queue)

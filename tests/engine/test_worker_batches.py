@@ -15,11 +15,10 @@ import pytest
 from engine import BatchFailed, Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
 from engine.history import HistoryFile
 from engine.recorder import Recorder
-from tests.engine.desk import run_texts
 from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.processes import Workers, run_of
+from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.engine.helpers.waiting import wait_until
 
@@ -44,11 +43,6 @@ def put(queue: Queue, *jobs: str, **options: Any) -> None:
 
 def burst(queue: Queue, handlers: Handlers, **settings: Any) -> None:
     assert Worker(queue, handlers, **{"sweep_ms": 50, "concurrency": 1, **settings}).run(burst=True) == "empty"
-
-
-def error_of(queue: Queue, job: str) -> str:
-    with raw_client(queue.url) as client:
-        return run_texts(client, queue.model.keys.run(job)).get("error", "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,7 +75,7 @@ def test_a_batch_that_raises_has_failed_with_each_of_its_jobs(queue: Queue, kind
 
     burst(queue, register(Handlers(), kind, body))
     assert ran[0] == [1, 1, 1] and sorted(attempt for run in ran[1:] for attempt in run) == [2, 2]
-    assert sorted(ids_of(queue, "dead")) == ["a", "b", "c"] and error_of(queue, "c") == "ValueError: no"
+    assert sorted(ids_of(queue, "dead")) == ["a", "b", "c"] and run_of(queue, "c").get("error", "") == "ValueError: no"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,7 +87,7 @@ def test_a_batch_that_fails_in_part_has_finished_in_part(queue: Queue, kind: str
 
     burst(queue, register(Handlers(), kind, body))
     assert sorted(ids_of(queue, "dead")) == ["a", "c"] and ids_of(queue, "done") == ["b"]
-    assert (error_of(queue, "a"), error_of(queue, "c")) == ("KeyError: 'x'", "bad ? row")
+    assert (run_of(queue, "a").get("error", ""), run_of(queue, "c").get("error", "")) == ("KeyError: 'x'", "bad ? row")
 
 
 def test_each_job_of_a_batch_may_have_another_verdict(queue: Queue) -> None:
@@ -129,7 +123,7 @@ def test_what_cannot_be_told_apart_by_job_fails_all_of_them(queue: Queue, outcom
         return outcome
 
     burst(queue, register(Handlers(), "plain", body))
-    assert sorted(ids_of(queue, "dead")) == ["a", "b"] and error_of(queue, "b").startswith(error)
+    assert sorted(ids_of(queue, "dead")) == ["a", "b"] and run_of(queue, "b").get("error", "").startswith(error)
 
 
 def test_a_result_that_cannot_be_kept_fails_its_job_alone(queue: Queue) -> None:
@@ -208,7 +202,7 @@ def test_a_coroutine_is_cancelled_once_when_a_job_of_its_batch_takes_too_long(qu
     put(queue, "a", "b", "c", timeout_ms=2_000, attempts=1)
     burst(queue, handlers)
     assert cleaned == [3] and sorted(ids_of(queue, "dead")) == ["a", "b", "c"]
-    assert error_of(queue, "a") == "TimeoutError: not done within 2000 ms"
+    assert run_of(queue, "a").get("error", "") == "TimeoutError: not done within 2000 ms"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -282,7 +276,7 @@ def test_a_child_process_runs_a_batch_and_each_job_has_its_end(queue: Queue, cap
     put(queue, "a", "b", "c", "d", attempts=1, result_ttl_ms=60_000)
     burst(queue, batch_handlers.handlers, processes=1, names=["index"])
     assert sorted(ids_of(queue, "dead")) == ["b", "c"] and sorted(ids_of(queue, "done")) == ["a", "d"]
-    assert (error_of(queue, "b"), error_of(queue, "c")) == ("KeyError: 'b'", "no words")
+    assert (run_of(queue, "b").get("error", ""), run_of(queue, "c").get("error", "")) == ("KeyError: 'b'", "no words")
     pid, *results = queue.results.wait("a").get()
     assert pid != os.getpid() and results == [4, "a"]
     assert "in index" in next(record.message for record in caplog.records if "KeyError: 'b'" in record.message)
@@ -293,7 +287,7 @@ def test_a_batch_in_a_child_process_that_raises_has_failed_and_is_logged_once(
 ) -> None:
     queue.enqueue_many([{"name": "throw", "payload": None, "id": job, "attempts": 1} for job in "ab"])
     burst(queue, batch_handlers.handlers, processes=1, names=["throw"])
-    assert error_of(queue, "a") == error_of(queue, "b") == "ValueError: all of them"
+    assert run_of(queue, "a").get("error", "") == run_of(queue, "b").get("error", "") == "ValueError: all of them"
     assert sum("Traceback" in record.message for record in caplog.records) == 1
 
 
@@ -304,7 +298,7 @@ def test_a_batch_whose_child_process_dies_or_takes_too_long_has_failed(queue: Qu
     queue.enqueue("throw", None, id="next", attempts=1)
     burst(queue, batch_handlers.handlers, processes=1, names=[what, "throw"])
     assert sorted(ids_of(queue, "dead")) == ["a", "b", "next"]
-    assert error in error_of(queue, "a") and error_of(queue, "next") == "ValueError: all of them"
+    assert error in run_of(queue, "a").get("error", "") and run_of(queue, "next").get("error", "") == "ValueError: all of them"
 
 
 def test_a_lost_lease_of_a_batch_is_told_to_its_job_in_the_child_process(queue: Queue, workers: Workers) -> None:

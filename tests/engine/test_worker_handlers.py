@@ -16,9 +16,9 @@ from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.errors import describe
 from engine.wire.operations import Lease, LeasedJob, Options
 from engine.worker.child_processes import Child
-from tests.engine.desk import run_texts, write_run
+from tests.engine.desk import write_run
 from tests.engine.helpers import kinds_of_handlers as kinds
-from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.processes import Workers, put, run_of
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
@@ -27,19 +27,8 @@ KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
 
 
-def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", **options: Any) -> None:
-    payload = {"folder": str(workers.folder), "what": what}
-    for job in jobs:
-        assert queue.enqueue(name, payload, id=job, **options).created
-
-
 def start(workers: Workers, *options: str, name: str = "worker-1") -> Any:
     return workers.start("--sweep-ms", "100", *options, name=name, handlers=KINDS)
-
-
-def error_of(queue: Queue, workers: Workers, job: str) -> str:
-    with raw_client(workers.url) as client:
-        return run_texts(client, queue.model.keys.run(job)).get("error", "")
 
 
 def children_of(pid: int) -> set[int]:
@@ -93,7 +82,7 @@ def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(
     put(queue, workers, "async-raise", "bad", what=what, attempts=2, backoff_ms=0)
     put(queue, workers, "thread", "next", delay_ms=300)
     assert start(workers, "--burst", "--concurrency", "1").wait(120) == 0
-    assert error_of(queue, workers, "bad") == error
+    assert run_of(queue, "bad").get("error", "") == error
     assert (len(workers.marks("ran", "bad")), ids_of(queue, "dead"), ids_of(queue, "done")) == (2, ["bad"], ["next"])
 
 
@@ -101,7 +90,7 @@ def test_a_plain_function_that_returns_a_coroutine_is_a_failed_run_not_a_finishe
     put(queue, workers, "plain-returns-coroutine", "j", attempts=1)
     assert start(workers, "--burst").wait(120) == 0
     assert ids_of(queue, "dead") == ["j"] and workers.marks() == []
-    assert error_of(queue, workers, "j").endswith("returned a coroutine: make it an async function")
+    assert run_of(queue, "j").get("error", "").endswith("returned a coroutine: make it an async function")
 
 
 def test_a_blocked_thread_pool_does_not_hold_up_coroutines(queue: Queue, workers: Workers) -> None:
@@ -110,17 +99,6 @@ def test_a_blocked_thread_pool_does_not_hold_up_coroutines(queue: Queue, workers
     start(workers, "--concurrency", "3")
     wait_until(lambda: workers.marks("handlers-async", "c"), "the coroutine ran beside two blocked functions")
     assert workers.marks("end") == []
-
-
-def test_a_coroutine_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "async-hold", "a")
-    start(workers, "--lease-ms", "600")
-    wait_until(lambda: workers.marks("start"), "it runs")
-    with raw_client(workers.url) as client:
-        write_run(client, queue.model.keys.run("a"), nonce="somebody-else")
-    wait_until(lambda: "lease with fence" in workers.output(), "the loss is logged")
-    workers.open_gate()
-    wait_until(lambda: workers.marks("lost", "a"), "the handler knew")
 
 
 @pytest.mark.slow
@@ -186,7 +164,7 @@ def test_plain_functions_run_in_child_processes_and_coroutines_stay(queue: Queue
 def test_what_a_function_raises_in_a_child_is_a_failed_run_with_its_traceback(queue: Queue, workers: Workers, name: str) -> None:
     put(queue, workers, name, "bad", attempts=2, backoff_ms=0)
     assert start(workers, "--burst", "--processes", "1").wait(120) == 0
-    assert error_of(queue, workers, "bad") == {"raise": "ValueError: no", "exit": "SystemExit: 3"}[name]
+    assert run_of(queue, "bad").get("error", "") == {"raise": "ValueError: no", "exit": "SystemExit: 3"}[name]
     runs = workers.marks("ran", "bad")
     assert len(runs) == 2 and runs[0].pid == runs[1].pid, "the child lives on"
     assert "kinds_of_handlers.py" in workers.output(), "the traceback is logged"
@@ -200,7 +178,7 @@ def test_a_child_that_dies_is_a_failed_run_of_its_own_job_only(queue: Queue, wor
     wait_until(lambda: workers.marks("start", "neighbour"), "a neighbour runs")
     put(queue, workers, "die", "bad", what=what, attempts=2, backoff_ms=0)
     wait_until(lambda: queue.counts().dead == 1, "its attempts are used up")
-    assert error_of(queue, workers, "bad") == "the process of the handler ended by SIGKILL"
+    assert run_of(queue, "bad").get("error", "") == "the process of the handler ended by SIGKILL"
     assert len({mark.pid for mark in workers.marks("ran", "bad")}) == 2, "each run had a process"
     put(queue, workers, "plain", "next")
     wait_until(lambda: workers.marks("ran", "next"), "the place is filled again")
@@ -221,13 +199,22 @@ def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(q
     assert len(workers.marks("start")) == 1 and "lease with fence" not in workers.output()
 
 
-@pytest.mark.slow
-def test_a_function_in_a_child_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "hold", "a")
-    start(workers, "--processes", "1", "--lease-ms", "600")
+@pytest.mark.parametrize(
+    ("name", "handlers", "options"),
+    [("async-hold", KINDS, ()), ("hold", KINDS, ("--processes", "1")), ("hold", INLINE, ())],
+    ids=["coroutine", "child", "inline"],
+)
+def test_a_handler_hears_that_its_lease_is_lost(
+    queue: Queue, workers: Workers, name: str, handlers: str, options: tuple[str, ...]
+) -> None:
+    put(queue, workers, name, "a")
+    workers.start("--sweep-ms", "100", "--lease-ms", "600", *options, handlers=handlers)
     wait_until(lambda: workers.marks("start"), "it runs")
     with raw_client(workers.url) as client:
         write_run(client, queue.model.keys.run("a"), nonce="somebody-else")
+    wait_until(lambda: "lease with fence" in workers.output(), "the loss is logged")
+    if name == "async-hold":
+        workers.open_gate()
     wait_until(lambda: workers.marks("lost", "a"), "the handler hears it")
 
 

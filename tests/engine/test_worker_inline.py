@@ -13,9 +13,8 @@ from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.wire.operations import LeasedJob
 from engine.worker.handler_pool import HandlerPool
-from tests.engine.desk import run_texts, write_run
 from tests.engine.helpers.machine import Machine
-from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.processes import Workers, put, run_of
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
@@ -23,18 +22,8 @@ from tests.engine.helpers.waiting import rows_of, wait_until
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
 
 
-def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", **options: Any) -> None:
-    payload = {"folder": str(workers.folder), "what": what}
-    queue.enqueue_many([{"name": name, "payload": payload, "id": job, **options} for job in jobs])
-
-
 def start(workers: Workers, *options: str, name: str = "worker-1") -> Any:
     return workers.start("--sweep-ms", "100", *options, name=name, handlers=INLINE)
-
-
-def error_of(queue: Queue, job: str) -> str:
-    with raw_client(queue.url) as client:
-        return run_texts(client, queue.model.keys.run(job)).get("error", "")
 
 
 def drained(queue: Queue, handlers: Handlers, **settings: Any) -> None:
@@ -103,15 +92,6 @@ def test_rule_14_a_busy_inline_handler_keeps_its_lease(queue: Queue, workers: Wo
     assert queue.counts().finished == 1 and "lease with fence" not in workers.output()
 
 
-def test_an_inline_handler_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "hold", "a")
-    start(workers, "--lease-ms", "600")
-    wait_until(lambda: workers.marks("start"), "it runs")
-    with raw_client(workers.url) as client:
-        write_run(client, queue.model.keys.run("a"), nonce="somebody-else")
-    wait_until(lambda: workers.marks("lost", "a"), "the handler hears it")
-
-
 def test_what_a_handler_raises_in_the_middle_of_a_batch_is_its_own_failed_run(queue: Queue, workers: Workers) -> None:
     raised = {"value": "ValueError: no", "exit": "SystemExit: 3", "interrupt": "KeyboardInterrupt: "}
     for what in raised:
@@ -119,7 +99,7 @@ def test_what_a_handler_raises_in_the_middle_of_a_batch_is_its_own_failed_run(qu
         put(queue, workers, "quick", what, what=what, attempts=2, backoff_ms=0)
     put(queue, workers, "quick", *(f"last-{number}" for number in range(20)))
     assert start(workers, "--burst").wait(120) == 0
-    assert {what: error_of(queue, what) for what in raised} == raised
+    assert {what: run_of(queue, what).get("error", "") for what in raised} == raised
     assert [len(workers.marks("ran", what)) for what in raised] == [2, 2, 2]
     assert sorted(ids_of(queue, "dead")) == sorted(raised)
     assert len(workers.marks("ran")) == 86 and queue.counts().finished == 80

@@ -78,10 +78,7 @@ def test_routing_keys(queue: Queue) -> None:
     book = Book()
     for job, route in (("plain", None), ("gpu", "gpu"), ("mail", "mail"), ("other", "other")):
         queue.enqueue("work", {}, id=job, route=route)
-    with at_work(
-        make_worker(queue, book, "one"),
-        make_worker(queue, book, "two", routes=["gpu", "mail"]),
-    ):
+    with at_work(make_worker(queue, book, "one"), make_worker(queue, book, "two", routes=["gpu", "mail"])):
         wait_until(lambda: finished(queue, 3), "three of four")
     assert (book.by("one"), sorted(book.by("two"))) == (["plain"], ["gpu", "mail"])
     assert queue.counts().waiting == 1

@@ -16,9 +16,8 @@ import pytest
 from engine import Handlers, Malformed, Queue, Worker
 from engine.logs import JsonFormatter
 from engine.worker.memory import rss_mb
-from tests.engine.desk import run_texts
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.processes import Workers, put, run_of
+from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.waiting import wait_until
 
 HANDLERS = "tests.engine.helpers.runtime_handlers:handlers"
@@ -27,19 +26,8 @@ TIMEOUT_MS = 2_000
 TOO_LATE = f"TimeoutError: not done within {TIMEOUT_MS} ms"
 
 
-def put(queue: Queue, workers: Workers, name: str, *jobs: str, **options: Any) -> None:
-    payload = {"folder": str(workers.folder), **options.pop("more", {})}
-    for job in jobs:
-        assert queue.enqueue(name, payload, id=job, **options).created
-
-
 def start(workers: Workers, *options: str) -> subprocess.Popen[bytes]:
     return workers.start("--sweep-ms", "100", *options, handlers=HANDLERS)
-
-
-def run_of(queue: Queue, workers: Workers, job: str) -> dict[str, str]:
-    with raw_client(workers.url) as client:
-        return run_texts(client, queue.model.keys.run(job))
 
 
 # -- timeouts
@@ -55,7 +43,7 @@ def test_a_function_in_a_thread_that_takes_too_long_has_failed_and_its_place_sta
     worker = start(workers, "--concurrency", "1")
     wait_until(lambda: ids_of(queue, "dead") == ["slow"], "it is dead while it runs")
     assert workers.marks("end") == [] and queue.counts().active == 0
-    state = run_of(queue, workers, "slow")
+    state = run_of(queue, "slow")
     assert (state["error"], state["failures"], state.get("crashes")) == (TOO_LATE, "1", None)
     assert "cannot be stopped; its place is taken until it returns, like 1 of " in workers.output()
     put(queue, workers, name, "next")
@@ -72,7 +60,7 @@ def test_a_coroutine_that_takes_too_long_is_cancelled_and_cleans_up(queue: Queue
     put(queue, workers, "hold-async", "slow", timeout_ms=TIMEOUT_MS, attempts=2, backoff_ms=0)
     assert start(workers, "--burst").wait(120) == 0
     assert [mark.word for mark in workers.marks()] == ["start", "cleaned"] * 2
-    assert run_of(queue, workers, "slow")["error"] == TOO_LATE
+    assert run_of(queue, "slow")["error"] == TOO_LATE
     assert ids_of(queue, "dead") == ["slow"] and "attempt 2 of 2, failed: TimeoutError" in workers.output()
 
 
@@ -91,7 +79,7 @@ def test_the_child_of_a_handler_that_takes_too_long_is_killed_and_replaced(queue
     pids = [mark.pid for mark in workers.marks("start")]
     assert len(set(pids)) == 2
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "both are gone")
-    assert run_of(queue, workers, "slow")["error"] == TOO_LATE
+    assert run_of(queue, "slow")["error"] == TOO_LATE
     put(queue, workers, "note", "next")
     wait_until(lambda: ids_of(queue, "done") == ["next"], "another process has taken its place")
 

@@ -47,9 +47,7 @@ def extended_since(workers: Workers, name: str, srv_us: int) -> set[str]:
 
 
 @pytest.mark.slow
-def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(
-    stage: tuple[EmbeddedServer, Queue, Workers],
-) -> None:
+def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(stage: tuple[EmbeddedServer, Queue, Workers]) -> None:
     server, queue, workers = stage
     names = [f"worker-{number}" for number in range(1, WORKERS + 1)]
     queue.enqueue_many([{"name": "hold", "payload": {"folder": str(workers.folder)}} for _ in range(JOBS)])

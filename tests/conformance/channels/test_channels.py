@@ -8,10 +8,22 @@ import base64
 import json
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
-from engine import Channel, ChannelNotFound, ChannelRule, Fetched, Malformed, RawJson, SubscriptionNotFound, models
+from engine import (
+    Channel,
+    ChannelNotFound,
+    ChannelRule,
+    Fetched,
+    Malformed,
+    Message,
+    RawJson,
+    Subscribed,
+    SubscriptionNotFound,
+    models,
+)
 from engine.channel import receipts
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
@@ -21,7 +33,7 @@ from tests.engine.helpers.waiting import DEADLINE_S, until_waits
 
 @pytest.mark.feature("DS01", "DS02", "DS06", "DS07", "DS09", "DS11", "DS13", "DS14", "DS16", model="dsps")
 def test_the_scene_of_the_original(place: Place, channel: Channel) -> None:
-    assert channel.subscribe("s").created and not channel.subscribe("s").created
+    assert [channel.subscribe("s") for _ in range(2)] == [Subscribed(True, 0), Subscribed(False, 0)]
     assert channel.fetch("s", max_messages=10) == Fetched() == channel.fetch("s", max_messages=10, wait_ms=100)
 
     names = [f"msg-{n}" for n in range(16)]
@@ -30,7 +42,7 @@ def test_the_scene_of_the_original(place: Place, channel: Channel) -> None:
     assert ids(fewer) == names[:15] and fewer.more_messages
     again = channel.fetch("s", max_messages=17)
     assert ids(again) == names and not again.more_messages and again.lost == 0
-    assert again.messages[3].content == {"hi": "msg-3"}
+    assert again.messages[3] == Message("msg-3", {"hi": "msg-3"}, 4)
     assert acknowledge(channel, "s", again) == "OK" and acknowledge(channel, "s", again) == "stale"
     assert channel.fetch("s", max_messages=16) == Fetched()
     place.expect(clock=16, r_s=16, m_4='{"id":"msg-3","content":{"hi":"msg-3"}}')
@@ -49,13 +61,13 @@ def test_the_scene_of_the_original(place: Place, channel: Channel) -> None:
 @pytest.mark.feature("DS10", "DS14", model="dsps")
 def test_many_messages_are_taken_in_parts(channel: Channel) -> None:
     channel.subscribe("s")
-    names = [f"msg-{n}" for n in range(32)]
-    assert [one.clock for one in channel.publish_many([(name, None) for name in names])] == list(range(1, 33))
-    first = channel.fetch("s", max_messages=16)
-    assert ids(first) == names[:16] and first.more_messages
+    names = [f"msg-{n}" for n in range(80)]
+    assert [one.clock for one in channel.publish_many([(name, None) for name in names])] == list(range(1, 81))
+    first = channel.fetch("s")
+    assert ids(first) == names[:64] and first.more_messages
     assert acknowledge(channel, "s", first) == "OK"
     second = channel.fetch("s", max_messages=16)
-    assert ids(second) == names[16:] and not second.more_messages
+    assert ids(second) == names[64:] and not second.more_messages
     assert acknowledge(channel, "s", second) == "OK" and channel.fetch("s") == Fetched()
     assert channel.fetch("s", max_messages=0) == Fetched()
 
@@ -137,15 +149,21 @@ def test_which_messages_are_old(channel: Channel) -> None:
 @pytest.mark.feature("DS08", model="dsps")
 def test_what_is_missing_is_said(place: Place, channel: Channel) -> None:
     receipt = receipts.outer({id: receipts.inner("ch", "s", 1) for id in place.storages})
-    for call in (channel.fetch, lambda who: channel.acknowledge(who, receipt), lambda who: channel.are_old(who, ["a"])):
-        with pytest.raises(ChannelNotFound):
-            call("s")
+    calls: list[Callable[[], object]] = [
+        lambda: channel.fetch("s"),
+        lambda: channel.fetch("s", wait_ms=30_000),
+        lambda: channel.acknowledge("s", receipt),
+        lambda: channel.are_old("s", ["a"]),
+    ]
+    for call in calls:
+        with pytest.raises(ChannelNotFound, match="ch"):
+            call()
     assert channel.unsubscribe("s") is False
     place.expect(clock=None)
     publish(channel, "a")
-    for call in (channel.fetch, lambda who: channel.acknowledge(who, receipt), lambda who: channel.are_old(who, ["a"])):
-        with pytest.raises(SubscriptionNotFound):
-            call("s")
+    for call in calls:
+        with pytest.raises(SubscriptionNotFound, match="ch has no subscriber s"):
+            call()
     assert channel.unsubscribe("s") is False
     place.expect(clock=1, r_s=None)
 
@@ -269,27 +287,25 @@ def test_what_is_used_lives_on(place: Place) -> None:
 
 @pytest.mark.feature("DS21", model="dsps")
 def test_the_longest_of_the_rules_that_match_counts(place: Place) -> None:
-    rules = (
-        ChannelRule("chat-.+", expire_ms=1_500),
-        ChannelRule("chat-long", expire_ms=85_000),
-        ChannelRule("c.*", expire_ms=1_000),
-    )
+    rules = (ChannelRule("a.+", 1_500), ChannelRule(".+b", 100_000), ChannelRule("abc", 0), ChannelRule("ab|abc", 10_001))
     model = models.Dsps(rules=rules)
-    lives = {"chat-room": 17, "chat-long": 100, "cat": 16}
+    lives = {"ax": 17, "ab": 115, "abc": 26, "xb": 115}
     for name, life_s in lives.items():
         since_ms = {id: now_ms(server) for id, server in place.servers.items()}
         channel = place.channel(name, model)
+        assert channel.ttl_s == life_s
         channel.subscribe("s")
         publish(channel, "a")
         for id, server in place.servers.items():
             keys = [f"c.{{{name}}}.{key}" for key in ("clock", "r.s", "m.1", "mid.a")]
             assert all_given(server, since_ms[id], life_s, *keys)
     for gone_s, name in sorted((life, name) for name, life in lives.items()):
-        place.age(gone_s - place.now_s + 1_000 + 1)
+        place.age(max(0, gone_s - place.now_s + 1_000 + 1))
         with pytest.raises(ChannelNotFound):
             place.channel(name, model).fetch("s")
     with pytest.raises(Malformed, match="^channel: "):
-        place.channel("xchat-room", model)
+        place.channel("xyz", model)
+    assert place.channel("xyz", models.Dsps()).expire_ms == 1_800_000
 
 
 @pytest.mark.feature("DS15", "DS17", model="dsps")
@@ -323,14 +339,18 @@ def test_a_receipt_is_of_one_channel_and_one_subscriber_and_moves_nothing_when_i
 @pytest.mark.feature("DS01", model="dsps")
 def test_contents_keep_their_spelling(place: Place, channel: Channel) -> None:
     channel.subscribe("s")
+    value = {"a": "<&>\u2028", "b": ["é", 1.0]}
     spellings = {"a": '{"x": 1.0, "x":1e5}', "b": ' [ "<&>\u2028ä" , null ] ', "c": "12345678901234567890"}
     for name, text in spellings.items():
         channel.publish(name, RawJson(text))
-    assert [message.content for message in channel.fetch("s").messages] == [json.loads(text) for text in spellings.values()]
+    channel.publish("d", value)
+    contents = [*map(json.loads, spellings.values()), value]
+    assert [message.content for message in channel.fetch("s").messages] == contents
     place.expect(
         m_1='{"id":"a","content":{"x":1.0,"x":1e5}}',
         m_2='{"id":"b","content":["\\u003c\\u0026\\u003e\\u2028ä",null]}',
         m_3='{"id":"c","content":12345678901234567890}',
+        m_4='{"id":"d","content":{"a":"\\u003c\\u0026\\u003e\\u2028","b":["é",1.0]}}',
     )
 
 
@@ -365,3 +385,5 @@ def test_publishers_and_subscribers_at_once(place: Place) -> None:
     if len(place.storages) == 1:
         assert found["s"] == found["t"]
     place.expect(clock=60)
+    for server in place.servers.values():
+        assert server.pubsub_numsub("dsps.c.{ch}") == [("dsps.c.{ch}", 1)], "one subscription for all"

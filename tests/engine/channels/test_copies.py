@@ -276,18 +276,6 @@ def test_a_key_of_another_type_is_named_and_nothing_is_changed(desk: ChannelDesk
     desk.run(OPERATIONS[name][0])
 
 
-@pytest.mark.feature("DS26", model="dsps")
-def test_scripts_that_the_server_forgot_are_loaded_again(desk: ChannelDesk) -> None:
-    desk.subscribe()
-    for number in range(3):
-        desk.redis.script_flush()
-        assert desk.publish(f"m{number}").clock == number + 1
-        desk.redis.script_flush()
-        assert ids(desk.fetch()) == [f"m{number}"]
-        desk.redis.script_flush()
-        assert desk.acknowledge(number + 1).result == "OK"
-
-
 def test_each_publish_rings_also_a_duplicate_and_a_refused_one_does_not(desk: ChannelDesk) -> None:
     ear = desk.redis.pubsub(ignore_subscribe_messages=True)
     ear.subscribe(desk.keys.wake_topic)
@@ -300,17 +288,6 @@ def test_each_publish_rings_also_a_duplicate_and_a_refused_one_does_not(desk: Ch
     assert [(message["channel"], message["data"]) for message in heard] == [(b"dsps.c.{chX}", b"new message")] * 3
     assert ear.get_message(timeout=0.05) is None
     ear.close()
-
-
-@pytest.mark.feature("DS09", "DS13", "DS14", model="dsps")
-def test_messages_come_again_until_they_are_acknowledged(desk: ChannelDesk) -> None:
-    desk.subscribe("a")
-    desk.subscribe("b")
-    desk.publish("m1", "m2", "m3")
-    for _ in range(3):
-        assert ids(desk.fetch("a")) == ids(desk.fetch("b")) == ["m1", "m2", "m3"]
-    assert desk.acknowledge(2, "a").result == "OK"
-    assert ids(desk.fetch("a")) == ["m3"] and ids(desk.fetch("b")) == ["m1", "m2", "m3"]
 
 
 @pytest.mark.feature("DS22", model="dsps")

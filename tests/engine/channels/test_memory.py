@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from engine import AsyncChannel
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.memory import MemoryStorage
 from engine.channel.memory_state import FETCH_BYTES_MAX
 from engine.channel.storage import Opening
@@ -121,26 +120,6 @@ def test_a_receipt_is_held_against_what_its_fetch_ended_with(desk: Desk) -> None
     assert acknowledge(1_050_001) == ("stale", False), "it would live, so it was never this one, or is gone too early"
     assert clocks_of(desk.fetch("s")) == [1]
     assert acknowledge(found.proof_ms) == ("OK", False) and acknowledge(1_050_001) == ("stale", False)
-
-
-def test_what_is_missing_is_said_in_the_order_of_the_original(desk: Desk) -> None:
-    for ask in (desk.fetch, lambda who: desk.acknowledge(who, 1), lambda who: desk.storage.apply("ch", AskOld(who, ("a",)))):
-        assert ask("s").result == "channel-not-found"
-    desk.publish("a")
-    for ask in (desk.fetch, lambda who: desk.acknowledge(who, 1), lambda who: desk.storage.apply("ch", AskOld(who, ("a",)))):
-        assert ask("s").result == "subscription-not-found"
-
-
-def test_a_batch_across_the_wrap_is_one_batch(desk: Desk) -> None:
-    desk.subscribe("s", seen=CLOCK_MAX - 2)
-    desk.publish(*"abcde")
-    reply = desk.fetch("s")
-    assert clocks_of(reply) == [CLOCK_MAX - 1, CLOCK_MAX, CLOCK_MIN, CLOCK_MIN + 1, CLOCK_MIN + 2]
-    assert (reply.upto, reply.more) == (CLOCK_MIN + 2, False)
-    assert reply.items[0][1] == b'{"id":"a","content":1}'
-    assert desk.acknowledge("s", CLOCK_MIN).result == "OK"
-    assert clocks_of(desk.fetch("s")) == [CLOCK_MIN + 1, CLOCK_MIN + 2]
-    assert desk.acknowledge("s", CLOCK_MAX).result == "stale"
 
 
 def test_a_fetch_says_whether_there_is_more(desk: Desk) -> None:

@@ -12,18 +12,7 @@ from typing import Any
 
 from engine.server_clock import ServerClock
 from engine.wire.operations import Lease, LeasedJob, Swept, Wait, Woken
-from engine.worker.machine.events import (
-    MS,
-    Action,
-    Answered,
-    Event,
-    HandlerEnded,
-    LoseLease,
-    Send,
-    Settings,
-    Start,
-    TimerFired,
-)
+from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Settings, Start, TimerFired
 from engine.worker.machine.steps import WorkerSteps
 from tests.engine.desk import Desk
 

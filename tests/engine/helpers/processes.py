@@ -7,8 +7,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from engine import Queue
 from engine.testing import start_guarded
+from tests.engine.desk import run_texts
+from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import whole_lines
 
 ROOT = Path(__file__).parents[3]
@@ -73,6 +77,27 @@ class Workers:
         for process in self.started:
             process.kill()
             process.wait()
+
+
+def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", more: Any = None, **options: Any) -> None:
+    """Enqueue jobs whose handlers write into the folder of the test."""
+    payload = {"folder": str(workers.folder), "what": what, **(more or {})}
+    came = queue.enqueue_many([{"name": name, "payload": payload, "id": job, **options} for job in jobs])
+    assert all(job.created for job in came)
+
+
+def run_of(queue: Queue, job: str) -> dict[str, str]:
+    """What the server keeps of a job's runs."""
+    with raw_client(queue.url) as client:
+        return run_texts(client, queue.model.keys.run(job))
+
+
+def is_gone(pid: int) -> bool:
+    """No such process, or only its entry that nobody has collected yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def cpu_s(pid: int) -> float:

@@ -86,17 +86,7 @@ class BananasDesk(Desk):
         not_after_ms = self.now_ms + LEASE_MS * 4 // 5
         return self.run(
             Claim(
-                worker * 16,
-                self._count(worker),
-                limit,
-                LEASE_MS,
-                not_after_ms,
-                worker,
-                1000,
-                names,
-                1000,
-                priorities,
-                attributes,
+                worker * 16, self._count(worker), limit, LEASE_MS, not_after_ms, worker, 1000, names, 1000, priorities, attributes
             )
         )
 

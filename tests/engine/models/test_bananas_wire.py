@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from engine.wire.operations import Enqueue, Options
 from tests.engine.models.bananas_desk import DAY_S, START, BananasDesk, desk
 
 __all__ = ["desk"]
@@ -202,10 +201,3 @@ def test_a_key_of_another_type_is_named_before_anything_is_written(desk: Bananas
     with pytest.raises(Exception, match=f"WRONGTYPE the key {key} is a hash, it must be a"):
         desk.put("j")
     assert desk.redis.keys("bananas:job:*") == []
-
-
-def test_a_repeated_enqueue_changes_nothing(desk: BananasDesk) -> None:
-    operation = Enqueue("j", "main", b"{}", b"nonce---", desk.now_ms + 10_000, Options(delay_ms=5000))
-    assert [desk.run(operation).result for _ in range(2)] == ["created", "repeated"]
-    assert desk.run(operation._replace(nonce=b"another-")).result == "duplicate"
-    assert len(desk.scheduled()) == 1

@@ -7,16 +7,13 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, ConnectOptions, Handlers, Job, Queue, Scheduler, Worker, models
+from engine import Handlers, Job, Queue, Scheduler, Worker, models
 from engine.bananas_worker import read
 from engine.logs import JsonFormatter
-from engine.testing.server import EmbeddedServer
 from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -119,8 +116,10 @@ def test_a_run_that_takes_too_long_has_failed(ironclaim_url: str) -> None:
     queue.close()
 
 
-@pytest.mark.feature("BN28", "BN11", model="bananas")
-def test_an_exception_fails_the_run_and_the_worker_goes_on(queue: Queue) -> None:
+@pytest.mark.feature("BN11", "BN28", "BN37", model="bananas")
+def test_each_failed_run_is_a_line_of_json_with_its_job_and_the_worker_goes_on(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
     handlers, done = Handlers(), threading.Event()
 
     @handlers("raise")
@@ -130,58 +129,8 @@ def test_an_exception_fails_the_run_and_the_worker_goes_on(queue: Queue) -> None
     handlers("fine")(lambda job: done.set())
     queue.enqueue("raise", {}, id="j", attempts=1)
     queue.enqueue("fine", {})
-    Worker(queue, handlers).run(burst=True)
-    assert done.is_set() and [info.id for info in queue.jobs.list("dead")] == ["j"]
-
-
-@pytest.mark.feature("BN29", model="bananas")
-def test_a_stop_waits_for_what_runs_and_leaves_nothing_in_processing(queue: Queue) -> None:
-    book = Book(hold=True)
-    for number in range(3):
-        queue.enqueue("work", {}, id=f"j{number}")
-    worker = make_worker(queue, book, "w", concurrency=1, prefetch=1, grace_ms=30_000)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    wait_until(lambda: book.running == 1, "one runs")
-    worker.stop()
-    wait_until(lambda: queue.counts().active == 1, "what has not started goes back")
-    assert thread.is_alive()
-    book.release()
-    thread.join(60)
-    assert not thread.is_alive()
-    assert (queue.counts().active, queue.counts().finished, queue.counts().waiting) == (0, 1, 2)
-
-
-@pytest.mark.feature("BN30", "BN31", model="bananas")
-def test_a_worker_outlives_an_outage(ironclaim_server: EmbeddedServer) -> None:
-    book = Book()
-    with Relay(ironclaim_server.port) as relay:
-        fast = ConnectOptions(connections_max=4)
-        queue = Queue("q", models.Bananas(), url=relay.url, connect=fast)
-        direct = Queue("q", models.Bananas(), url=ironclaim_server.url)
-        with at_work(make_worker(queue, book, "w")):
-            direct.enqueue("work", {}, id="before")
-            wait_until(lambda: book.by("w") == ["before"], "it works")
-            relay.down()
-            direct.enqueue("work", {}, id="after")
-            started_s = time.monotonic()
-            wait_until(lambda: time.monotonic() - started_s > 0.5, "the outage lasts")
-            relay.up()
-            wait_until(lambda: book.by("w") == ["before", "after"], "it works again")
-        direct.close()
-        queue.close()
-
-
-@pytest.mark.feature("BN28", "BN37", model="bananas")
-def test_each_failed_run_is_a_line_of_json_with_its_job(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
-    handlers = Handlers()
-
-    @handlers("raise")
-    def fail(job: Job) -> None:
-        raise KeyError("no")
-
-    queue.enqueue("raise", {}, id="j", attempts=1)
     Worker(queue, handlers, name="w").run(burst=True)
+    assert done.is_set() and [info.id for info in queue.jobs.list("dead")] == ["j"]
     lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
     (line,) = [line for line in lines if line.get("job_id") == "j"]
     assert (line["level"], line["job_name"], line["attempt"], line["worker"]) == ("warning", "raise", 1, "w")
@@ -196,16 +145,3 @@ def test_a_job_by_its_id_and_the_counters(queue: Queue) -> None:
     assert (info.options.priority, info.options.route) == (8, "gpu")
     text = queue.metrics()
     assert 'ironclaim_jobs{queue="q",state="waiting"} 1' in text.splitlines()
-
-
-@pytest.mark.feature("BN06", model="bananas")
-def test_submit_and_wait_from_a_coroutine(ironclaim_url: str) -> None:
-    handlers = Handlers()
-    handlers("double")(lambda job: 2 * job.payload)
-
-    async def main() -> list[Any]:
-        async with AsyncQueue("q", models.Bananas(), url=ironclaim_url) as queue:
-            return [await queue.call("double", number) for number in range(3)]
-
-    with Queue("q", models.Bananas(), url=ironclaim_url) as queue, at_work(Worker(queue, handlers)):
-        assert asyncio.run(main()) == [0, 2, 4]

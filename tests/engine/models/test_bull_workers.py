@@ -17,7 +17,6 @@ from engine.models.bull import UNNAMED, BullKeys
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.node_bull import NodeBull
-from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
 WIRE = BullKeys("bull:q:")
@@ -111,32 +110,10 @@ def test_events_tell_of_jobs_of_either_side(queue: Queue, node: NodeBull, client
     assert queue.clean("finished") == 1
     told = [(event.kind, event.job, event.detail) for event in queue.events.read("0-0", wait_ms=0)]
     assert [event for event in told if event[1] == "1"] == [
-        *(("claimed", "1", "w"), ("progress", "1", "50"), ("finished", "1", "")),
+        *(("claimed", "1", "w"), ("progress", "1", "50"), ("finished", "1", ""))
     ]
     assert [kind for kind, job, _ in told if job == "2"] == ["created", "claimed", "failed", "buried"]
     assert [kind for kind, job, _ in told if not job] == ["paused", "resumed"]
-
-
-@pytest.mark.feature("BL33", model="bull")
-def test_a_worker_outlives_an_outage(queue: Queue, node: NodeBull, ironclaim_server: EmbeddedServer, client: redis.Redis) -> None:
-    book = Book()
-    with (
-        Relay(ironclaim_server.port) as relay,
-        Queue("q", models.Bull(), url=relay.url) as through,
-        at_work(worker_of(through, book, "w")),
-    ):
-        node.add({})
-        wait_until(lambda: client.smembers(WIRE.completed) == {"1"}, "it works")
-        relay.down()
-        node.add({})
-        relay.up()
-        wait_until(lambda: client.smembers(WIRE.completed) == {"1", "2"}, "it works again")
-        for rule in ("lose_reply", "lose_request") * 3:
-            relay.next("pass", rule)
-        for _ in range(6):
-            node.add({})
-        wait_until(lambda: client.scard(WIRE.completed) == 8, "whatever is lost on the way")
-    assert sorted(book.by("w")) == [str(id) for id in range(1, 9)] and client.llen(WIRE.active) == 0
 
 
 @pytest.mark.feature("BL35", model="bull")

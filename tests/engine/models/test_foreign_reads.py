@@ -1,5 +1,4 @@
-"""What foreign clients have written of progress, workers and schedules is what the queue's readers show; and a lease that a
-foreign client has taken over ends with the finish that is refused for it."""
+"""What foreign clients have written of progress, workers and schedules is what the queue's readers show."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from engine.models.bridge import BridgeKeys
 from engine.models.mosquito_keys import MosquitoKeys
 from engine.wire.operations import NoteProgress
 from tests.conformance.desk import ModelDesk
-from tests.conformance.models import FOREIGN, each
-from tests.engine.desk import LEASE_MS, START_MS
+from tests.engine.desk import START_MS
 
 BRIDGE = BridgeKeys("bridge:")
 
@@ -143,34 +141,3 @@ def test_a_next_tick_that_a_client_has_moved_is_listed(bridge: ModelDesk, client
     moved = bridge.queue.schedules.get("moved")
     assert moved is not None and moved.next_ms == START_MS + 1_234
     assert bridge.queue.schedules.get("removed") is None
-
-
-def take_over(desk: ModelDesk, job: str) -> None:
-    """What a foreign client that takes a job away from us leaves on the wire."""
-    client, name = desk.redis, desk.queue.model.name
-    if name == "bull":
-        client.set(f"bull:desk:{job}:lock", "theirs")
-    elif name == "bridge":
-        client.set(BRIDGE.lock(job), "theirs")
-    elif name == "bananas":
-        client.lrem("bananas:queue:processing", 0, job)
-    else:
-        client.hset(f"mosquito:job_run:{job}", "overseer_id", "theirs")
-
-
-@pytest.mark.parametrize("spec", each(FOREIGN))
-def test_a_refused_finish_takes_the_lease_along(spec: Any, ironclaim_url: str) -> None:
-    desk = ModelDesk(ironclaim_url, spec)
-    desk.queue.set_limit("main", concurrency=1)
-    desk.put("j")
-    (job,) = desk.claim("a")
-    id = job.lease.job
-    take_over(desk, id)
-    assert desk.redis.zscore(desk.keys.active, id) is not None
-    assert desk.finish(job.lease) == [("stale", "")]
-    assert desk.redis.zscore(desk.keys.active, id) is None and desk.redis.hget(desk.keys.run(id), "nonce") == b""
-    assert desk.redis.keys(f"{desk.keys.prefix}held:*") == [] and desk.redis.pttl(desk.keys.run(id)) > 0
-    assert desk.finish(job.lease) == [("stale", "")], "a copy"
-    desk.tick(LEASE_MS + 1_000)
-    assert [lease for lease, _ in desk.sweep().leases if lease.fence] == [], "no sweep tells of a worker that was lost"
-    desk.close()

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import EnqueueMany
-from tests.engine.models.foreign_desk import ForeignDesk, desk
+from engine.wire.operations import EnqueueMany, LeasedJob, Release
+from tests.conformance.desk import ModelDesk
+from tests.conformance.models import FOREIGN, only
 
-__all__ = ["desk"]
+pytestmark = only(FOREIGN)
 
 
-def put(desk: ForeignDesk, name: str, count: int, first: int = 0) -> None:
+def put(desk: ModelDesk, name: str, count: int, first: int = 0) -> None:
     """Enqueue many jobs of a name."""
     jobs = [
         desk.enqueue_operation(f"{name}{number}", name=name, nonce=b"n%07d" % first) for number in range(first, first + count)
@@ -20,7 +21,7 @@ def put(desk: ForeignDesk, name: str, count: int, first: int = 0) -> None:
     desk.run(EnqueueMany(tuple(jobs)))
 
 
-def claims_until(desk: ForeignDesk, wanted: str, most: int, **more: Any) -> int:
+def claims_until(desk: ModelDesk, wanted: str, most: int, **more: Any) -> int:
     """How many claims it takes until a job of this name comes."""
     for number in range(1, most + 1):
         if any(job.name == wanted for job in desk.claim("w", classes=(wanted,), **more)):
@@ -28,7 +29,11 @@ def claims_until(desk: ForeignDesk, wanted: str, most: int, **more: Any) -> int:
     raise AssertionError(f"{most} claims found no {wanted}")
 
 
-def test_jobs_for_others_in_front_starve_nobody(desk: ForeignDesk) -> None:
+def ids(jobs: list[LeasedJob]) -> list[str]:
+    return [job.lease.job for job in jobs]
+
+
+def test_jobs_for_others_in_front_starve_nobody(desk: ModelDesk) -> None:
     put(desk, "other", 450)
     desk.enqueue("mine1", name="mine")
     assert claims_until(desk, "mine", 8) <= 8
@@ -38,20 +43,20 @@ def test_jobs_for_others_in_front_starve_nobody(desk: ForeignDesk) -> None:
     assert len(desk.claim("o", 10, classes=("other",))) == 10
 
 
-def test_what_comes_in_front_of_the_place_where_a_claim_goes_on_is_found_within_a_second(desk: ForeignDesk) -> None:
+def test_what_comes_in_front_of_the_place_where_a_claim_goes_on_is_found_within_a_second(desk: ModelDesk) -> None:
     put(desk, "other", 450)
     desk.enqueue("mine1", name="mine")
     claims_until(desk, "mine", 8)
     assert desk.claim("w", classes=("mine",)) == []
     (job, *_) = desk.claim("o", 100, classes=("other",))
-    desk.release(job)
-    desk.enqueue("mine2", name="mine", **({"lifo": True} if desk.model.name == "bull" else {}))
+    desk.run(Release((job.lease,)))
+    desk.enqueue("mine2", name="mine", **({"lifo": True} if desk.queue.model.name == "bull" else {}))
     desk.tick(1_001)
     assert claims_until(desk, "mine", 8) <= 8
 
 
 @pytest.mark.slow
-def test_a_look_that_takes_long_goes_on_instead_of_beginning_again_each_second(desk: ForeignDesk) -> None:
+def test_a_look_that_takes_long_goes_on_instead_of_beginning_again_each_second(desk: ModelDesk) -> None:
     put(desk, "other", 3_000)
     desk.enqueue("mine1", name="mine")
     for _ in range(60):
@@ -62,36 +67,27 @@ def test_a_look_that_takes_long_goes_on_instead_of_beginning_again_each_second(d
     raise AssertionError("3 s of looks did not reach a job behind 3,000 others")
 
 
-def test_a_claim_that_left_work_behind_its_window_leaves_a_marker(desk: ForeignDesk) -> None:
+def test_a_claim_that_left_work_behind_its_window_leaves_a_marker(desk: ModelDesk) -> None:
     put(desk, "other", 250)
-    desk.redis.delete(desk.model.keys.all_classes)
+    desk.wakes()
     assert desk.claim("w", classes=("mine",)) == []
-    assert desk.redis.llen(desk.model.keys.all_classes) == 1
+    assert desk.wakes() == 1
     for _ in range(4):
         desk.claim("w", classes=("mine",))
-    desk.redis.delete(desk.model.keys.all_classes)
+    desk.wakes()
     assert desk.claim("w", classes=("mine",)) == []
-    assert desk.redis.llen(desk.model.keys.all_classes) == 0, "all was looked at: an idle worker must not go round in circles"
+    assert desk.wakes() == 0, "all was looked at: an idle worker must not go round in circles"
 
 
-def test_a_claim_takes_no_more_than_it_asks_for_and_all_of_them_in_their_order(desk: ForeignDesk) -> None:
+def test_a_claim_takes_no_more_than_it_asks_for_and_all_of_them_in_their_order(desk: ModelDesk) -> None:
     put(desk, "main", 230)
     found: list[str] = []
     for limit in (1, 100, 128, 10):
-        found += desk.names(desk.claim("w", limit))
+        found += ids(desk.claim("w", limit))
     assert found == [f"main{number}" for number in range(230)]
 
 
-def test_rule_17_a_claim_stops_at_a_mebibyte(desk: ForeignDesk) -> None:
+def test_rule_17_a_claim_stops_at_a_mebibyte(desk: ModelDesk) -> None:
     for number in range(3):
         desk.run(desk.enqueue_operation(f"big{number}", payload={"text": "x" * 400_000}))
-    assert [desk.names(desk.claim("w", 10)) for _ in range(3)] == [["big0", "big1"], ["big2"], []]
-
-
-def test_rule_12_a_worker_takes_one_job_with_a_crash_behind_it(desk: ForeignDesk) -> None:
-    desk.enqueue("j1", "j2", "j3")
-    assert len(desk.claim("x", 2)) == 2
-    desk.sweep_past(9_001)
-    assert len(desk.claim("w", 10, crashed_max=1)) == 2
-    assert [job.crashes for job in desk.claim("w", 10, crashed_max=0)] == []
-    assert len(desk.claim("v", 10, crashed_max=1)) == 1
+    assert [ids(desk.claim("w", 10)) for _ in range(3)] == [["big0", "big1"], ["big2"], []]
