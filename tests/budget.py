@@ -128,8 +128,9 @@ class Budget:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if hasattr(session.config, "workeroutput"):
-            session.config.workeroutput["budget"] = {kind: dict(places) for kind, places in self.counts.items()}
+        output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["budget"] = {kind: dict(places) for kind, places in self.counts.items()}
         elif exitstatus == pytest.ExitCode.OK and self.over():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -48,12 +48,15 @@ def helper(unknown_s):
 """
 
 
+FILES = ("test_a.py", "test_b.py")
+
+
 def run(tree: Path, limits: str, *words: str) -> tuple[int, list[str]]:
     """The exit code of these words after `python -m`, and the lines of the budget."""
     (tree / "tests").mkdir()
     (tree / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
     (tree / "budget.toml").write_text(limits)
-    for name, text in (("conftest.py", CONFTEST), ("test_a.py", TESTS), ("test_b.py", TESTS)):
+    for name, text in {"conftest.py": CONFTEST, **dict.fromkeys(FILES, TESTS)}.items():
         (tree / "tests" / name).write_text(text)
     command = [sys.executable, "-m", *words, "-m", "not slow", "-p", "tests.budget", "--budget", "budget.toml", "tests"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
@@ -71,13 +74,11 @@ def test_what_is_over_its_budget_fails_the_run_of_several_processes(tmp_path: Pa
     assert [line.split(maxsplit=3) for line in lines] == [
         ["6", "of", "6", "tests"],
         ["5", "of", "4", "waits_s OVER"],
-        ["2.5", "tests/test_a.py"],
-        ["2.5", "tests/test_b.py"],
+        *(["2.5", f"tests/{file}"] for file in FILES),
         # Each file three times Python and a fork; the fixture of the session, which both processes set up, counts once.
         ["13", "of", "13", "processes"],
         ["6", "of", "5", "fork OVER"],
-        ["3", "tests/test_a.py"],
-        ["3", "tests/test_b.py"],
+        *(["3", f"tests/{file}"] for file in FILES),
         ["1", "of", "0.5", "true OVER"],
         ["1", "fixture", "shared", "of tests"],
         ["0", "of", "0", "java"],

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def test_each_job_of_spark_counts_for_the_test_that_asked(spark: SparkSession, request: pytest.FixtureRequest) -> None:
     budget = Budget({})
+    assert spark.range(10).collect()
     budget.pytest_runtest_setup(request.node)
     here = "tests/reports/test_budget.py"
     assert here not in budget.counts["spark jobs"], "earlier jobs are of others"
