@@ -26,6 +26,7 @@ from reports.meaning import (
     freshly_leased,
     last_failure,
     leased,
+    may_free_key,
     may_have_ended,
     prolonged,
     rightly_buried,
@@ -189,8 +190,6 @@ def job_columns(run: Run) -> list[Column]:
     finish_ok = (f == "finish") & (reply == "ok") & (result == "ok")
     moving_ns = F.when(f == "enqueue", enqueued_ns).when(end & (result == "stale"), None).otherwise(F.coalesce(done_ns, first_ns))
     before = before_deadline(run)
-    last_retry = (f == "retry") & (F.coalesce("outcome", F.lit("")) != "retried")
-    frees_key = (f.isin("finish", "bury", "drop", "reap") | last_retry) & (reply != "fail")
     return [
         F.min(F.when(sent_enqueue(), first_ns)).alias("enqueue_sent_ns"),
         some(created).alias("created"),
@@ -204,6 +203,7 @@ def job_columns(run: Run) -> list[Column]:
         F.collect_set(F.when(accepted_finish(), F.struct("done_ns", "era", "fence", "nonce"))).alias("finishes"),
         F.collect_set(F.when(finish_ok, F.struct("done_ns", "fence", "nonce", "op", "position"))).alias("finish_calls"),
         F.min(F.when(accepted_finish(), done_ns)).alias("accepted_done_ns"),
+        F.min(F.when((f == "finish") & may_have_ended(), first_ns)).alias("finish_sent_ns"),
         F.collect_set(F.when(dropped(), F.struct("done_ns", "era", "fence", "nonce"))).alias("drops"),
         F.min(F.when(dropped(), done_ns)).alias("dropped_done_ns"),
         F.max(F.when(freshly_leased(), first_ns)).alias("last_claim_sent_ns"),
@@ -212,7 +212,7 @@ def job_columns(run: Run) -> list[Column]:
         F.max(F.when(shows_job(), done_ns)).alias("shown_last_ns"),
         F.count_if((f == "finish") & (result == "stale")).alias("stale_finishes"),
         # A job that expires may have done so, which no process is told.
-        F.min(F.when(frees_key, first_ns).when(sent_enqueue(), first_ns + F.col("expires_ms") * MS)).alias("key_free_ns"),
+        F.min(F.when(may_free_key(), first_ns).when(sent_enqueue(), first_ns + F.col("expires_ms") * MS)).alias("key_free_ns"),
         some(buried()).alias("buried"),
         some(rightly_buried()).alias("rightly_buried"),
         some(failed_for_good()).alias("failed_for_good"),

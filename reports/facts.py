@@ -52,6 +52,11 @@ class Usage:
     share: float
     waited: float = 0.0
 
+    @property
+    def took_s(self) -> float:
+        """The time between the samples."""
+        return (self.end_ns - self.start_ns) / (1_000 * MS)
+
 
 @dataclass(frozen=True, slots=True)
 class Process:

@@ -12,10 +12,9 @@ from pyspark.sql import functions as F
 
 from reports.caching import save
 from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
-from reports.checks import CHECKS
+from reports.checks import CHECKS, h3_recorder_sound
 from reports.checks.base import Base, Check, Flag, flagged
 from reports.checks.h0_history_whole import holes, lost_rows
-from reports.checks.h3_recorder_sound import starved, stood_still
 from reports.declared import with_findings
 from reports.errors import one_line
 from reports.frames import AnyFrames, Frames
@@ -50,7 +49,7 @@ def examine(
     found = [CheckResult(check, doubts_of(check, frames), check.not_judged(frames.run)) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
-    whole, slow = not holes(frames.run), stood_still(frames.run) or starved(frames.run)
+    whole, slow = not holes(frames.run), h3_recorder_sound.slow(frames.run)
     astray = any(host.trouble for host in frames.run.hosts)
     try:
         together = with_findings(violations(frames, checks), frames).persist()

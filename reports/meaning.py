@@ -143,6 +143,15 @@ def may_have_ended() -> Column:
     return F.col("f").isin(*ENDS) & ~nothing
 
 
+def may_free_key() -> Column:
+    """True for a call that may have ended its job for good, which frees its unique key. One that was refused certainly did not,
+    nor a retry or a sweep whose answer says that the job was given back."""
+    gave_back = (F.col("f") == "release") | (F.col("outcome") == "retried")
+    ended = may_have_ended() & ~F.coalesce(gave_back, F.lit(False))
+    swept = (F.col("f") == "reap") & (F.col("type") != "fail") & ~F.coalesce(F.col("result") == "reaped", F.lit(False))
+    return ended | swept
+
+
 def answered() -> Column:
     """True when the server's answer includes a result for this job."""
     return F.coalesce((F.col("type") == "ok") & F.col("result").isNotNull() & (F.col("result") != "unknown"), F.lit(False))

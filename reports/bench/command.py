@@ -32,6 +32,9 @@ ROW_BYTES = 600
 #: The greatest growth of processor time with the number of rows.
 EXPONENT_MAX = 1.1
 
+#: So many drills are recorded until one can be grown.
+RECORDINGS_MAX = 3
+
 #: What a history consists of; all else in its folder was made by a judge.
 RECORDED = ("spec.json", "history", "samples", "logs", "grown.json")
 
@@ -76,9 +79,8 @@ class Measured:
 
 def bench(order: Order, say: Say) -> int:
     """Measure, and print. 0 when the judge finds what was planted and nothing else, and its time grows as it may; else 1."""
-    run = order.run or recorded(order.seed, say)
-    small = planted(run, order.seed, say)
     with cluster(order.workers, memory=order.memory) if order.workers else nullcontext(order.master) as master:
+        run, small = base(order, master, say)
         cost = judged(small.folder, master)
         expected = findings(small.folder)
         say(f"judge: rows={small.rows} {cost}{cost.apart} kinds={len(small.subjects)} (the run that is grown, all planted)")
@@ -113,8 +115,38 @@ def slope(measured: Sequence[Measured]) -> float | None:
     return round(sum((x - mean_x) * (y - mean_y) for x, y in points) / spread, 3) if spread else None
 
 
+def base(order: Order, master: str, say: Say) -> tuple[Path, Small]:
+    """The run to grow, and its copy with violations planted. Raises JudgeError when a run that was named is not fit for that, or
+    when `RECORDINGS_MAX` recorded ones were not, as on a machine that is too slow."""
+    if order.run:
+        return order.run, planted(valid(order.run, master), order.seed, say)
+    left = RECORDINGS_MAX
+    while True:
+        left, run = left - 1, None
+        try:
+            run = recorded(order.seed, say)
+            return run, planted(run, order.seed, say)
+        except JudgeError as unfit:
+            if run:
+                shutil.rmtree(run)
+            if not left:
+                raise
+            say(f"judge: {unfit}; recording again")
+
+
+def valid(run: Path, master: str) -> Path:
+    """The run, judged if it was not yet. Raises JudgeError when it is not valid: a load that was late, say, would be a smaller
+    part of a grown history and count for less there."""
+    if not (run / "verdict.json").exists():
+        judged(run, master)
+    found = json.loads((run / "verdict.json").read_text())
+    if found["verdict"] != "valid":
+        raise JudgeError(f"{run.name} cannot be grown: it is {found['verdict']}: {'; '.join(found['reasons'][:1])}")
+    return run
+
+
 def planted(run: Path, seed: int, say: Say) -> Small:
-    """Plant violations in a copy of a run."""
+    """Plant violations in a copy of a run. Raises JudgeError when it lacks what a kind needs."""
     folder = FOLDER / f"planted-{run.name}-seed{seed}"
     say(f"judge: planting violations in {run.name}")
     subjects = plant(run, seed, folder)
@@ -130,9 +162,10 @@ def recorded(seed: int, say: Say) -> Path:
     say("judge: recording a drill, which takes four minutes")
     command = [sys.executable, "-m", "chaos", "bench", "--seed", str(seed), "--runs", str(runs)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, preexec_fn=dying_with_parent(), check=False)
-    if done.returncode:
-        raise JudgeError(f"the drill to grow was not valid (exit code {done.returncode}): record another, or name a run")
-    return max(valid_runs(runs))
+    # A valid run that missed an objective has an exit code of its own, and is as good.
+    if not (known := valid_runs(runs)):
+        raise JudgeError(f"the drill to grow was not valid (exit code {done.returncode}), as on a machine that is too slow")
+    return max(known)
 
 
 def valid_runs(runs: Path) -> list[Path]:

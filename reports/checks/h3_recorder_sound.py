@@ -9,18 +9,20 @@ unknown.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import deque
 from collections.abc import Sequence
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.catch_up import lag_max_ms, spans
+from reports.catch_up import lag_max_ms, late, spans
 from reports.channels.frames import ChannelFrames
 from reports.checks.base import Check, Flag, sentence
 from reports.facts import LOAD, MS, SLOT_NS, Run, Usage
 from reports.frames import Frames
+from reports.samples import S
 from reports.windows import SERVERS, Span, windows, within
 
 if TYPE_CHECKING:
@@ -45,6 +47,11 @@ CPU_SAMPLES = 5
 #: 0.75 beside ten busy processes. Of processes that hardly have work this says nothing: they must wait for half a core at least.
 STARVED = 0.75
 STARVED_MIN = 0.5
+
+#: Outside of faults the load was late in so many slots of LATE_NS: 1 in 100 jobs of a minute. Unlike that part of a whole run it
+#: is the same when the history is grown.
+LATE_SLOTS = 3
+LATE_NS = 60_000 * MS
 
 #: A thread may take the instant of a row up to this many time slots before it writes the row.
 SLOTS_BACK_MAX = 1
@@ -144,6 +151,12 @@ def busiest(usages: list[Usage]) -> float | None:
     return max((sum(one.share for one in part) / size for part in parts), default=None) if size else None
 
 
+def slow(run: Run) -> bool:
+    """True when the machine was so slow, at some time, that what took long then says nothing of the engine; or when no samples
+    came with the history, so that the processes may have had no core. None of it is less in a run that is longer."""
+    return stood_still(run) or starved(run) or lagged(run) or unsampled(run)
+
+
 def stood_still(run: Run) -> bool:
     """True when the harness, which looks at the clocks once a second, did not come to it for `LOOKS_APART_MS`, though no fault
     kept the server from answering: what takes long then says nothing of the engine. It is no doubt of the history."""
@@ -160,20 +173,36 @@ def stood_still(run: Run) -> bool:
 def starved(run: Run) -> bool:
     """True when for `CPU_SAMPLES` seconds in a row, since the first enqueue, the processes of the run had so few turns on a core
     that what takes long then says nothing of the engine. It is no doubt of the history."""
-    since_ns = min((file.enqueue_first_ns for file in run.files.values() if file.enqueue_first_ns is not None), default=0)
-    ran: dict[int, float] = defaultdict(float)
-    waited: dict[int, float] = defaultdict(float)
-    for usage in chain.from_iterable(run.cpu.values()):
-        if usage.start_ns >= since_ns:
-            second = usage.end_ns // (1_000 * MS)
-            ran[second] += usage.share
-            waited[second] += usage.waited
-    for second in range(min(ran, default=0), max(ran, default=0) + 2 - CPU_SAMPLES):
-        seconds = range(second, second + CPU_SAMPLES)
-        had, lacked = (sum(part.get(one, 0.0) for one in seconds) for part in (ran, waited))
+    recent: deque[Usage] = deque()
+    had = lacked = 0.0
+    for usage in loaded(run):
+        recent.append(usage)
+        had, lacked = had + usage.share * usage.took_s, lacked + usage.waited * usage.took_s
+        while recent[0].end_ns <= usage.end_ns - CPU_SAMPLES * S:
+            over = recent.popleft()
+            had, lacked = had - over.share * over.took_s, lacked - over.waited * over.took_s
         if lacked > max(STARVED * (had + lacked), STARVED_MIN * CPU_SAMPLES):
             return True
     return False
+
+
+def unsampled(run: Run) -> bool:
+    """True when there was load and no sample of any process: the samples were not kept with the history."""
+    return any(file.enqueue_first_ns is not None for file in run.files.values()) and not loaded(run)
+
+
+def loaded(run: Run) -> list[Usage]:
+    """The CPU usage of all processes since the first enqueue, in the order of its ends."""
+    since_ns = min((file.enqueue_first_ns for file in run.files.values() if file.enqueue_first_ns is not None), default=0)
+    usages = [usage for usage in chain.from_iterable(run.cpu.values()) if usage.start_ns >= since_ns]
+    return sorted(usages, key=attrgetter("end_ns"))
+
+
+def lagged(run: Run) -> bool:
+    """True when outside of faults the load was late, or not sent, in `LATE_SLOTS` slots of `LATE_NS`."""
+    faults = spans(run)
+    calm_ns = [at_ns for at_ns in late(run) if all(at_ns + SLOT_NS < from_ns or to_ns < at_ns for from_ns, to_ns in faults)]
+    return any(last_ns - first_ns < LATE_NS for first_ns, last_ns in zip(calm_ns, calm_ns[LATE_SLOTS - 1 :], strict=False))
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:

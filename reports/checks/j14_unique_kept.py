@@ -1,8 +1,9 @@
 """J14: while a job with a unique key has not ended, no other job with that key is created (rule 23).
 
 A job certainly holds its key from the answer to its enqueue until the first call is sent that may end it: a finish, a bury, a
-last retry, a reap. Nor may a key keep others out once the end of the job that a duplicate names was answered: the same script
-frees it. The time window of a dedup key is not judged here, and a job that has both keys neither.
+last retry, a reap. A call that was refused, or that gave the job back, ends nothing: leases that run out on a slow machine do not
+hide who else took the key. Nor may a key keep others out once the end of the job that a duplicate names was answered: the same
+script frees it. The time window of a dedup key is not judged here, and a job that has both keys neither.
 """
 
 from __future__ import annotations

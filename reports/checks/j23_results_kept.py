@@ -46,7 +46,8 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     returned, sent, strange = F.col("returned_crc"), F.col("sent_crc"), F.array_except("read_crcs", "sent_crcs")
     asked_ns, nothing_ns = F.col("read_nothing.first_send_ns"), F.col("read_nothing.done_ns")
     later_ns = asked_ns - F.col("accepted_done_ns")
-    aged_ms = milliseconds(later_ns)
+    # At most: calls that take long on a slow machine make a result no older than its server takes it for.
+    aged_ms = milliseconds(nothing_ns - F.col("finish_sent_ns"))
     for jump in clock_jumps(run):
         between = (F.col("accepted_done_ns") <= F.lit(jump.end_ns)) & (nothing_ns >= F.lit(jump.begin_ns))
         aged_ms = aged_ms + F.when(between, F.lit(jump.size_ms)).otherwise(0)

@@ -65,13 +65,13 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
 
 
 def failed_stages(run: Run, spark: SparkSession, stage: str, kind: str) -> list[tuple[DataFrame, Flag]]:
-    """A violation of this kind for each fault whose stage of this name failed."""
+    """A violation of this kind for each fault whose stage of this name failed: what had not happened in time."""
     failed = [one for one in run.stages if one.stage == stage and not one.ok]
     if not failed:
         return []
     faults = F.array(*(F.struct(F.lit(one.fault).alias("fault"), F.lit(one.detail).alias("detail")) for one in failed))
     rows = spark.range(1).select(F.explode(faults).alias("at")).select("at.*")
-    return [(rows, Flag(kind, F.lit(True), sentence("shows: ", F.col("detail")), absence=False, subject="fault"))]
+    return [(rows, Flag(kind, F.lit(True), sentence("shows: ", F.col("detail")), absence=False, subject="fault", timed=True))]
 
 
 CHECK = Check(

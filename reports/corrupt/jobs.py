@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from reports.corrupt.history import Entry, History, Life
 from reports.corrupt.kinds import kind
+from reports.errors import JudgeError
 from reports.facts import MS
 
 S = 1_000 * MS
+
+#: Calls that may end a job; a release only gives it back.
+ENDING = ("finish", "retry", "bury", "drop", "reap")
 
 
 def labels(entries: list[Entry]) -> list[str]:
@@ -533,8 +537,12 @@ def killed_workers_job_never_ran_again(history: History) -> str | None:
 
 @kind("J14")
 def key_taken_twice(history: History) -> str:
-    """A job is created while another one has its unique key."""
-    job, entries = history.find(lambda entries: any(refused(entry) for entry in entries))
+    """A job is created while another one certainly has its unique key."""
+
+    def surely(entry: Entry) -> bool:
+        return refused(entry) and held(history.by_job[entry.item["holder"]], sent_ns(entry), entry.row["done_ns"])
+
+    job, entries = history.find(lambda entries: any(map(surely, entries)))
     for entry in entries:
         if refused(entry):
             entry.item["result"] = "created"
@@ -562,6 +570,14 @@ def refused(entry: Entry) -> bool:
     return entry.label == "enqueue ok" and entry.item.get("result") == "duplicate" and bool(entry.item.get("holder"))
 
 
+def held(entries: list[Entry], from_ns: int, to_ns: int) -> bool:
+    """True when a job was there all that time: its enqueue was answered before, and no call that may end it was sent. The slower
+    a machine, the more refusals come while their holder is about to end, and those prove nothing."""
+    made_ns = [entry.row["done_ns"] for entry in entries if entry.label == "enqueue ok"]
+    ended_ns = [sent_ns(entry) for entry in entries if entry.row.get("f") in ENDING]
+    return bool(made_ns) and max(made_ns) < from_ns and to_ns < min(ended_ns, default=0)
+
+
 # --- J15: ticks --------------------------------------------------------------------------------------------------------------
 
 
@@ -576,9 +592,12 @@ def ticks(history: History) -> list[str]:
     return [job for job in jobs[2:-2] if calm(job) and job not in history.taken]
 
 
-def tick_of(history: History) -> str:
-    """One of them."""
-    job = history.draw.choice(ticks(history))
+def tick_of(history: History, since_ns: int = 0) -> str:
+    """One of them, which fired at that instant or later. Raises JudgeError when there is none."""
+    jobs = [job for job in ticks(history) if min(entry.row["t_ns"] for entry in history.by_job[job]) >= since_ns]
+    if not jobs:
+        raise JudgeError("no schedule ticked without a fault about: record a longer one")
+    job = history.draw.choice(jobs)
     history.taken.add(job)
     return job
 
@@ -605,8 +624,9 @@ def tick_before_its_time(history: History) -> str:
 
 @kind("J15")
 def tick_long_after_its_time(history: History) -> str:
-    """A tick fires a minute late."""
-    job = tick_of(history)
+    """A tick fires a minute late. That it does so proves nothing until a worker has been there for as long as one may take."""
+    opened_ns = min(history.files[f"{proc}.jsonl"][0]["t_ns"] for proc in history.workers())
+    job = tick_of(history, opened_ns + history.spec["recovery_bound_ms"] * MS + S)
     for entry in history.by_job[job]:
         if entry.row.get("f") == "tick" and entry.row.get("srv_us"):
             entry.row["srv_us"] += 60_000_000
