@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from reports import frames, load, page
 from reports.check_result import CheckResult
@@ -25,6 +25,21 @@ Judge = Callable[[Path], dict[str, Any]]
 #: Judges a run by some of the checks, without measures: (verdict, why) by check.
 Checked = Callable[..., dict[str, tuple[str, str]]]
 RowsOf = Callable[..., dict[str, set[tuple[str, str, str]]]]
+
+
+def violations_of(run: Path, spark: SparkSession) -> list[Row]:
+    """The violation rows of a run that was judged. Fails, with the run, where its judge has left none."""
+    table = run / "tables" / "violations.parquet"
+    assert table.exists(), f"the checks of {run} crashed, or it was not judged: see its verdict.json"
+    return spark.read.parquet(str(table)).collect()
+
+
+def by_subject(rows: Iterable[Row]) -> dict[str, set[tuple[str, str, str]]]:
+    """What each subject was found for: check, kind and level."""
+    found: dict[str, set[tuple[str, str, str]]] = {}
+    for row in rows:
+        found.setdefault(row["subject"], set()).add((row["check"], row["kind"], row["level"]))
+    return found
 
 
 def verdict_of(run: Path, spark: SparkSession) -> dict[str, Any]:
@@ -63,10 +78,7 @@ def rows_of(checked: Checked, spark: SparkSession) -> RowsOf:
 
     def judge(run: Path, *ids: str) -> dict[str, set[tuple[str, str, str]]]:
         checked(run, *ids)
-        found: dict[str, set[tuple[str, str, str]]] = {}
-        for row in spark.read.parquet(str(tables_folder(run) / "violations.parquet")).collect():
-            found.setdefault(row["subject"], set()).add((row["check"], row["kind"], row["level"]))
-        return found
+        return by_subject(violations_of(run, spark))
 
     return judge
 

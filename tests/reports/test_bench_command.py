@@ -14,6 +14,7 @@ from reports.bench.command import Measured, Order, bench, slope
 from reports.bench.cost import Cost, conversion_s
 from reports.bench.grow import Grown
 from reports.bench.planted import Compared, later, unseen
+from reports.errors import JudgeError
 from tests.reports.good_run import healthy
 
 LINE = re.compile(r"judge: rows=\d+ seconds=[\d.]+ cpu_s=[\d.]+ peak_mb=\d+ exponent=-?[\d.]+ planted=(\d+)/\1 extra=0")
@@ -85,8 +86,40 @@ def test_a_planted_kind_that_its_check_does_not_see_is_named() -> None:
     assert unseen(found, {"claimed-by-two-workers": "b"}) == ["claimed-by-two-workers"]
 
 
+def test_a_recorded_run_that_is_not_fit_is_recorded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unfit, lines = [tmp_path / "busy", tmp_path / "poor", tmp_path / "good"], list[str]()
+    left = iter([None, *unfit[1:]])
+
+    def recorded(seed: int, say: command.Say) -> Path:
+        if (run := next(left)) is None:
+            raise JudgeError("the drill was not valid")
+        run.mkdir()
+        return run
+
+    def planted(run: Path, seed: int, say: command.Say) -> command.Small:
+        if run.name == "poor":
+            raise JudgeError("the run has no such job")
+        return command.Small(run, 0, {})
+
+    monkeypatch.setattr(command, "recorded", recorded)
+    monkeypatch.setattr(command, "planted", planted)
+    run, _ = command.base(Order([]), "local", lines.append)
+    again = ["judge: the drill was not valid; recording again", "judge: the run has no such job; recording again"]
+    assert (run.name, lines, (tmp_path / "poor").exists()) == ("good", again, False)
+    left = iter([None] * command.RECORDINGS_MAX)
+    with pytest.raises(JudgeError, match="the drill was not valid"):
+        command.base(Order([]), "local", lines.append)
+    assert next(left, "asked for no more") == "asked for no more"
+
+
+def test_a_run_that_is_not_valid_is_not_grown(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").write_text('{"verdict": "unknown", "reasons": ["H3 unknown: the producers sent with a lag"]}')
+    with pytest.raises(JudgeError, match="cannot be grown: it is unknown: H3 unknown: the producers sent with a lag"):
+        command.base(Order([], run=tmp_path), "local", lambda line: None)
+
+
 def test_too_little_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = healthy(tmp_path / "run").write()
     monkeypatch.setattr(command, "FOLDER", tmp_path / "build")
-    with pytest.raises(command.JudgeError, match=r"rows need .* GB in .*build, which has"):
+    with pytest.raises(JudgeError, match=r"rows need .* GB in .*build, which has"):
         command.history(Order([]), run, command.Small(run, 0, {}), 10**15, lambda line: None)

@@ -3,7 +3,6 @@ judged in one run; a run that is valid; and one that proves nothing."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.reports import good_channels
 from tests.reports.cases import handed
 from tests.reports.cases.channels import CASES
 from tests.reports.channel_story import ChannelStory
-from tests.reports.conftest import Checked, Judge
+from tests.reports.conftest import Checked, Judge, by_subject, violations_of
 
 #: The modules that add their cases to those of `channels` when they are imported.
 MORE_CASES = (handed,)
@@ -30,12 +29,11 @@ def found(tmp_path_factory: pytest.TempPathFactory, judged: Judge, spark: SparkS
     for name, (tell, preset, _) in CASES.items():
         tell(story, story.channel(name, preset=preset))
     run = story.write(closed=good_channels.END_S)
-    assert judged(run)["verdict"] == "violated"
-    by_channel: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
-    for row in spark.read.parquet(str(run / "tables" / "violations.parquet")).collect():
-        if row["check"].startswith("P"):
-            by_channel[row["subject"].split("/")[0]].add((row["check"], row["kind"], row["level"]))
-    return by_channel
+    judged(run)
+    found: dict[str, set[tuple[str, str, str]]] = {}
+    for subject, some in by_subject(row for row in violations_of(run, spark) if row["check"].startswith("P")).items():
+        found.setdefault(subject.split("/")[0], set()).update(some)
+    return found
 
 
 @pytest.mark.parametrize("channel", CASES)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from chaos.verdicts import Verdict
-from reports.checks.h3_recorder_sound import CPU_SAMPLES, LOOKS_APART_MS, starved, stood_still
-from reports.facts import MS, ClockLook, Run, Stage, Usage
+from reports import load
+from reports.bench.grow import grow
+from reports.checks.h3_recorder_sound import CPU_SAMPLES, LATE_NS, LATE_SLOTS, LOOKS_APART_MS, lagged, slow, starved, stood_still
+from reports.facts import MS, SLOT_NS, ClockLook, Process, Run, Stage, Usage
 from reports.file_facts import FileFacts
+from reports.folder import history_files
+from reports.samples import cpu_usage
 from tests.reports.conftest import Checked
 from tests.reports.good_run import healthy
 from tests.reports.story import Story, ns, srv_ms
@@ -30,21 +36,33 @@ def story(tmp_path: Path) -> Story:
     return made
 
 
+def late_load(story: Story) -> None:
+    for number in range(40):
+        story.enqueue(f"late-{number}", 40.0 + number / 10, intended_ns=ns(39.6 + number / 10))
+
+
+def late_looks(story: Story) -> None:
+    for second in (*range(38, 44), *range(47, 52)):
+        story.row("harness", "clock", second, wall_ns=second, srv_us=srv_ms(second) * 1_000)
+
+
+def no_core(story: Story) -> None:
+    story.cpu, story.cpu_wait = {"producer-1": 0.2}, {"producer-1": 0.62}
+
+
 def test_what_is_late_on_a_machine_that_keeps_up_is_a_violation(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J15", "H3")["J15"] == ("violated", LATE)
 
 
 def test_what_is_late_while_the_load_is_late_is_in_doubt(story: Story, checked: Checked) -> None:
-    for number in range(40):
-        story.enqueue(f"late-{number}", 40.0 + number / 10, intended_ns=ns(39.6 + number / 10))
+    late_load(story)
     found = checked(story.write(), "J6", "J15", "H3")
     assert found["J15"] == ("unknown", DOUBT)
     assert (found["J6"][0], found["H3"][0]) == ("violated", "unknown")
 
 
 def test_what_is_late_while_the_harness_stood_still_is_in_doubt(story: Story, checked: Checked) -> None:
-    for second in (*range(38, 44), *range(47, 52)):
-        story.row("harness", "clock", second, wall_ns=second, srv_us=srv_ms(second) * 1_000)
+    late_looks(story)
     found = checked(story.write(), "J6", "J15", "H3")
     assert found["J15"] == ("unknown", DOUBT)
     assert (found["J6"][0], found["H3"]) == ("violated", ("valid", ""))
@@ -89,6 +107,52 @@ def test_only_what_no_fault_of_a_server_explains_is_the_machine(apart_ms: int, t
     stages = tuple(Stage("1-fault", "fault", stage, target, ok=True, detail="", t_ns=ns(at)) for stage, at in at_s)
     looks = tuple(ClockLook(at_ns, None) for at_ns in (ns(7), ns(7) + apart_ms * MS))
     assert stood_still(Run(spec={}, files={}, stages=stages, clocks=looks)) == still
+
+
+@pytest.mark.parametrize("begun_ms", range(0, 1_000, 200))
+def test_starved_is_told_alike_wherever_a_second_begins(begun_ms: int) -> None:
+    """As in a grown history, which is later; and one long sample tells as much as many."""
+    most = {"waited": 0.62, "share": 0.2}
+    for took_ms in (500, 1_010, 2_500):
+        times = [(begun_ms + number * took_ms) * MS for number in range(CPU_SAMPLES * 1_010 // took_ms + 1)]
+        cpu = {"worker-1": tuple(Usage(at, at + took_ms * MS, **most) for at in times)}
+        assert starved(Run(spec={}, files={}, cpu=cpu))
+
+
+@pytest.mark.parametrize(
+    ("late_s", "found"),
+    [
+        ((40.0, 40.3, 41.0)[:LATE_SLOTS], True),
+        ((40.0, 40.3), False),
+        ((40.0, 60.0, 40.0 + LATE_NS / 1e9), False),
+        ((40.0, 40.3, 5.5), False),
+    ],
+)
+def test_the_load_is_late_when_it_is_so_for_parts_of_a_minute_outside_of_faults(late_s: tuple[float, ...], found: bool) -> None:
+    """A fault was in force from 5 s to 9 s."""
+    stages = tuple(Stage("1-fault", "fault", stage, "worker-1", True, "", ns(at)) for stage, at in (("inject", 5), ("heal", 9)))
+    file = FileFacts("producer-1", lags=frozenset((ns(at) // SLOT_NS, 1_000) for at in late_s))
+    run = Run({}, {"producer-1": file}, (Process("producer-1", "producer", "producer-1"),), stages)
+    assert (lagged(run), slow(run)) == (found, found)
+
+
+def test_without_its_samples_nobody_knows_how_slow_a_machine_was() -> None:
+    loaded = {"producer-1": FileFacts("producer-1", enqueue_first_ns=ns(1))}
+    assert slow(Run(spec={}, files=loaded))
+    assert not slow(Run(spec={}, files=loaded, cpu={"producer-1": (Usage(ns(2), ns(3), 0.1),)}))
+    assert not slow(Run(spec={}, files={}))
+
+
+@pytest.mark.parametrize(("tell", "found"), [(late_load, True), (late_looks, True), (no_core, True), (lambda story: None, False)])
+def test_what_shows_that_a_machine_was_slow_goes_with_a_grown_history(
+    tell: Callable[[Story], None], found: bool, tmp_path: Path, spark: SparkSession
+) -> None:
+    made = healthy(tmp_path / "run")
+    tell(made)
+    out = tmp_path / "grown"
+    grow(made.write(), 6_000, out)
+    history = load.read_history(spark, out, history_files(out))
+    assert slow(load.collect_facts(history, {}, cpu_usage(out))) == found
 
 
 def test_the_harness_takes_such_a_doubt_for_late_work() -> None:

@@ -9,6 +9,9 @@ from tests.reports.story import Story, Token
 
 returning = partial(case, among=SCENARIO_CASES)
 
+#: For how long results are kept in the run of these cases.
+RETENTION_MS = 10_000
+
 
 def handled(story: Story, job: str, *, returned: int | None = 1, at: float = 46.0, worker: str = W1) -> Token:
     """A job that was handled, and whose finish is still to come, at 46.1 s."""
@@ -52,6 +55,14 @@ def caller_that_gets_no_value_of_a_finished_job(story: Story, job: str) -> None:
 def caller_that_hears_of_no_end(story: Story, job: str) -> None:
     story.end("finish", handled(story, job), at=46.1, result_crc=1)
     story.read(job, 47.0, result=None)
+
+
+@returning()
+def result_that_its_server_has_kept_for_as_long_as_it_must(story: Story, job: str) -> None:
+    """It was kept from 46.1 s on; the worker heard of that 3 s later."""
+    token = handled(story, job)
+    story.operation(W1, "finish", 46.1, [token.item(result="ok", outcome="finished", result_crc=1)], took=3.0)
+    story.read(job, 46.2 + RETENTION_MS / 1_000)
 
 
 @returning()
