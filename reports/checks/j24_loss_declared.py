@@ -4,7 +4,8 @@ server that was replaced.
 A job whose finish or drop was accepted is not handed out again by a later era of the server; a lease that was handed out is
 known to a later era, so that the next one counts one claim more. (J4 has the jobs that are gone.) A client that must have heard
 of a new primary runs no script at the old one: the harness counts them at that server, in the stage `stray` of its fault. After a
-failover that lost what was acknowledged, some process notices that the server went back: the stage `noticed`.
+failover that lost what was acknowledged, some process notices that the server went back: the stage `noticed`. By when they must
+have rests on time, so both are in doubt on a slow machine.
 
 Losses inside of a window are counted under its declared finding. Applies to runs whose spec says what may be lost.
 """
