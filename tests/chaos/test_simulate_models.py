@@ -125,7 +125,8 @@ def test_each_removal_has_its_anchor_and_its_profiles(game: Game) -> None:
 def test_all_models_take_turns_and_the_last_line_is_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--model", "all", "--seed", "2", "--minutes", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(",")[0] for line in lines[:-1]] == [f"simulate: {name}" for name in GAMES]
+    # A slow machine also tells how far a model is, every few seconds.
+    assert list(dict.fromkeys(line.split(",")[0] for line in lines[:-1])) == [f"simulate: {name}" for name in GAMES]
     assert lines[-1].startswith("simulate: seed 2, ") and lines[-1].endswith(f"{len(GAMES)} episodes, nothing found")
 
 
