@@ -18,9 +18,12 @@ from tests.engine.helpers.waiting import DEADLINE_S, STREAM_S, wait_until
 
 
 @contextlib.contextmanager
-def served(settings: HttpSettings, **more: Any) -> Generator[str]:
-    """The base url of an application with these settings, which runs in a thread and has ended afterwards."""
+def served(settings: HttpSettings, *, buffer_bytes: int = 0, **more: Any) -> Generator[str]:
+    """The base url of an application with these settings, which runs in a thread and has ended afterwards. `buffer_bytes`: what
+    the kernel takes of an answer before its client has; 0 = what it will."""
     listening = socket.create_server(("127.0.0.1", 0))
+    if buffer_bytes:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
     server = serving.server(settings, log_config=None, **more)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="served", daemon=True)
     thread.start()

@@ -129,6 +129,7 @@ def test_a_filter_says_in_its_address_what_it_means() -> None:
     assert wanted == jobs.Filter("dead", "send", "", "ValueError", "a&b", newest=True, cursor=250)
     assert wanted.address(cursor="") == "state=dead&name=send&error=ValueError&text=a%26b&newest=1"
     assert jobs.filter_of({"name": "", "text": " "}) == jobs.Filter() and not jobs.Filter().narrow
+    assert jobs.filter_of({"text": "x" * 200}).text == "x" * 200
 
 
 @pytest.mark.parametrize(
@@ -167,6 +168,12 @@ def test_waiting_jobs_of_many_lanes_are_the_sum_of_a_round() -> None:
     assert (found.waiting, found.least) == (520, False)
     found.add(counts(10, ""))
     assert found.waiting == 410
+
+
+def test_headers_are_shown_where_payloads_may_be_seen_and_nowhere_else() -> None:
+    info = JobInfo("j1", "waiting", name="send", options=Options(headers=(("trace", "secret"),)))
+    assert ("Header trace", "secret") in job.facts(info, payloads=True)
+    assert "secret" not in str(job.facts(info, payloads=False))
 
 
 def test_run_times_are_those_of_the_last_minute() -> None:
