@@ -121,5 +121,18 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(
     assert capsys.readouterr().err == ""
 
 
+def test_whatever_a_command_raises_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = type("Odd", (BaseException,), {"__str__": lambda self: 5})
+    for raised in (RecursionError("deep"), GeneratorExit(), UnicodeError("\ud800"), MemoryError(), odd(), OverflowError("a\nb")):
+
+        def fail(options: object, raised: BaseException = raised) -> int:
+            raise raised
+
+        monkeypatch.setattr("engine.command.top.run", fail)
+        done = ironclaim("top", "--url", AWAY, "--queue", "q")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (raised.__class__, done)
+        assert done.stderr.startswith("ironclaim: ")
+
+
 def _interrupted(options: object) -> int:
     raise KeyboardInterrupt
