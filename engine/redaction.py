@@ -15,6 +15,7 @@ _OPTION = re.compile(
 )
 #: Hosts with ports that are numbers, up to where a path begins: nothing in them can be a password.
 _HOSTS = re.compile(r"(?:\[[0-9a-f:.%]+\]|[\w.-]*)(?::\d*)?(?:,(?:\[[0-9a-f:.%]+\]|[\w.-]*)(?::\d*)?)*(?=[/?]|$)", re.IGNORECASE)
+_QUERY = re.compile(r"[?#]")
 _USER = re.compile(r"([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE | re.DOTALL)
 
 
@@ -31,6 +32,13 @@ def redacted_url(url: str) -> str:
     if option is not None:
         place = place[: option.end(1)] + HIDDEN
     return f"{scheme}{HIDDEN}@{place}" if at >= 0 else f"{scheme}{place}"
+
+
+def without_query(url: str) -> str:
+    """A url of a receiver, also one that cannot be read, with `***` for its user, and for all of its query and fragment: anything
+    may be a secret there."""
+    end = _QUERY.search(url)
+    return redacted_url(url) if end is None else f"{redacted_url(url[: end.start()])}?{HIDDEN}"
 
 
 def redacted(text: str) -> str:

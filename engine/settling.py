@@ -43,8 +43,8 @@ def _read(kind: str, name: str, value: object, wanted: Any) -> object:
     if kind == "bool":
         return validate.truth(name, value)
     if kind.startswith("Mapping["):
-        given: Any = validate.instance(name, value, Mapping, "a mapping of texts")
-        pairs: dict[Any, Any] = validate.asked(name, given, "a mapping of texts", dict, given)
+        validate.instance(name, value, Mapping, "a mapping of texts")
+        pairs: dict[Any, Any] = validate.asked(name, value, "a mapping of texts", cast("Any", dict), value)
         item = _text if kind == "Mapping[str, str]" else _as_it_is
         return {_text(name, key): item(f"{name}.{key}", one) for key, one in pairs.items()}
     if kind.removesuffix(" | None") == "str":

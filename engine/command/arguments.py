@@ -121,10 +121,12 @@ def add_server(parser: argparse.ArgumentParser, *, url: str | None = DEFAULT_URL
     add(parser, "--model", kind=model, default=None, help="data model: bull, bananas:live, ... (default lanes)")
 
 
-def opened(options: argparse.Namespace, name: str | None = None, **settings: Any) -> Queue:
-    """The queue that the options name, or this one of their server, with as many shards as it has there. Raises Malformed."""
+def opened(options: argparse.Namespace, name: str | None = None, check: Callable[[Queue], object] = id, **settings: Any) -> Queue:
+    """The queue that the options name, or this one of their server, with as many shards as it has there. `check`: what is to be
+    done with it is looked at before the server is asked anything. Raises Malformed."""
     given: dict[str, Any] = {"url": options.url or DEFAULT_URL, "prefix": options.prefix, **settings}
     queue = Queue(name or options.queue, options.model, **given)
+    check(queue)
     if queue.model.name != "lanes":
         return queue
     text: str = queue.driver.run(queue.model.call(ReadShards()))

@@ -16,7 +16,9 @@ from engine.command.arguments import add_json, add_queue, duration_ms, numbers, 
 from engine.command.output import show_one
 from engine.errors import shown
 from engine.options import OPTIONS, Described, JobOptions
+from engine.queue import producing
 from engine.queue.producing import NewJob
+from engine.queue.synchronous.queue import Queue
 
 #: What a flag does with its value: the argument of `add_argument` for each kind of option.
 Keywords = dict[str, Any]
@@ -42,8 +44,13 @@ def run(options: argparse.Namespace) -> int:
     """Enqueue the job."""
     given = {option: getattr(options, f"option_{option}") for option in OPTIONS}
     given = {option: value for option, value in given.items() if value is not None}
-    with opened(options) as queue:
-        enqueued = queue.enqueue(options.name, options.payload, id=options.id, **given)
+    job = (options.name, options.payload)
+
+    def check(queue: Queue) -> None:
+        producing.draft(*job, queue.payload_bytes_max, options.id, given, queue.serializers, queue.model)
+
+    with opened(options, check=check) as queue:
+        enqueued = queue.enqueue(*job, id=options.id, **given)
     row = {"job": enqueued.job, "queue": options.queue, "result": enqueued.result}
     if not enqueued.created:
         row["holder"] = enqueued.holder

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
+from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, opened
 from engine.command.output import instant, json_text, print_error, show, show_one
+from engine.queue import selecting
 from engine.queue.job_info import JobError, JobInfo, payload_members
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Altered
@@ -118,8 +121,16 @@ def _page(options: argparse.Namespace) -> dict[str, Any]:
     return {"offset": options.offset, "limit": options.limit, "newest_first": options.newest_first, **_selection(options)}
 
 
+def _check_page(options: argparse.Namespace, queue: Queue) -> None:
+    selecting.listing(validate.PAGE_MAX, **_page(options), names=queue.model.names)
+
+
+def _check_job(options: argparse.Namespace, queue: Queue) -> None:
+    queue.model.names.known_id(options.job)
+
+
 def _list(options: argparse.Namespace) -> int:
-    with opened(options) as queue:
+    with opened(options, check=partial(_check_page, options)) as queue:
         found = queue.jobs.list(options.state, **_page(options))
     show([_row(job) for job in found], as_json=options.json, nothing=f"no job is {options.state}")
     return 0
@@ -149,14 +160,14 @@ def _times(options: argparse.Namespace) -> int:
 
 
 def _dead(options: argparse.Namespace) -> int:
-    with opened(options) as queue:
+    with opened(options, check=partial(_check_page, options)) as queue:
         found = queue.dead.list(**_page(options))
     show([_row(job) for job in found], as_json=options.json, nothing="no job is dead")
     return 0
 
 
 def _show(options: argparse.Namespace) -> int:
-    with opened(options) as queue:
+    with opened(options, check=partial(_check_job, options)) as queue:
         job = queue.jobs.get(options.job)
     if job is None:
         return _unknown(options)
@@ -168,7 +179,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _why(options: argparse.Namespace) -> int:
-    with opened(options) as queue:
+    with opened(options, check=partial(_check_job, options)) as queue:
         found = queue.jobs.why(options.job)
     if not found.known and not options.json:
         return _unknown(options)
@@ -179,7 +190,7 @@ def _why(options: argparse.Namespace) -> int:
 
 def _altering(act: Act, done: str) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
-        with opened(options) as queue:
+        with opened(options, check=partial(_check_job, options)) as queue:
             altered = act(queue, options.job)
         return _tell(altered, done, options)
 

@@ -62,7 +62,7 @@ def instant(ms: int) -> str | None:
 def print_error(message: str) -> None:
     """One line on stderr, without passwords."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
-        print(f"ironclaim: {redacted(message)}", file=sys.stderr)
+        print("ironclaim: " + " ".join(redacted(message).split("\n")).strip(), file=sys.stderr)
 
 
 def prepare_output() -> None:

@@ -17,7 +17,7 @@ _STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")
 #: first one. The same for every name: Prometheus adds histograms with equal bounds only.
 _LE_BUCKETS = tuple(range(32, 85, 2))
 #: The format knows one line end; readers that split at others would see half a sample.
-_LINE_ENDS = dict.fromkeys("\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\\n")
+_LINE_ENDS = {"\n": "\\n"} | {end: f"\\\\u{ord(end):04x}" for end in "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"}
 
 
 def exposition(

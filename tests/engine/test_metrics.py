@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -96,6 +97,20 @@ def test_the_page_of_several_queues_describes_each_metric_once(desk: Desk, ironc
     named = [line.split("{")[0] if not line.startswith("#") else line.split()[2] for line in lines]
     assert len([1 for before, name in zip([None, *named], named, strict=False) if before != name]) == len({*named})
     assert (join_metrics(each[0]), join_metrics()) == (each[0], "")
+
+
+def test_names_of_other_programs_are_labels_of_one_line_each(ironclaim_url: str) -> None:
+    names = ['say "hi"', "back\\slash", *(f"a{end}b" for end in "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")]
+    text = ""
+    for name in names:
+        with Queue(name, models.Bull(), url=ironclaim_url) as queue:
+            queue.enqueue("send", {})
+            text += queue.metrics()
+    sample = re.compile(r'ironclaim_\w+\{\w+="(?:[^"\\\n]|\\[\\"n])*"(?:,\w+="(?:[^"\\\n]|\\[\\"n])*")*\} \S+')
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert not [line for line in lines if not sample.fullmatch(line)]
+    assert len({line.rpartition(" ")[0] for line in lines}) == len(lines), "a series that comes twice is a scrape that fails"
+    assert sum(line.startswith("ironclaim_jobs{") and 'state="waiting"} 1' in line for line in lines) == len(names)
 
 
 def test_an_old_keyspace_has_the_numbers_that_it_can_tell(ironclaim_url: str) -> None:

@@ -298,7 +298,7 @@ def test_a_record_with_a_part_of_another_type_is_unreadable() -> None:
             progress = progress_of(body({**told, name: value}))
             assert progress is not None and "cannot be read" in progress.unreadable and progress.data is None, (name, value)
     kept = result_of("j1", Seen(1, "kept", 0, 0, body({**sound, "took_ms": "1.0"}), ""))
-    assert kept == Result("j1", "finished", 7, "", 5, 1) and type(kept.took_ms) is int
+    assert kept is not None and kept == Result("j1", "finished", 7, "", 5, 1) and type(kept.took_ms) is int
 
 
 def test_a_discarded_job_has_failed() -> None:

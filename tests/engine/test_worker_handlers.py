@@ -303,12 +303,12 @@ def test_the_number_of_processes_has_bounds(queue: Queue, value: Any) -> None:
 
 @pytest.mark.slow
 def test_a_worker_runs_coroutines_and_functions_where_gevent_has_patched_the_process(workers: Workers, queue: Queue) -> None:
-    """A Locust consumer is such a process: threads are greenlets there."""
-    put(queue, workers, "plain", *(f"p{number}" for number in range(5)))
+    """A Locust consumer is such a process: threads are greenlets there, and each run has a context of its own all the same."""
+    put(queue, workers, "leaves", *(f"p{number}" for number in range(5)))
     put(queue, workers, "thread", "c")
     patched = "from gevent import monkey; monkey.patch_all()\nimport sys; sys.argv[0] = 'engine'\n"
     program = patched + "from engine.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    worker = workers.start("--burst", "--sweep-ms", "100", handlers=KINDS, program=program)
+    worker = workers.start("--burst", "--sweep-ms", "100", "--concurrency", "1", handlers=KINDS, program=program)
     assert worker.wait(120) == 0, workers.output()
     assert len(workers.marks("ran")) == 5 and queue.counts().finished == 6
     assert {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import Queue
-from engine.command.main import main
+from engine.command.arguments import words as _words
+from engine.command.main import _parser, main  # pyright: ignore[reportPrivateUsage]
 from tests.engine.command.running import ironclaim
 
 #: Words in any place of a command: deep JSON, bytes of a terminal that are no UTF-8, NUL, numbers without end, and folders.
@@ -43,6 +47,44 @@ def test_no_argument_makes_a_traceback() -> None:
     assert done.returncode == 2 and "--payload" in done.stderr and "JSON" in done.stderr
     done = ironclaim("enqueue", "work", "--payload", '{"a":1,"a":2}', "--queue", "q", "--url", AWAY)
     assert done.returncode == 2 and "'a' comes twice" in done.stderr
+
+
+def _leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each command with its parser."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # pyright: ignore
+    for action in below:
+        for word, inner in action.choices.items():
+            yield from _leaves(inner, (*words, word))
+    if not below:
+        yield words, parser
+
+
+def test_each_number_of_each_command_is_refused_by_its_name_before_the_server_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server is away: whoever asks it first says so, after ten seconds, and not what is wrong."""
+    refused, whole = 0, _parser()
+    # To make it takes most of the time of a call.
+    monkeypatch.setattr("engine.command.main._parser", lambda: whole)
+    for words, parser in _leaves(whole):
+        given = [*(("--url", AWAY) if "--url" in parser._option_string_actions else ()), "--queue", "q"]
+        given = given if "--queue" in parser._option_string_actions else given[:-2]
+        needed = [action for action in parser._actions if not action.option_strings and action.nargs not in ("?", "*", 0)]
+        places = [next(iter(action.choices or ("engine.testing.none:queue",))) for action in needed]
+        for action in parser._actions:
+            if action.type in (None, str, Path, _words) or not action.option_strings:
+                continue
+            flag = action.option_strings[-1]
+            # What its bound refuses, where the command asks for it in a place that this process can reach.
+            beyond = ["-1", "1" + "0" * 30] if flag in ("--limit", "--offset", "--priority", "--jitter") else []
+            beyond += ["0"] if flag in ("--priority", "--attempts", "--crashes-max") else []
+            for value in ("NaN", "", "\udcff", "9" * 5_000, *(beyond if words[0] != "queues" else ())):
+                done = ironclaim(*words, *places, *given, f"{flag}={value}")
+                last = done.stderr.strip().rpartition("\n")[2]
+                assert done.returncode == 2 and "Traceback" not in done.stderr, (words, flag, value[:20])
+                assert flag.strip("-").replace("-", "_") in last.replace("-", "_"), (words, flag, value[:20], last[:200])
+                refused += 1
+    assert refused > 200
 
 
 def test_a_module_that_raises_anything_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +120,19 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(
             patched.setattr(f"engine.command.{name}.run", _interrupted)
             assert main(arguments) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_whatever_a_command_raises_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = type("Odd", (BaseException,), {"__str__": lambda self: 5})
+    for raised in (RecursionError("deep"), GeneratorExit(), UnicodeError("\ud800"), MemoryError(), odd(), OverflowError("a\nb")):
+
+        def fail(options: object, raised: BaseException = raised) -> int:
+            raise raised
+
+        monkeypatch.setattr("engine.command.top.run", fail)
+        done = ironclaim("top", "--url", AWAY, "--queue", "q")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (raised.__class__, done)
+        assert done.stderr.startswith("ironclaim: ")
 
 
 def _interrupted(options: object) -> int:

@@ -142,6 +142,13 @@ async def async_task(job: Job) -> None:
         task.cancel()
 
 
+@handlers("leaves")
+def leaves(job: Job) -> None:
+    """Mark what is left of other jobs in the context, and leave something in it."""
+    mark_in(job, f"ran{var.get()}")
+    var.set("-after-another")
+
+
 @handlers("grip")
 def grip(job: Job) -> None:
     """Hold the interpreter lock, as C code may, until the file `open` exists; looks every 0.4 s, or with `long` every 30 s."""

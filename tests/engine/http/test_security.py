@@ -502,7 +502,7 @@ def test_queues_that_are_no_list_of_names_are_refused(queues: Any) -> None:
     ):
         with pytest.raises(Malformed) as refused:
             made()
-        assert refused.value.field == field
+        assert refused.value.field.partition("[")[0] == field
     for role in ("root", "", None, []):
         with pytest.raises(Malformed, match="role"):
             Access(role=role)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from engine.http.channels.policies import Target
 from engine.http.channels.webhooks.guard import AddressRefused, Resolve, by_system, checked_address
 from engine.http.channels.webhooks.settings import target_of
 from engine.http.channels.webhooks.signature import secret_of, signed
-from engine.redaction import redacted, redacted_url
+from engine.redaction import redacted, without_query
 from engine.version import __version__
 
 #: Answers after which DSPS gives up at once: 400 to 418 but for 400, 404, 408 and 409, and these.
@@ -53,11 +53,11 @@ class Delivery:
             async with asyncio.timeout(webhook.timeout_ms / 1000):
                 await self._follow(target, headers, body)
         except TimeoutError as error:
-            raise DeliveryFailed(f"{redacted_url(target.url)} has not answered within {webhook.timeout_ms} ms") from error
+            raise DeliveryFailed(f"{without_query(target.url)} has not answered within {webhook.timeout_ms} ms") from error
         except (AddressRefused, Malformed) as error:
             raise DeliveryFailed(redacted(str(error)), final=True) from error
         except (httpx.HTTPError, OSError) as error:
-            raise DeliveryFailed(f"{redacted_url(target.url)}: {redacted(str(error)) or type(error).__name__}") from error
+            raise DeliveryFailed(f"{without_query(target.url)}: {redacted(str(error)) or type(error).__name__}") from error
 
     async def _follow(self, target: Target, headers: dict[str, str], body: bytes) -> None:
         """Send, and follow redirects; each one is guarded as the first url is."""
@@ -69,16 +69,16 @@ class Delivery:
             if answer.status_code not in _KEEPING:
                 final = answer.status_code in _GIVE_UP
                 raise DeliveryFailed(
-                    f"{redacted_url(str(url))} answered {answer.status_code} {answer.reason_phrase}".rstrip(), final=final
+                    f"{without_query(str(url))} answered {answer.status_code} {answer.reason_phrase}".rstrip(), final=final
                 )
             there = target_of(str(url.join(answer.headers.get("location", ""))))
             if url.scheme == "https" != there.scheme:
-                raise DeliveryFailed(f"{redacted_url(str(url))} leads from https to {there.scheme}", final=True)
+                raise DeliveryFailed(f"{without_query(str(url))} leads from https to {there.scheme}", final=True)
             if (there.scheme, there.host, there.port) != (url.scheme, url.host, url.port):
                 # What a service configured for one host is not for another one: a secret of its own, for instance.
                 headers = {name: value for name, value in headers.items() if name not in target.headers}
             url = there
-        raise DeliveryFailed(f"{redacted_url(target.url)} leads through more than {target.webhook.redirects_max} redirects")
+        raise DeliveryFailed(f"{without_query(target.url)} leads through more than {target.webhook.redirects_max} redirects")
 
     async def _send(self, target: Target, url: httpx.URL, headers: dict[str, str], body: bytes) -> httpx.Response:
         """One request to a checked address; of the answer the status and the headers alone are read."""
@@ -86,17 +86,18 @@ class Delivery:
         host = url.raw_host.decode("ascii")
         found = await checked_address(url, allowed, self._resolve)
         sent = {**headers, "Host": url.netloc.decode("ascii")}
-        with self._telemetry.delivery(target.webhook.method, str(url), sent) as exchange:
-            # No proxy of the environment: it would resolve the name again.
-            async with httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=target.webhook.timeout_ms / 1000) as client:
-                request = client.build_request(
+        timeout = httpx.Timeout(target.webhook.timeout_ms / 1000).as_dict()
+        with self._telemetry.delivery(target.webhook.method, without_query(str(url)), sent) as exchange:
+            # No proxy of the environment, which would resolve the name again; and no client, which logs each url as it is.
+            async with httpx.AsyncHTTPTransport(verify=_tls(), trust_env=False) as transport:
+                request = httpx.Request(
                     target.webhook.method,
                     url.copy_with(host=str(found)),
-                    headers=sent,
+                    headers={"Accept": "*/*", **sent},
                     content=body,
-                    extensions={"sni_hostname": host},
+                    extensions={"sni_hostname": host, "timeout": timeout},
                 )
-                answer = await client.send(request, stream=True)
+                answer = await transport.handle_async_request(request)
                 await answer.aclose()
             exchange.answered(answer.status_code)
         return answer

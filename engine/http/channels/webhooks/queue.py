@@ -25,7 +25,7 @@ from engine.job import Job
 from engine.outcomes import Bury, RetryLater
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.producing import NewJob
-from engine.redaction import redacted_url
+from engine.redaction import without_query
 from engine.spared import logger
 from engine.worker.worker import Worker
 
@@ -86,8 +86,7 @@ class WebhookQueue:
         await self._queue.close()
 
     def _job(self, channel: str, message: str, target: Target, body: bytes) -> NewJob:
-        told = "\0".join((channel, message, target.webhook.method, target.url))
-        id = f"{message}.{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+        id = _id(channel, message, target)
         return NewJob(
             NAME,
             body,
@@ -96,7 +95,7 @@ class WebhookQueue:
             # A duplicate of a message is no second delivery for as long as it is a duplicate.
             dedup=id,
             dedup_ms=ttl_s(self._expire_ms) * 1_000,
-            headers={_URL_HEADER: target.url},
+            headers={_URL_HEADER: without_query(target.url)},
             key=channel,
             result_ttl_ms=0,
         )
@@ -107,22 +106,22 @@ class WebhookQueue:
             raise Bury("no delivery of a channel: those are bytes")
         body = job.payload
         told: dict[str, Any] = json.loads(body)
-        target = self._target(told["channelID"], job.headers[_URL_HEADER])
+        found = self._policies.of(told["channelID"])
+        targets = () if found is None else found.targets
+        target = next((one for one in targets if _id(told["channelID"], told["messageID"], one) == job.id), None)
         if target is None:
-            raise Bury(f"no webhook of channel {told['channelID']} has the url {job.headers[_URL_HEADER]} any more")
+            raise Bury(f"no webhook of channel {told['channelID']} has this url any more: {job.headers.get(_URL_HEADER)}")
         try:
             await self._delivery.attempt(target, job.id, body)
         except DeliveryFailed as error:
             retry = target.webhook.retry
             if (error.final and not retry.force) or job.attempt > retry.count:
                 self._telemetry.count("given_up")
-                self._report(error, {"channel": told["channelID"], "message": told["messageID"], "url": redacted_url(target.url)})
+                self._report(
+                    error, {"channel": told["channelID"], "message": told["messageID"], "url": without_query(target.url)}
+                )
                 raise Bury(str(error)) from error
             raise RetryLater(retry.wait_ms(job.attempt, random.random()), str(error)) from error
-
-    def _target(self, channel: str, url: str) -> Target | None:
-        found = self._policies.of(channel)
-        return None if found is None else next((target for target in found.targets if target.url == url), None)
 
     def _work(self) -> None:
         while not self._stopping.is_set():
@@ -134,6 +133,12 @@ class WebhookQueue:
             except EngineError as error:
                 log.warning("webhooks wait for the server: %s", error)
                 self._stopping.wait(_RESTART_S)
+
+
+def _id(channel: str, message: str, target: Target) -> str:
+    """The id of a delivery: whoever looks at the job sees nothing of the url, which may hold a secret."""
+    told = "\0".join((channel, message, target.webhook.method, target.url))
+    return f"{message}.{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
 def _body(channel: str, message: str, content: bytes) -> bytes:

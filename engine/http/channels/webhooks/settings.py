@@ -12,6 +12,7 @@ from engine import validate
 from engine.errors import Malformed
 from engine.http.channels import networks, templates
 from engine.http.channels.webhooks.signature import secret_of
+from engine.redaction import without_query
 from engine.settling import settle
 
 METHODS = ("PUT", "POST", "PATCH")
@@ -69,7 +70,7 @@ class WebhookSettings:
     that is private, of this host or of no host is refused, whatever name leads to it. Raises Malformed.
     """
 
-    url: str
+    url: str = field(repr=False)
     method: str = "PUT"
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout_ms: int = 30_000
@@ -93,9 +94,12 @@ class WebhookSettings:
 
     def check_templates(self, groups: Sequence[str]) -> None:
         """Check url and headers against the groups of a channel's pattern. Raises Malformed."""
-        templates.check("webhook.url", self.url, groups)
-        for name, value in self.headers.items():
-            templates.check(f"webhook.headers.{name}", value, groups)
+        for name, value in (("url", self.url), *((f"headers.{name}", value) for name, value in self.headers.items())):
+            try:
+                templates.check(f"webhook.{name}", value, groups)
+            except Malformed as error:
+                # Either may hold a secret.
+                raise Malformed(error.field, without_query(value) if name == "url" else "(not shown)", error.bound) from None
         target_of(templates.filled(self.url, dict.fromkeys(groups, "x")))
 
 
@@ -104,8 +108,9 @@ def target_of(text: str) -> httpx.URL:
     bound = "a url with http or https and a host, and without user and password"
     try:
         url = httpx.URL(text)
-    except httpx.InvalidURL as error:
-        raise Malformed("webhook.url", text, f"{bound} ({error})") from error
+    except httpx.InvalidURL:
+        # What it says may name a part of a password.
+        raise Malformed("webhook.url", without_query(text), bound) from None
     if url.scheme not in ("http", "https") or not url.host or url.userinfo:
-        raise Malformed("webhook.url", text, bound)
+        raise Malformed("webhook.url", without_query(text), bound)
     return url

@@ -245,7 +245,7 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         ({"trusted_proxy_hops": 17, "real_ip_header": "X-Forwarded-For"}, "trusted_proxy_hops"),
         ({"channels": ()}, "channels"),
         ({"long_poll_max_ms": 30_001}, "long_poll_max_ms"),
-        ({"webhook_queue": "no queue"}, "queue"),
+        ({"webhook_queue": "no queue"}, "webhook_queue"),
         ({"webhook_concurrency": 0}, "webhook_concurrency"),
     ],
 )

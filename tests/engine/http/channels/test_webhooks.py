@@ -7,7 +7,9 @@ import contextlib
 import hashlib
 import hmac
 import json
+import logging
 import time
+import traceback
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
@@ -120,6 +122,51 @@ def test_what_will_not_pass_is_a_dead_letter_at_once(ironclaim_url: str, receive
             queue.dead.requeue(queue.dead.list()[0].id)
         soon(lambda: len(receiver.received) == 2, "it is sent again")
         assert receiver.received[0].body == receiver.received[1].body
+
+
+def test_no_secret_of_a_webhook_is_told_to_who_looks(
+    ironclaim_url: str, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = "hunter2"
+    headers = {"X-Key": hidden, "Authorization": f"Bearer {hidden}"}
+    receiver.answers.extend([Answer(410)] * 2)
+    reported: list[object] = []
+    caplog.set_level(logging.DEBUG)
+    hooks = [hook(f"{receiver.url}/{at}?sig={hidden}#{hidden}", headers=headers) for at in "ab"]
+    settings: dict[str, Any] = {"report": lambda error, about: reported.extend((str(error), repr(error), about))}
+    policy = ChannelPolicy(pattern="room-1", webhooks=hooks)
+    with (
+        desk(ironclaim_url, ChannelSettings(channels=(policy,), **settings), show_payloads=True) as client,
+        redis.Redis.from_url(ironclaim_url) as server,
+    ):
+        assert client.publish("room-1", "m1", b"{}").is_success
+        wait_until(lambda: len(dead(ironclaim_url)) == 2, "both dead letters")
+        assert {one.path for one in receiver.received} == {f"/a?sig={hidden}", f"/b?sig={hidden}"}
+        assert {one.headers["x-key"] for one in receiver.received} == {hidden}
+        with Queue("webhooks", url=ironclaim_url) as queue:
+            jobs = queue.dead.list()
+        at = "/queues/webhooks/jobs"
+        paths = [
+            "/api/queues/webhooks/metrics",
+            "/api/queues/webhooks/jobs?state=dead",
+            "/queues/webhooks/dead",
+            "/queues/webhooks",
+        ]
+        paths += [f"{begin}{at}/{job.id}" for job in jobs for begin in ("", "/api")]
+        told = [client.get(path) for path in paths]
+        assert {answer.status_code for answer in told} == {200}
+        stored = [server.dump(key) for key in server.scan_iter()]
+    texts = [*(answer.text for answer in told), *map(repr, (jobs, reported, stored, policy)), caplog.text]
+    assert not [text[:300] for text in texts if hidden in text]
+    assert any("answered 410" in text and "/a?***" in text for text in texts)
+    urls = (f"http://u:{hidden}@a.example/", f"http://a.example:{hidden}/", f"ftp://a.example/?{hidden}", f"//{hidden}@[")
+    wrong: list[dict[str, Any]] = [{"url": url} for url in urls]
+    wrong += [{"url": f"http://a.example/{{{{.channel.no}}}}?{hidden}"}, {"headers": {"X-Key": f"{hidden}{{{{.channel.no}}}}"}}]
+    for given in wrong:
+        with pytest.raises(Malformed) as refused:
+            ChannelPolicy(webhooks=[hook(**{"url": "http://a.example/", **given})])
+        assert hidden not in "".join(traceback.format_exception(refused.value)).partition("engine.errors.Malformed")[2]
+        assert hidden not in repr(refused.value.value) and "webhook" in refused.value.field
 
 
 def test_after_the_last_attempt_it_is_a_dead_letter(ironclaim_url: str, receiver: Receiver) -> None:
