@@ -144,10 +144,15 @@ def test_fewer_users_than_processes_is_refused(server: EmbeddedServer, processes
     ("arguments", "line"),
     [
         (("--rate", "0"), "rate_per_s: 0.0 is not a number from 0.1 to 10000"),
-        (("--seed", "-1"), "seed: -1 is not a whole number from 0 to"),
-        (("--id-prefix", "two words"), "id_prefix: 'two words'"),
-        (("--queue", "a{b}"), "a{b}"),
-        (("--rate", "fast"), "invalid float value: 'fast'"),
+        *(
+            pytest.param(arguments, line, marks=pytest.mark.slow)
+            for arguments, line in (
+                (("--seed", "-1"), "seed: -1 is not a whole number from 0 to"),
+                (("--id-prefix", "two words"), "id_prefix: 'two words'"),
+                (("--queue", "a{b}"), "a{b}"),
+                (("--rate", "fast"), "invalid float value: 'fast'"),
+            )
+        ),
     ],
 )
 def test_bad_options_end_with_one_line(

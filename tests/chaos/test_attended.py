@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -117,19 +116,3 @@ def test_a_load_that_nobody_starts_is_said(
         pass
     assert made.code == 2
     assert "the workers did not claim within 1 s" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--workers", "0"], "workers is 0: it must be a whole number from 1 to 32"),
-        (["--producers", "9"], "producers is 9: it must be a whole number from 1 to 8"),
-        (["--rate", "0"], "rate_per_s is 0: it must be a whole number from 1 to 5000"),
-    ],
-)
-def test_bad_settings_are_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
-) -> None:
-    code = cli.main(["attend", "--url", "redis://127.0.0.1:1", "--runs", str(tmp_path), *words], Interrupts())
-    assert code == 2 and line in capsys.readouterr().err
-    assert not os.listdir(tmp_path)

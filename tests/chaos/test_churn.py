@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from bench import models
-from chaos.churn import JOBS, LEAKING, STEADY, Churned, Memory, churned, rounds_of
+from chaos.churn import LEAKING, STEADY, Churned, Memory, churned, rounds_of
 from chaos.cli import main
 from chaos.interrupts import Interrupts
 from chaos.progress import Progress
@@ -41,13 +41,6 @@ def test_memory_is_told_before_at_the_peak_and_after() -> None:
 def test_what_is_left_is_a_leak_from_a_bound_on(left_mb: float, code: int) -> None:
     empty = Memory(0, 0, 1)
     assert Churned(1, empty, empty, Memory(left_mb, 0, 1)).code == code
-
-
-@pytest.mark.parametrize("jobs", [JOBS[0] - 1, JOBS[1] + 1])
-def test_the_jobs_have_bounds(jobs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["churn", "--jobs", str(jobs), "--runs", str(tmp_path / "runs")], Interrupts()) == 2
-    assert capsys.readouterr().err == f"chaos: jobs is {jobs}: it must be a whole number from 10000 to 1000000000\n"
-    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow

@@ -30,13 +30,13 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
     )
 
 
+ATTEND = ("attend", "--url", "redis://127.0.0.1:1")
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (
-            ("bench", "--mutant", "nonsense"),
-            "mutant 'nonsense' does not exist; choose from claim-not-atomic, crash-forgotten, ",
-        ),
+        (("bench", "--mutant", "nonsense"), "mutant 'nonsense' does not exist; choose from claim-not-atomic, crash-forgotten, "),
         (("bench", "--model", "resque"), "model 'resque' does not exist; choose from lanes, bridge, bananas, bull, mosquito"),
         (("bench", "--model", "resque"), "bull, mosquito, dsps"),
         (("bench", "--model", "bull", "--mutant", "no-reap"), "mutants are of the model lanes, not of bull"),
@@ -61,10 +61,7 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
         (("bench", "--seed", "one"), "argument --seed: invalid int value: 'one'"),
         (("bench", "--keep", "0"), "--keep is 0: it must be at least 1"),
         (("bench", "--keep-days", "0"), "--keep-days is 0: it must be at least 1"),
-        (
-            ("bench", "--faults", "net-down,nonsense"),
-            "fault 'nonsense' does not exist; choose from worker-kill, ",
-        ),
+        (("bench", "--faults", "net-down,nonsense"), "fault 'nonsense' does not exist; choose from worker-kill, "),
         (("bench", "--fault", "nonsense"), "fault 'nonsense' does not exist; choose from worker-kill, "),
         (("bench", "--shrink"), "--shrink needs --replay: the violated run to shrink"),
         (("bench", "--replay", "none"), "spec.json of none: No such file or directory"),
@@ -82,6 +79,22 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
             "mutant 'no-reap' does not exist for this model; choose from written-back-runs-again of bananas",
         ),
         (("mischief", "--model", "bull", "--mutant", "written-back-runs-again"), "does not exist for this model"),
+        (("bench", "--target", "sidekiq"), "target 'sidekiq' does not exist; choose from ironclaim, rq, "),
+        (("bench", "--target", "rq", "--model", "bull"), "--model is of the engine"),
+        (("bench", "--target", "rq", "--topology", "aof"), "--topology is of the engine"),
+        (("bench", "--target", "rq", "--faults", "earthquake"), "fault 'earthquake' does not exist"),
+        (("bench", "--target", "rq", "--minutes", "61"), "wait_ms is 3660000: it must be a whole number from 1000 to 3600000"),
+        (("bench", "--face", "grpc"), "invalid choice: 'grpc'"),
+        (("bench", "--face", "http", "--model", "dsps"), "--face http is of drills of jobs"),
+        (("bench", "--face", "http", "--target", "rq"), "--face http is of drills of jobs"),
+        (("bench", "--face", "http", "--replay", "runs/a"), "--face cannot be given with --replay"),
+        ((*ATTEND, "--workers", "0"), "workers is 0: it must be a whole number from 1 to 32"),
+        ((*ATTEND, "--producers", "9"), "producers is 9: it must be a whole number from 1 to 8"),
+        ((*ATTEND, "--rate", "0"), "rate_per_s is 0: it must be a whole number from 1 to 5000"),
+        (("capacity", "--rate", "0"), "rate is 0: "),
+        (("churn", "--jobs", "9999"), "jobs is 9999: it must be a whole number from 10000 to 1000000000"),
+        (("churn", "--jobs", "1000000001"), "jobs is 1000000001: it must be a whole number from 10000 to 1000000000"),
+        (("nightly", "--date", "yesterday"), "'yesterday' is no date such as 2026-11-27"),
         (("bench", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("nonsense",), "invalid choice: 'nonsense'"),
         ((), "the following arguments are required: command"),

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos import catalogue, cli, replay, runs, toxiproxy_binary
+from chaos import catalogue, replay, runs, toxiproxy_binary
 from chaos.errors import HarnessError
 from chaos.faces import APPS
 from chaos.faults.app_kill import AppKill
@@ -65,21 +65,6 @@ def test_other_drills_know_no_apps() -> None:
     with pytest.raises(HarnessError, match=r"^fault 'server-pause' does not exist; choose from worker-kill, "):
         draw(1, workers=WORKERS, kinds=("server-pause",), load=catalogue.HTTP)
     assert not any(set(APPS) & set(planned.targets) for planned in draw(1, workers=WORKERS).faults)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--face", "grpc"], "invalid choice: 'grpc'"),
-        (["--face", "http", "--model", "dsps"], "--face http is of drills of jobs"),
-        (["--face", "http", "--target", "rq"], "--face http is of drills of jobs"),
-        (["--face", "http", "--replay", "runs/a"], "--face cannot be given with --replay"),
-    ],
-)
-def test_a_face_that_does_not_fit_is_refused(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.parse(["bench", *arguments])
-    assert ended.value.code == 2 and complaint in capsys.readouterr().err
 
 
 def made_drill(folder: Path, seed: int) -> tuple[HttpDrill, Plan]:

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from engine.models.model import Spec
-from engine.wire.operations import EnableSchedule, Listing, Missed, Tick, Ticked
-from engine.worker.machine.sweeping import tick
+from engine.wire.operations import EnableSchedule, Listing, Missed
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, only
 from tests.engine.desk import START_MS
@@ -27,21 +26,6 @@ def put(desk: ModelDesk, name: str = "clean", **more: Any) -> str:
     return desk.queue.schedules.put(name, "main", {"of": name}, **given)
 
 
-def to(desk: ModelDesk, at_ms: int) -> None:
-    desk.tick(at_ms - desk.now_ms)
-
-
-def ticks(desk: ModelDesk, worker: str = "s") -> list[Tick]:
-    """The calls that a scheduler makes now of what is due."""
-    promoted = desk.run(desk.sweep_operation(worker))
-    return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
-
-
-def turn(desk: ModelDesk, worker: str = "s") -> list[Ticked]:
-    """What one scheduler does once."""
-    return [desk.run(operation) for operation in ticks(desk, worker)]
-
-
 def stored(desk: ModelDesk, name: str = "clean") -> dict[str, str]:
     raw: Any = desk.redis.hgetall(desk.keys.schedule(name))
     return {key.decode(): value.decode(errors="replace") for key, value in raw.items()}
@@ -53,12 +37,12 @@ def waiting(desk: ModelDesk) -> list[str]:
 
 def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk) -> None:
     assert put(desk) == "new" and put(desk) == "same"
-    to(desk, FIRST_MS - 1)
+    desk.to(FIRST_MS - 1)
     promoted = desk.sweep()
     assert (promoted.due, promoted.sleep_ms) == ((), 1)
-    to(desk, FIRST_MS)
+    desk.to(FIRST_MS)
     desk.wakes()
-    (reply,) = turn(desk)
+    (reply,) = desk.turn()
     assert reply.result == "ticked" and list(reply.jobs) == waiting(desk)
     assert desk.wakes() == 1
     assert [stored(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped", "error")] == [
@@ -75,8 +59,8 @@ def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk)
 def test_rule_24_a_tick_is_one_job_however_many_schedulers_there_are(desk: ModelDesk) -> None:
     put(desk)
     for number in range(3):
-        to(desk, FIRST_MS + number * MINUTE_MS)
-        (one,), (other,) = ticks(desk, "a"), ticks(desk, "b")
+        desk.to(FIRST_MS + number * MINUTE_MS)
+        (one,), (other,) = desk.ticks("a"), desk.ticks("b")
         call = desk.call(one)
         first = desk.send(call)
         assert (first.result, len(first.jobs)) == ("ticked", 1)
@@ -95,12 +79,12 @@ def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_sche
     (schedule,) = desk.queue.schedules.list()
     late = EnableSchedule(desk._op_id(), desk.now_ms + 10 * MINUTE_MS, "clean", 1, schedule.next_ms)
     desk.tick(MINUTE_MS)
-    (made,) = turn(desk)
+    (made,) = desk.turn()
     desk.finish(desk.claim()[0].lease)
     assert len(made.jobs) == 1 and desk.queue.schedules.disable("clean")
     desk.tick(1)
     assert desk.run(late).found == "changed"
-    (again,) = turn(desk)
+    (again,) = desk.turn()
     assert (again.result, again.jobs, desk.claim()) == ("ticked", (), [])
     (schedule,) = desk.queue.schedules.list()
     assert (schedule.count, schedule.next_ms) == (1, late.next_ms + MINUTE_MS)
@@ -111,10 +95,10 @@ def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, s
     for writes in range(40):
         desk.begin()
         put(desk)
-        to(desk, FIRST_MS)
-        (operation,) = ticks(desk)
+        desk.to(FIRST_MS)
+        (operation,) = desk.ticks()
         was_cut = desk.cut_off(operation, writes)
-        for again in ticks(desk):
+        for again in desk.ticks():
             desk.run(again)
         assert len(waiting(desk)) == 1, writes
         assert stored(desk)["last_job"] == waiting(desk)[0] and stored(desk)["count"] == "1", writes
@@ -128,8 +112,8 @@ def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, s
 def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
     put(desk, "once")
     put(desk, "each", missed="all")
-    to(desk, FIRST_MS + 3 * MINUTE_MS + 30_000)
-    made = {operation.schedule: desk.run(operation).jobs for operation in ticks(desk)}
+    desk.to(FIRST_MS + 3 * MINUTE_MS + 30_000)
+    made = {operation.schedule: desk.run(operation).jobs for operation in desk.ticks()}
     assert {name: len(jobs) for name, jobs in made.items()} == {"once": 2, "each": 4} or {
         name: len(jobs) for name, jobs in made.items()
     } == {"once": 1, "each": 4}
@@ -138,34 +122,34 @@ def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
 
 def test_a_schedule_waits_for_its_own_job_where_it_is_told_to(desk: ModelDesk) -> None:
     put(desk, overlap="skip")
-    to(desk, FIRST_MS)
-    turn(desk)
+    desk.to(FIRST_MS)
+    desk.turn()
     (job,) = desk.claim()
-    to(desk, FIRST_MS + MINUTE_MS)
-    (reply,) = turn(desk)
+    desk.to(FIRST_MS + MINUTE_MS)
+    (reply,) = desk.turn()
     assert (reply.jobs, reply.skipped, stored(desk)["skipped"]) == ((), 1, "1")
     desk.finish(job.lease)
-    to(desk, FIRST_MS + 2 * MINUTE_MS)
-    (reply,) = turn(desk)
+    desk.to(FIRST_MS + 2 * MINUTE_MS)
+    (reply,) = desk.turn()
     assert len(reply.jobs) == 1
 
 
 def test_a_schedule_that_is_disabled_removed_or_changed_does_not_tick(desk: ModelDesk) -> None:
     put(desk)
-    to(desk, FIRST_MS)
-    (operation,) = ticks(desk)
+    desk.to(FIRST_MS)
+    (operation,) = desk.ticks()
     assert desk.queue.schedules.disable("clean")
-    assert desk.run(operation).result == "moved" and ticks(desk) == []
+    assert desk.run(operation).result == "moved" and desk.ticks() == []
     assert desk.queue.schedules.enable("clean")
-    to(desk, FIRST_MS + MINUTE_MS)
-    (operation,) = ticks(desk)
+    desk.to(FIRST_MS + MINUTE_MS)
+    (operation,) = desk.ticks()
     assert desk.queue.schedules.put("clean", "main", {"of": "other"}, cron="* * * * *") == "changed"
     assert desk.run(operation).result == "moved"
-    (reply,) = turn(desk)
+    (reply,) = desk.turn()
     assert reply.result == "ticked" and json.loads(desk.claim()[0].payload) == {"of": "other"}
     assert desk.queue.schedules.remove("clean") and not desk.queue.schedules.remove("clean")
-    to(desk, FIRST_MS + 5 * MINUTE_MS)
-    assert ticks(desk) == [] and desk.queue.schedules.list() == ()
+    desk.to(FIRST_MS + 5 * MINUTE_MS)
+    assert desk.ticks() == [] and desk.queue.schedules.list() == ()
 
 
 def test_a_schedule_is_read_back_and_may_run_now(desk: ModelDesk) -> None:
@@ -185,7 +169,7 @@ def test_after_a_week_without_workers_the_missed_ticks_are_counted_one_by_one(de
         desk.queue.schedules.put(f"every-{missed}", "main", None, every_ms=1000, start_ms=start_ms, missed=missed)
         desk.queue.schedules.put(f"cron-{missed}", "main", None, cron="* * * * * *", start_ms=start_ms, missed=missed)
     desk.tick(start_ms + WEEK_MS - 1000 - desk.now_ms)
-    assert {reply.result for reply in map(desk.run, ticks(desk, "a"))} == {"ticked"}
+    assert {reply.result for reply in map(desk.run, desk.ticks("a"))} == {"ticked"}
     told = {schedule.name: (schedule.count, schedule.missed) for schedule in desk.queue.schedules.list()}
     assert told == {f"{kind}-{missed}": figures for kind in ("every", "cron") for missed, figures in AFTER_A_WEEK.items()}
 
@@ -195,8 +179,8 @@ def test_a_template_that_nobody_can_read_stops_its_schedule_alone(desk: ModelDes
     put(desk, "bad")
     put(desk, "good")
     desk.redis.hset(desk.keys.schedule("bad"), "job", b"\x00\x00\x00\xffshort")
-    to(desk, FIRST_MS)
-    replies = {operation.schedule: desk.run(operation) for operation in ticks(desk)}
+    desk.to(FIRST_MS)
+    replies = {operation.schedule: desk.run(operation) for operation in desk.ticks()}
     assert len(replies["good"].jobs) == 1 and replies["bad"].jobs == ()
     assert stored(desk, "bad")["error"] and stored(desk, "bad")["next_ms"] == "0"
     assert desk.redis.zscore(desk.keys.cron, "bad") == float("inf")

@@ -107,7 +107,8 @@ def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_
 
 
 @pytest.mark.parametrize(
-    ("end", "ttl_ms"), [*product(["bury", "retry with no attempt left", "crash"], [None, 70_000, 0]), ("corrupt", None)]
+    ("end", "ttl_ms"),
+    [*product(["bury", "retry with no attempt left", "crash"], [None, 70_000, 0]), ("corrupt", None)],
 )
 def test_a_dead_job_keeps_its_error_as_its_result(desk: Desk, end: str, ttl_ms: int | None) -> None:
     more = {} if ttl_ms is None else {"error_ttl_ms": ttl_ms, "timeout_ms": 5, "headers": (("h", "x"),), "key": "acme"}

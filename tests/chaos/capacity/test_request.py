@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import pytest
 
 from chaos.capacity.command import request_of
 from chaos.capacity.options import DURATIONS, SIZES, quantity
 from chaos.capacity.request import Request
-from chaos.cli import main, parse
+from chaos.cli import parse
 from chaos.errors import HarnessError
-from chaos.interrupts import Interrupts
 
 
 @pytest.mark.parametrize(
@@ -86,10 +84,3 @@ def test_a_target_that_nobody_names_leaves_the_handler_room_to_queue(handler_ms:
 )
 def test_a_ramp_begins_where_the_handlers_have_room(changes: dict, first_per_s: float) -> None:
     assert Request(**changes).first_per_s == pytest.approx(first_per_s)
-
-
-def test_a_refused_request_makes_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Interrupts() as interrupts:
-        assert main(["capacity", "--rate", "0", "--runs", str(tmp_path / "runs")], interrupts) == 2
-    assert capsys.readouterr().err.startswith("chaos: rate is 0: ")
-    assert not (tmp_path / "runs").exists()

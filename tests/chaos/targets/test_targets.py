@@ -21,9 +21,7 @@ import redis
 
 from bench.peers.environments import ADAPTERS, command_of
 from bench.peers.libraries import LIBRARIES
-from chaos.cli import main
 from chaos.errors import HarnessError
-from chaos.interrupts import Interrupts
 from chaos.processes import child_environment
 from chaos.targets.crew import python_path
 from chaos.targets.faults import is_gone, send_to_tree, stands_still, tree
@@ -79,25 +77,6 @@ def test_a_plan_follows_from_its_seed() -> None:
     assert len(dead) == TIMES["worker-kill"]
     with pytest.raises(HarnessError, match="fault 'earthquake' does not exist; choose from worker-kill, .*, none"):
         draw(7, workers=4, kinds=("earthquake",))
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--target", "sidekiq"), "target 'sidekiq' does not exist; choose from ironclaim, rq, "),
-        (("--target", "rq", "--model", "bull"), "--model is of the engine"),
-        (("--target", "rq", "--topology", "aof"), "--topology is of the engine"),
-        (("--target", "rq", "--faults", "earthquake"), "fault 'earthquake' does not exist"),
-        (("--target", "rq", "--minutes", "61"), "wait_ms is 3660000: it must be a whole number from 1000 to 3600000"),
-    ],
-)
-def test_bad_arguments_are_one_line(
-    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Interrupts() as interrupts:
-        assert main(["bench", *words, "--runs", str(tmp_path / "runs")], interrupts) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
 
 
 def test_marks_are_found_in_keys_of_every_kind(ironclaim_url: str) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
 import redis
 
+from engine import models
+from engine.models.bridge import BridgeKeys
 from engine.wire.scripts import scripts_folder
+from tests.conformance.desk import ModelDesk
 
+KEYS = BridgeKeys("bridge:")
 #: A time of the reference dump; results of tests do not depend on it.
 CREATED_MS = 1_795_233_256_070
 
@@ -132,3 +138,25 @@ class BridgeClient:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def desk(ironclaim_url: str) -> Iterator[ModelDesk]:
+    """The engine's side of a Bridge keyspace."""
+    made = ModelDesk(ironclaim_url, models.Bridge())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[BridgeClient]:
+    """The original's side of it."""
+    made = BridgeClient(ironclaim_url)
+    yield made
+    made.close()
+
+
+def waiting(client: BridgeClient) -> list[str]:
+    """The ids that wait, the next one first."""
+    found: Any = client.redis.lrange(KEYS.waiting, 0, -1)
+    return found

@@ -13,6 +13,7 @@ from engine import models
 from engine.models.bull import UNNAMED, BullKeys
 from engine.wire.operations import Enqueued, Finish, Lease, LeasedJob, Value
 from tests.engine.desk import Desk
+from tests.engine.helpers.node_bull import NodeBull
 from tests.engine.helpers.waiting import DEADLINE_S
 
 #: In 2038: later than any test runs, and before scores lose the low bits of ids.
@@ -85,3 +86,9 @@ def bull(ironclaim_url: str) -> Iterator[BullDesk]:
     made = BullDesk(ironclaim_url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def node(bull: BullDesk) -> NodeBull:
+    """The original's side of it."""
+    return NodeBull(bull.redis, bull.wire.root, bull.now_ms)

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from engine import UnknownParent, models
-from engine.models.bridge import BridgeKeys
+from engine import UnknownParent
 from engine.routing import Attributes
 from engine.wire.operations import Bury, Drop, DropOutcome, Extend, Failure, LeasedJob
 from tests.conformance.desk import ModelDesk
-from tests.engine.helpers.bridge_client import BridgeClient
+from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk
 
-KEYS = BridgeKeys("bridge:")
-
-
-@pytest.fixture
-def desk(ironclaim_url: str) -> Iterator[ModelDesk]:
-    made = ModelDesk(ironclaim_url, models.Bridge())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(desk: ModelDesk, ironclaim_url: str) -> Iterator[BridgeClient]:
-    made = BridgeClient(ironclaim_url)
-    yield made
-    made.close()
+__all__ = ["client", "desk"]
 
 
 def claim(desk: ModelDesk, worker: str = "a", limit: int = 10, **attributes: Any) -> list[LeasedJob]:

@@ -3,57 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from engine import models
-from engine.models.bridge import BridgeKeys, BridgeModel
-from engine.wire.operations import ListSchedules, RemoveSchedule, Tick, Ticked
-from engine.worker.machine.sweeping import tick
+from engine.models.bridge import BridgeModel
+from engine.wire.operations import ListSchedules, RemoveSchedule
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS
-from tests.engine.helpers.bridge_client import BridgeClient
+from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk, waiting
 
-KEYS = BridgeKeys("bridge:")
+__all__ = ["client", "desk"]
+
 MINUTE_MS = 60_000
 #: The first full five minutes after the desk's clock starts.
 FIRST_MS = -(-START_MS // 300_000) * 300_000
-
-
-@pytest.fixture
-def desk(ironclaim_url: str) -> Iterator[ModelDesk]:
-    made = ModelDesk(ironclaim_url, models.Bridge())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(desk: ModelDesk, ironclaim_url: str) -> Iterator[BridgeClient]:
-    made = BridgeClient(ironclaim_url)
-    yield made
-    made.close()
-
-
-def to(desk: ModelDesk, at_ms: int) -> None:
-    desk.tick(at_ms - desk.now_ms)
-
-
-def ticks(desk: ModelDesk) -> list[Tick]:
-    """The calls that a scheduler makes now of what is due."""
-    promoted = desk.run(desk.sweep_operation("s"))
-    return [tick(due, promoted.srv_us // 1000, "s" * 16, desk._count("ticks")) for due in promoted.due]
-
-
-def turn(desk: ModelDesk) -> list[Ticked]:
-    """What one scheduler does once."""
-    return [desk.run(operation) for operation in ticks(desk)]
-
-
-def waiting(client: BridgeClient) -> list[str]:
-    found: Any = client.redis.lrange(KEYS.waiting, 0, -1)
-    return found
 
 
 @pytest.mark.feature("BQ09", model="bridge")
@@ -83,9 +47,9 @@ def test_each_tick_makes_a_job_of_its_own(desk: ModelDesk, client: BridgeClient)
     desk.queue.schedules.put("report", "main", {"label": "r"}, cron="*/5 * * * *")
     made: list[str] = []
     for at in range(3):
-        to(desk, FIRST_MS + at * 300_000)
-        (reply,) = turn(desk)
-        assert turn(desk) == []
+        desk.to(FIRST_MS + at * 300_000)
+        (reply,) = desk.turn()
+        assert desk.turn() == []
         made += reply.jobs
     assert made == [f"cron:report:{FIRST_MS + at * 300_000}" for at in range(3)] == waiting(client)
     assert client.redis.zscore(KEYS.cron, "report") == FIRST_MS + 900_000
@@ -98,16 +62,16 @@ def test_each_tick_makes_a_job_of_its_own(desk: ModelDesk, client: BridgeClient)
 def test_an_entry_of_a_foreign_client_ticks_and_is_rescheduled(desk: ModelDesk, client: BridgeClient) -> None:
     """6.4: across the gap of 2026-03-08 the score moves as the original's client moves it."""
     job = client.cron(FIRST_MS, "*/5 * * * *", "main", metadata={"own": [1.0]})
-    assert turn(desk) == []
-    to(desk, FIRST_MS)
-    (reply,) = turn(desk)
+    assert desk.turn() == []
+    desk.to(FIRST_MS)
+    (reply,) = desk.turn()
     assert reply.jobs == (f"cron:{job}:{FIRST_MS}",) == tuple(waiting(client))
-    assert client.redis.zscore(KEYS.cron, job) == FIRST_MS + 300_000 and turn(desk) == []
+    assert client.redis.zscore(KEYS.cron, job) == FIRST_MS + 300_000 and desk.turn() == []
     run = client.data(reply.jobs[0])
     assert (run["type"], run["schedule"], run["metadata"], run["attempts"]) == ("main", {}, {"own": [1.0]}, 0)
     assert client.data(job)["schedule"]["cron"] == "*/5 * * * *" and client.status(job) == "cron"
-    to(desk, FIRST_MS + 300_000)
-    assert len(turn(desk)) == 1 and len(waiting(client)) == 2
+    desk.to(FIRST_MS + 300_000)
+    assert len(desk.turn()) == 1 and len(waiting(client)) == 2
     listed = {schedule.name: schedule for schedule in desk.queue.schedules.list()}
     timing = listed[job].timing
     assert timing is not None and (timing.cron, timing.zone) == ("*/5 * * * *", "America/New_York")
@@ -210,37 +174,37 @@ def test_rule_01_a_removal_of_a_foreign_entry_cut_off_after_any_write_is_done_by
 
 def test_who_moves_the_score_says_when_the_next_tick_is(desk: ModelDesk, client: BridgeClient) -> None:
     job = client.cron(FIRST_MS, kind="main")
-    to(desk, FIRST_MS)
-    (operation,) = ticks(desk)
+    desk.to(FIRST_MS)
+    (operation,) = desk.ticks()
     client.redis.zadd(KEYS.cron, {job: FIRST_MS + MINUTE_MS})
     assert desk.run(operation).result == "moved" and waiting(client) == []
-    to(desk, FIRST_MS + MINUTE_MS)
-    (operation,) = ticks(desk)
+    desk.to(FIRST_MS + MINUTE_MS)
+    (operation,) = desk.ticks()
     client.redis.zrem(KEYS.cron, job)
-    assert desk.run(operation).result == "moved" and turn(desk) == [] and waiting(client) == []
+    assert desk.run(operation).result == "moved" and desk.turn() == [] and waiting(client) == []
     assert [schedule.name for schedule in desk.queue.schedules.list()] == []
 
 
 def test_a_tick_that_a_foreign_pass_has_enqueued_is_not_made_again(desk: ModelDesk, client: BridgeClient) -> None:
     job = client.cron(FIRST_MS, kind="main")
-    to(desk, FIRST_MS)
+    desk.to(FIRST_MS)
     client.process_cron(FIRST_MS)
-    (reply,) = turn(desk)
+    (reply,) = desk.turn()
     assert (reply.jobs, reply.skipped, waiting(client)) == ((), 1, [job])
     assert client.redis.zscore(KEYS.cron, job) == FIRST_MS + 300_000
     (leased,) = desk.claim()
     assert leased.lease.job == job and desk.finish(leased.lease) == [("ok", "finished")]
-    to(desk, FIRST_MS + 300_000)
-    assert len(turn(desk)) == 1, "the entry lives on"
+    desk.to(FIRST_MS + 300_000)
+    assert len(desk.turn()) == 1, "the entry lives on"
 
 
 def test_finding_a_foreign_pass_whose_run_has_ended_runs_the_tick_twice(desk: ModelDesk, client: BridgeClient) -> None:
     job = client.cron(FIRST_MS, kind="main")
-    to(desk, FIRST_MS)
+    desk.to(FIRST_MS)
     client.process_cron(FIRST_MS)
     assert client.claim() is not None
     client.complete(job, None, kind="main")
-    (reply,) = turn(desk)
+    (reply,) = desk.turn()
     assert reply.jobs == (f"cron:{job}:{FIRST_MS}",)
     assert "bridge-foreign-cron" in {finding.name for finding in BridgeModel.FINDINGS}
 
@@ -260,8 +224,8 @@ def test_an_entry_that_nobody_can_read_holds_up_no_other(desk: ModelDesk, client
     client.redis.zadd(KEYS.cron, {"bad": 1, "gone": 1})
     client.redis.set(KEYS.data("bad"), data)
     client.cron(FIRST_MS, kind="main")
-    to(desk, FIRST_MS)
-    assert len(turn(desk)) == 1 and len(waiting(client)) == 1
+    desk.to(FIRST_MS)
+    assert len(desk.turn()) == 1 and len(waiting(client)) == 1
     assert client.redis.zscore(KEYS.cron, "bad") == FIRST_MS + MINUTE_MS and client.redis.zscore(KEYS.cron, "gone") is None
     assert client.redis.hget("bridge:ironclaim:aside", "bad") is not None
 
@@ -270,13 +234,13 @@ def test_an_entry_that_nobody_can_read_holds_up_no_other(desk: ModelDesk, client
 def test_an_expression_that_nobody_can_read_stops_its_entry_alone(desk: ModelDesk, client: BridgeClient, expression: str) -> None:
     bad = client.cron(FIRST_MS, expression, "main")
     client.cron(FIRST_MS, kind="main")
-    to(desk, FIRST_MS)
-    assert sorted(len(reply.jobs) for reply in turn(desk)) == [0, 1]
-    assert turn(desk) == [] and client.redis.zscore(KEYS.cron, bad) == FIRST_MS + MINUTE_MS
+    desk.to(FIRST_MS)
+    assert sorted(len(reply.jobs) for reply in desk.turn()) == [0, 1]
+    assert desk.turn() == [] and client.redis.zscore(KEYS.cron, bad) == FIRST_MS + MINUTE_MS
 
 
 def test_intervals_tick_for_our_side_alone(desk: ModelDesk, client: BridgeClient) -> None:
     desk.queue.schedules.put("often", "main", {"label": "o"}, every_ms=60_000)
     assert client.redis.zcard(KEYS.cron) == 0
     desk.tick(60_000)
-    assert len(turn(desk)) == 1 and len(waiting(client)) == 1
+    assert len(desk.turn()) == 1 and len(waiting(client)) == 1

@@ -4,17 +4,17 @@ written from the reference dump."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import models
 from engine.wire.operations import Failure, Retry
 from tests.conformance.desk import ModelDesk
 from tests.conformance.keyspace import differences, dump, expected
-from tests.engine.helpers.bridge_client import BridgeClient
+from tests.engine.helpers.bridge_client import BridgeClient, desk
+
+__all__ = ["desk"]
 
 GOLDEN = Path(__file__).parents[2] / "conformance" / "golden" / "bridge.json"
 RETRY: dict[str, Any] = {"attempts": 4, "backoff": "exponential", "backoff_ms": 2000}
@@ -24,13 +24,6 @@ ABOUT = {
     "pid": 27943,
     "routing": {"server": "worker-1", "stack": "node", "capabilities": ["email"], "region": "us-east", "routes": ["default"]},
 }
-
-
-@pytest.fixture
-def desk(ironclaim_url: str) -> Iterator[ModelDesk]:
-    made = ModelDesk(ironclaim_url, models.Bridge())
-    yield made
-    made.close()
 
 
 def put(desk: ModelDesk, name: str = "email", payload: object = None, **options: Any) -> str:

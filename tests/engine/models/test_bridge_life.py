@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from engine import models
-from engine.models.bridge import BridgeKeys, BridgeModel
+from engine.models.bridge import BridgeModel
 from engine.wire.operations import Bury, Drop, Failure, Finish, NoteProgress, Release, Retry
 from tests.conformance.desk import ModelDesk
-from tests.engine.helpers.bridge_client import BridgeClient
+from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk, waiting
 
-KEYS = BridgeKeys("bridge:")
-
-
-@pytest.fixture
-def desk(ironclaim_url: str) -> Iterator[ModelDesk]:
-    made = ModelDesk(ironclaim_url, models.Bridge())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(desk: ModelDesk, ironclaim_url: str) -> Iterator[BridgeClient]:
-    made = BridgeClient(ironclaim_url)
-    yield made
-    made.close()
+__all__ = ["client", "desk"]
 
 
 def stray_sweeps(desk: ModelDesk) -> None:
@@ -36,11 +20,6 @@ def stray_sweeps(desk: ModelDesk) -> None:
     desk.run(desk.sweep_operation("s"))
     desk.tick(1_000)
     desk.run(desk.sweep_operation("s"))
-
-
-def waiting(client: BridgeClient) -> list[str]:
-    found: Any = client.redis.lrange(KEYS.waiting, 0, -1)
-    return found
 
 
 def result(client: BridgeClient, job: str) -> dict[str, Any]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from engine import models
 from tests.conformance.desk import ModelDesk
-from tests.engine.helpers.bridge_client import BridgeClient, published
+from tests.engine.helpers.bridge_client import BridgeClient, client, published, waiting
+
+__all__ = ["client"]
 
 pytestmark = pytest.mark.feature("BQ01", model="bridge")
 
@@ -25,18 +26,6 @@ SLOTS = {
     "process_cron": (("cron", "waiting", "dataPrefix"), ("currentTime", "batchSize")),
     "release_lock": (("lock", "active", "rate"), ("workerId", "jobId")),
 }
-
-
-@pytest.fixture
-def client(ironclaim_url: str) -> Iterator[BridgeClient]:
-    made = BridgeClient(ironclaim_url)
-    yield made
-    made.close()
-
-
-def waiting(client: BridgeClient) -> list[str]:
-    found: Any = client.redis.lrange("bridge:jobs:waiting", 0, -1)
-    return found
 
 
 def active(client: BridgeClient) -> set[str]:

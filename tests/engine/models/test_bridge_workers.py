@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, models
-from engine.models.bridge import BridgeKeys
 from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.bridge_client import BridgeClient
+from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client
 from tests.engine.helpers.waiting import wait_until
 
-KEYS = BridgeKeys("bridge:")
+__all__ = ["client"]
+
 #: No lease ends and no worker is taken for dead that is not meant to, however busy the machine is.
 QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 60_000, "prefetch": 0, "beat_ms": 30_000}
 
@@ -25,13 +25,6 @@ QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 60_000, "prefetch": 0, "bea
 def queue(ironclaim_url: str) -> Iterator[Queue]:
     with Queue("q", models.Bridge(), url=ironclaim_url) as made:
         yield made
-
-
-@pytest.fixture
-def client(ironclaim_url: str) -> Iterator[BridgeClient]:
-    made = BridgeClient(ironclaim_url)
-    yield made
-    made.close()
 
 
 def own(ironclaim_url: str) -> Queue:

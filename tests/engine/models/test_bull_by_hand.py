@@ -7,15 +7,10 @@ import json
 import pytest
 
 from engine.wire.operations import Bury, Failure
-from tests.engine.helpers.bull_desk import BullDesk, bull
+from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.node_bull import NodeBull
 
-__all__ = ["bull"]
-
-
-@pytest.fixture
-def node(bull: BullDesk) -> NodeBull:
-    return NodeBull(bull.redis, bull.wire.root, bull.now_ms)
+__all__ = ["bull", "node"]
 
 
 def one_of_each(bull: BullDesk, node: NodeBull) -> dict[str, str]:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from engine.models.bull import FINDINGS, BullModel
 from tests.engine.desk import LEASE_MS
-from tests.engine.helpers.bull_desk import BullDesk, bull
+from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.node_bull import NodeBull
 
-__all__ = ["bull"]
-
-
-@pytest.fixture
-def node(bull: BullDesk) -> NodeBull:
-    return NodeBull(bull.redis, bull.wire.root, bull.now_ms)
+__all__ = ["bull", "node"]
 
 
 def test_each_finding_is_brought_about_here() -> None:

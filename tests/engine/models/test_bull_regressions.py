@@ -11,16 +11,11 @@ import pytest
 from engine.models.bull import UNNAMED
 from engine.wire.operations import Failure, Finish, NoteProgress, Release, Retry
 from engine.worker.machine.sweeping import SWEEP_LIMIT
-from tests.engine.helpers.bull_desk import BullDesk, bull
+from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.node_bull import NodeBull
 
-__all__ = ["bull"]
-
-
-@pytest.fixture
-def node(bull: BullDesk) -> NodeBull:
-    return NodeBull(bull.redis, bull.wire.root, bull.now_ms)
+__all__ = ["bull", "node"]
 
 
 def dead(bull: BullDesk, id: str) -> None:

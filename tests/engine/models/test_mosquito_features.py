@@ -13,7 +13,6 @@ import redis
 
 from engine import Malformed, Queue, models
 from engine.wire.operations import Bury, Failure, Release, Retry
-from engine.worker.machine.sweeping import tick
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
 
@@ -162,19 +161,12 @@ def test_a_preempted_run_comes_next_again_and_a_cancelled_one_never(desk: Mosqui
 # -- periodic jobs
 
 
-def turns(desk: MosquitoDesk, worker: str = "s") -> list[Any]:
-    """What a scheduler does once."""
-    promoted = desk.run(desk.sweep_operation(worker))
-    due = [tick(one, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for one in promoted.due]
-    return [desk.run(operation) for operation in due]
-
-
 @pytest.mark.feature("MQ08", "MQ10", model="mosquito")
 def test_a_periodic_job_by_span_leaves_what_the_original_does(desk: MosquitoDesk) -> None:
     desk.queue.schedules.put("hourly", "tick_job", {}, every_ms=3_600_000, overlap="skip")
     desk.tick(3_600_000)
-    (ticked,) = turns(desk)
-    assert turns(desk, "t") == []
+    (ticked,) = desk.turn()
+    assert desk.turn("t") == []
     (id,) = ticked.jobs
     assert desk.entries("waiting") == [id] and desk.theirs.fields(id)["type"] == "tick_job"
     key = desk.there.periodic_job("TickJob")
@@ -183,13 +175,13 @@ def test_a_periodic_job_by_span_leaves_what_the_original_does(desk: MosquitoDesk
     assert 10_700_000 < desk.redis.pttl(key) <= 10_800_000  # type: ignore[operator]
     # The run before is still pending: no second one.
     desk.tick(3_600_000)
-    (ticked,) = turns(desk)
+    (ticked,) = desk.turn()
     assert (ticked.jobs, ticked.skipped) == ((), 1)
     assert desk.entries("waiting") == [id]
     (job,) = desk.claim("a", classes=("tick_job",))
     desk.finish(job.lease)
     desk.tick(3_600_000)
-    (ticked,) = turns(desk)
+    (ticked,) = desk.turn()
     assert len(ticked.jobs) == 1 and ticked.jobs[0] != id
 
 
@@ -198,7 +190,7 @@ def test_a_periodic_job_by_months(desk: MosquitoDesk) -> None:
     desk.queue.schedules.put("monthly", "held_out::spaced_job", {}, months=1)
     (known,) = desk.queue.schedules.list()
     desk.tick(known.next_ms - desk.now_ms)
-    (ticked,) = turns(desk)
+    (ticked,) = desk.turn()
     assert len(ticked.jobs) == 1
     key = desk.there.periodic_job("HeldOut::SpacedJob")
     assert 27 * 86_400_000 * 3 < desk.redis.pttl(key) <= 31 * 86_400_000 * 3  # type: ignore[operator]
