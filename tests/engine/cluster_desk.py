@@ -13,7 +13,7 @@ from engine.models.lanes_keys import LanesKeys
 from engine.testing.cluster import EmbeddedCluster
 from engine.testing.ports import LOOPBACK
 from engine.wire.call import Call
-from engine.wire.operations import Limit, MakeTestQueue, Pause, SetLimit
+from engine.wire.operations import MakeTestQueue
 from tests.engine.desk import START_MS, TOMBSTONE, Desk
 
 #: The node timeout of clusters in which no node fails: none is taken for dead because the machine stands still.
@@ -125,15 +125,6 @@ class ClusterDesk(Desk):
     def tick(self, ms: int) -> None:
         self.now_ms += ms
         self._set_clock(self.now_ms)
-
-    def limit(self, target: str, **bounds: Any) -> None:
-        self.run(SetLimit(self.op_id(), self.now_ms + 10_000, target, Limit(**bounds)))
-
-    def pause(self, class_name: str, length_ms: int) -> None:
-        self.run(Pause(self.op_id(), self.now_ms + 10_000, class_name, length_ms))
-
-    def op_id(self) -> str:
-        return f"op-{self._count('administration')}"
 
     # -- raw keys
 

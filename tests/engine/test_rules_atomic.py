@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,15 +11,11 @@ from redis.exceptions import OutOfMemoryError
 from engine.errors import ScriptFault, ServerUnavailable, WrongKeyType
 from engine.wire.operations import (
     Bury,
-    Count,
-    Enqueue,
-    EnqueueMany,
     Extend,
     Failure,
     Finish,
     Lease,
     LeasedJob,
-    Operation,
     Release,
     Retry,
 )
@@ -36,125 +31,6 @@ def leased(desk: Desk) -> tuple[Lease, ...]:
     return tuple(job.lease for job in desk.claim())
 
 
-def before_enqueue(desk: Desk) -> Operation:
-    return desk.enqueue_operation("j1")
-
-
-def before_delayed_enqueue(desk: Desk) -> Operation:
-    return desk.enqueue_operation("j1", delay_ms=500)
-
-
-def before_enqueue_many(desk: Desk) -> Operation:
-    return desk.enqueue_many_operation(*JOBS, delays_ms=(500, 700))
-
-
-def before_enqueue_many_delayed(desk: Desk) -> Operation:
-    return desk.enqueue_many_operation(*JOBS, delays_ms=(500, 400, 600))
-
-
-def before_claim(desk: Desk) -> Operation:
-    desk.enqueue("j1")
-    desk.enqueue("j2", "j3", delay_ms=50)
-    desk.tick(100)
-    return desk.claim_operation()
-
-
-def before_finish(desk: Desk) -> Operation:
-    return Finish(leased(desk))
-
-
-def before_finish_and_claim(desk: Desk) -> Operation:
-    leases = leased(desk)
-    desk.enqueue("j4", "j5")
-    return Finish(leases, desk.claim_operation())
-
-
-def before_release(desk: Desk) -> Operation:
-    return Release(leased(desk))
-
-
-def before_retry(desk: Desk) -> Operation:
-    return Retry(tuple(Failure(lease, "boom", 200) for lease in leased(desk)))
-
-
-def before_extend(desk: Desk) -> Operation:
-    return desk.extend_operation(*leased(desk))
-
-
-def before_promote(desk: Desk) -> Operation:
-    desk.enqueue(*JOBS, delay_ms=50)
-    desk.tick(100)
-    return desk.sweep_operation()
-
-
-def before_reap(desk: Desk) -> Operation:
-    leased(desk)
-    desk.tick(LEASE_MS + 1)
-    return desk.sweep_operation()
-
-
-def before_reap_after_a_step_back(desk: Desk) -> Operation:
-    leased(desk)
-    desk.sweep()
-    desk.tick(-900_000)
-    return desk.sweep_operation()
-
-
-def before_reap_after_crashes(desk: Desk) -> Operation:
-    leased(desk)
-    desk.sweep_past(LEASE_MS + 1)
-    first, second, _ = (job.lease for job in desk.claim("b"))
-    desk.mark(first)
-    desk.mark(second)
-    desk.sweep_past(LEASE_MS)
-    desk.tick(1)
-    return desk.sweep_operation()
-
-
-def before_orphans(desk: Desk) -> Operation:
-    """Leases whose worker is gone before they run out."""
-    desk.beat("a", ttl_ms=3_000)
-    leased(desk)
-    for _ in range(4):
-        desk.tick(1_000)
-        desk.beat("b", ttl_ms=3_000)
-    return desk.orphans_operation()
-
-
-SCENES = [
-    before_orphans,
-    before_enqueue,
-    before_delayed_enqueue,
-    before_enqueue_many,
-    before_enqueue_many_delayed,
-    before_claim,
-    before_finish,
-    before_finish_and_claim,
-    before_release,
-    before_retry,
-    before_extend,
-    before_promote,
-    before_reap,
-    before_reap_after_a_step_back,
-    before_reap_after_crashes,
-]
-
-
-def drain(desk: Desk) -> dict[str, int]:
-    """What a healthy worker does afterwards: sweep past every lease and back-off, run what is there. Accepted finishes by job."""
-    accepted: dict[str, int] = {}
-    for _ in range(4):
-        desk.sweep_past(LEASE_MS + 1000)
-        desk.sweep()
-        jobs = desk.claim("z")
-        for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]) if jobs else [], strict=True):
-            accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
-        counts = desk.run(Count())
-        if not (counts.waiting or counts.delayed or counts.active or counts.blocked):
-            break
-    return accepted
-
-
 def claim_all(desk: Desk) -> list[LeasedJob]:
     """Claim and finish whatever may run now, in the order of the claims."""
     found: list[LeasedJob] = []
@@ -165,48 +41,6 @@ def claim_all(desk: Desk) -> list[LeasedJob]:
             desk.finish(*[job.lease for job in claimed])
         found += claimed
     return found
-
-
-def accepted_by(operation: Operation, reply: object) -> dict[str, int]:
-    """Finishes that the re-sent operation itself reports as accepted, now (ok) or by the copy that was cut off (repeated)."""
-    if not isinstance(operation, Finish):
-        return {}
-    ended = getattr(reply, "finished", reply)
-    items = ended.items  # type: ignore[attr-defined]
-    return {lease.job: int(result in ("ok", "repeated")) for lease, (result, _) in zip(operation.leases, items, strict=True)}
-
-
-@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__[7:])
-def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
-    desk: Desk, scene: Callable[[Desk], Operation], resend: bool
-) -> None:
-    writes = 0
-    while True:
-        writes += 1
-        desk.begin()
-        operation = scene(desk)
-        known = {key.decode().split(":job:")[1] for key in desk.redis.scan_iter("*:job:*")}
-        was_cut = desk.cut_off(operation, writes)
-        accepted = accepted_by(operation, desk.run(operation)) if resend else {}
-        for job, count in drain(desk).items():
-            accepted[job] = accepted.get(job, 0) + count
-        desk.tick(1_000_000)
-        new = operation.jobs if isinstance(operation, EnqueueMany) else [operation] if isinstance(operation, Enqueue) else []
-        jobs = known | ({job.job for job in new} if resend else set())
-        for job in jobs:
-            # The tombstone has expired by now; nothing else may be left.
-            assert desk.places(job) == set(), (scene.__name__, writes, job, desk.places(job))
-            assert desk.redis.exists(desk.keys.run(job)) == 0
-            if resend:
-                assert accepted.get(job, 0) == 1, (scene.__name__, writes, job, accepted)
-        assert all(count <= 1 for count in accepted.values()), (scene.__name__, writes, accepted)
-        if not resend:
-            finished_before = known if isinstance(operation, Finish) else set()
-            assert jobs <= set(accepted) | finished_before, (scene.__name__, writes, jobs, accepted)
-        if not was_cut:
-            break
-    assert writes > 1, "the scene made the script write less than twice: it proves nothing"
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from engine.wire.operations import Bury, Extend, Failure, Finish, Operation, Retry
+from engine.wire.operations import Bury, Extend, Failure, Finish, Retry
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
-from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_events, set_retention
-from tests.engine.helpers.lanes_state import check, hash_of, members, names_of, take_markers
-from tests.engine.helpers.scenes import saved
-from tests.engine.test_rules_lanes_cut import CLASSES, check_empty, drain, ended_of, leases, world
+from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
+from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
+from tests.engine.helpers.scenes import drain
+from tests.scenes import CLASSES, SCENES, Scene, limited
 
 __all__ = ["desk"]
 
@@ -415,175 +415,19 @@ def test_retention_discards_fifty_at_a_time_and_the_sweep_comes_back_at_once(des
     assert desk.redis.exists(desk.keys.dead) == 0 and len(ended_of(desk)) == 250
 
 
-# -- identity, for all of them
+# -- identity
 
-Scene = Callable[[Desk], Operation]
-
-
-def a_cancel_of_what_runs(desk: Desk) -> Operation:
-    world(desk)
-    return alter(desk, "cancel", "active", "m0", "b0", "p0", "s0")
+#: What is done by hand in a queue with limits.
+BY_HAND = ("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events")
 
 
-def a_cancel_of_what_waits(desk: Desk) -> Operation:
-    world(desk)
-    return alter(desk, "cancel", "waiting", "m1", "s1", "m0")
-
-
-def a_cancel_of_what_is_delayed(desk: Desk) -> Operation:
-    world(desk)
-    return alter(desk, "cancel", "delayed", "late")
-
-
-def deaths(desk: Desk) -> None:
-    found = world(desk)
-    desk.run(Bury(tuple(Failure(lease, "no") for lease in leases(found, "m0", "b0", "p0"))))
-
-
-def a_discard(desk: Desk) -> Operation:
-    deaths(desk)
-    return alter(desk, "discard", "dead", "m0", "p0", "s0")
-
-
-def a_requeue(desk: Desk) -> Operation:
-    deaths(desk)
-    desk.tick(5)
-    return alter(desk, "requeue", "dead", "m0", "b0", "p0", "s0")
-
-
-def a_run_now(desk: Desk) -> Operation:
-    world(desk)
-    return alter(desk, "run_now", "delayed", "late", "m0")
-
-
-def a_clean_of_what_waits(desk: Desk) -> Operation:
-    world(desk)
-    return clean(desk, "waiting")
-
-
-def a_clean_of_what_is_delayed(desk: Desk) -> Operation:
-    world(desk)
-    return clean(desk, "delayed")
-
-
-def a_clean_of_the_dead(desk: Desk) -> Operation:
-    deaths(desk)
-    return clean(desk, "dead")
-
-
-def a_clean_of_what_runs(desk: Desk) -> Operation:
-    world(desk)
-    return clean(desk, "active")
-
-
-def a_begin(desk: Desk) -> Operation:
-    world(desk)
-    return forget(desk, force=True)
-
-
-def go_on(desk: Desk, scene: Scene) -> None:
-    """The end of an obliteration that begins never comes: it lets nothing start for a minute, or until somebody says so."""
-    if scene is a_begin:
-        desk.resume()
-
-
-def a_retention(desk: Desk) -> Operation:
-    world(desk)
-    return set_retention(desk, dead_max=5, done_age_ms=100_000)
-
-
-def events_on(desk: Desk) -> Operation:
-    world(desk)
-    return set_events(desk, 100)
-
-
-def events_off(desk: Desk) -> Operation:
-    desk.run(set_events(desk, 100))
-    world(desk)
-    return set_events(desk, 0)
-
-
-def a_reap_over_the_bounds(desk: Desk) -> Operation:
-    deaths(desk)
-    desk.run(set_retention(desk, dead_max=1))
-    return desk.sweep_operation()
-
-
-SCENES: dict[Scene, set[str]] = {
-    a_cancel_of_what_runs: {"m0", "b0", "p0"},
-    a_cancel_of_what_waits: {"m1", "s1"},
-    a_cancel_of_what_is_delayed: {"late"},
-    a_discard: {"m0", "p0"},
-    a_requeue: set(),
-    a_run_now: set(),
-    a_clean_of_what_waits: {"m1", "b1", "s0", "s1", "r1"},
-    a_clean_of_what_is_delayed: {"late"},
-    a_clean_of_the_dead: {"m0", "b0", "p0"},
-    a_clean_of_what_runs: {"m0", "b0", "s2", "s3", "r0", "p0", "p1"},
-    a_begin: set(),
-    a_retention: set(),
-    events_on: set(),
-    events_off: set(),
-    a_reap_over_the_bounds: {"m0", "b0"},
-}
-#: They tell before their last write, or not at all.
-TOLD_EARLY = (a_requeue, a_run_now, a_reap_over_the_bounds)
-EACH = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-#: All but the last: a sweep has no copies, each is a look of its own at what is due by then.
-EACH_CALL = pytest.mark.parametrize("scene", [*SCENES][:-1], ids=lambda scene: scene.__name__)
-
-
-@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
-@EACH
-def test_rule_01_what_is_done_by_hand_and_cut_off_after_any_write_loses_nothing_else(
-    desk: Desk, scene: Scene, resend: bool
-) -> None:
-    writes, was_cut, start = 0, True, saved(desk, scene)
-    while was_cut:
-        writes += 1
-        operation = start(desk)
-        known = set(names_of(desk, desk.keys.job("*"))) - ended_of(desk)
-        was_cut = desk.cut_off(operation, writes)
-        if resend:
-            reply = desk.run(operation)
-            assert getattr(reply, "result", "done") == ("done" if was_cut else "repeated") or scene in TOLD_EARLY
-            for item in getattr(reply, "items", ()):
-                assert item.done == (item.job in SCENES[scene] or (scene is a_requeue and item.job != "s0") or item.job == "late")
-            check(desk, cut=True)
-        go_on(desk, scene)
-        accepted = drain(desk)
-        check_empty(desk)
-        dead, ended = set(members(desk, desk.keys.dead)), ended_of(desk)
-        assert all(count == 1 for count in accepted.values()), writes
-        assert known <= ended | dead | accepted.keys(), (writes, known - ended - dead)
-        by_hand = known - accepted.keys() - (dead - ended)
-        assert by_hand <= SCENES[scene], (writes, by_hand)
-        if resend:
-            assert by_hand == SCENES[scene], (writes, by_hand)
-            assert scene is not a_requeue or {"m0", "b0", "p0"} <= accepted.keys()
-
-
-@EACH_CALL
-def test_rule_07_sent_again_it_changes_no_key_and_tells_the_same(desk: Desk, scene: Scene) -> None:
-    call = desk.call(scene(desk))
-    before = desk.dump()
-    first = desk.send(call)
-    after = desk.dump()
-    assert after != before
-    desk.tick(1)
-    again = desk.send(call)
-    assert desk.dump() == after
-    assert (first.result, again.result) == ("done", "repeated")
-    for name in ("items", "removed", "kept", "era"):
-        assert getattr(again, name, None) == getattr(first, name, None)
-
-
-@EACH_CALL
+@pytest.mark.parametrize(
+    "scene", [one for one in SCENES if one.world is limited and one.script in BY_HAND], ids=lambda one: one.id
+)
 def test_rule_07_a_copy_that_arrives_when_all_is_over_does_nothing(desk: Desk, scene: Scene) -> None:
-    call = desk.call(scene(desk))
+    call = desk.call(scene.begin(desk))
     desk.send(call)
-    go_on(desk, scene)
-    drain(desk)
+    drain(desk, call.operation)
     desk.tick(60_000)
     # The ids are used again, in the state that the call names.
     desk.redis.delete(desk.keys.dead)
@@ -596,16 +440,6 @@ def test_rule_07_a_copy_that_arrives_when_all_is_over_does_nothing(desk: Desk, s
     assert desk.send(call).result == "refused"
     assert desk.dump() == before
     assert [job.lease.job for job in desk.claim("c", classes=CLASSES)] == ["s0"]
-
-
-@EACH
-def test_rule_02_it_works_when_memory_is_full(desk: Desk, scene: Scene) -> None:
-    operation = scene(desk)
-    desk.redis.config_set("maxmemory", 1)
-    try:
-        assert getattr(desk.run(operation), "result", "done") == "done"
-    finally:
-        desk.redis.config_set("maxmemory", 0)
 
 
 @pytest.mark.parametrize("key", ["sweep", "due", "active", "dead", "done", "stats"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,168 +10,25 @@ from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
 from engine.wire.call import Call
 from engine.wire.operations import (
-    AcquireLock,
     Bury,
     Claim,
     EnqueueMany,
-    ExtendLock,
     Failure,
     Finish,
     Lease,
-    Mark,
     Operation,
     Release,
-    ReleaseLock,
-    ReplicationProbe,
     Retry,
 )
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.scenes import scene
 
 __all__ = ["desk"]
 
 
-def mutations(desk: Desk, name: str) -> Operation:
-    """A mutation that changes something, on a desk that is prepared for it."""
-    if name == "enqueue":
-        return desk.enqueue_operation("j1")
-    if name == "enqueue delayed":
-        return desk.enqueue_operation("j1", delay_ms=700)
-    if name == "enqueue many":
-        return desk.enqueue_many_operation("j1", "j2", "j3", delays_ms=(700, 600))
-    if name == "promote what is due":
-        desk.enqueue("j1", "j2", "j3", delay_ms=50)
-        desk.redis.setrange(desk.keys.job("j2"), 0, b"\xff")
-        desk.tick(100)
-        return desk.sweep_operation()
-    if name in ("beat", "leave"):
-        beat = desk.beat_operation()
-        return beat if name == "beat" else replace(beat, until_ms=0)
-    if name.startswith("lock"):
-        acquire = AcquireLock("nightly", "f" * 16, 5_000, desk.now_ms + 10_000)
-        if name != "lock acquire":
-            desk.run(acquire)
-        extend = ExtendLock("nightly", "f" * 16, 1, 60_000, desk.now_ms + 10_000)
-        return {"lock acquire": acquire, "lock extend": extend, "lock release": ReleaseLock("nightly", "f" * 16)}[name]
-    if name == "replication_probe":
-        return ReplicationProbe()
-    if name == "orphans":
-        desk.beat("a", lease_ms=3_600_000)
-        desk.enqueue("j1", "j2")
-        desk.run(desk.claim_operation("a", lease_ms=3_600_000))
-        for _ in range(5):
-            desk.tick(10_000)
-            desk.beat("b")
-        return desk.orphans_operation()
-    desk.enqueue("j1", "j2", crashes_max=2)
-    if name == "claim":
-        return desk.claim_operation()
-    if name == "claim what nobody can read":
-        desk.enqueue("j3", delay_ms=50)
-        for job in ("j1", "j3"):
-            desk.redis.setrange(desk.keys.job(job), 0, b"\xff")
-        desk.tick(100)
-        return desk.claim_operation()
-    if name in ("mark", "reap what has crashed", "reap after a step back"):
-        desk.crash_all("j1", "j2")
-    first, second = (job.lease for job in desk.claim())
-    if name == "finish and claim":
-        desk.enqueue("j3")
-        return Finish((first, second), desk.claim_operation())
-    if name == "reap what has crashed":
-        assert desk.mark(first) == "ok"
-        desk.redis.setrange(desk.keys.job("j2"), 0, b"\xff")
-        desk.enqueue("j3")
-        desk.claim("b")
-    if name.startswith("reap what"):
-        desk.sweep_past(LEASE_MS)
-        desk.tick(1)
-    if name == "reap after a step back":
-        desk.tick(-900_000)
-    return {
-        "mark": Mark(first),
-        "reap what has expired": desk.sweep_operation(),
-        "reap what has crashed": desk.sweep_operation(),
-        "reap after a step back": desk.sweep_operation(),
-        "finish": Finish((first, second)),
-        "retry": Retry((Failure(first, "boom", 500), Failure(second, "boom", 0))),
-        "bury": Bury((Failure(first, "no"),)),
-        "release": Release((first, second)),
-        "extend": desk.extend_operation(first, second),
-        "reap": desk.sweep_operation(),
-    }[name]
-
-
-NAMES = [
-    "enqueue",
-    "enqueue delayed",
-    "enqueue many",
-    "claim",
-    "finish",
-    "finish and claim",
-    "retry",
-    "bury",
-    "release",
-    "extend",
-    "mark",
-    "reap",
-    "reap what has expired",
-    "reap what has crashed",
-    "reap after a step back",
-    "promote what is due",
-    "claim what nobody can read",
-    "beat",
-    "leave",
-    "orphans",
-    "lock acquire",
-    "lock extend",
-    "lock release",
-    "replication_probe",
-]
-
-
-def without_kind(reply: object) -> str:
-    text = repr(reply)
-    for word in ("created", "leased", "'ok'", "empty"):
-        text = text.replace(word, "repeated" if word != "'ok'" else "'repeated'")
-    return text
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_rules_03_to_05_a_second_send_returns_the_first_reply_and_changes_no_raw_key(desk: Desk, name: str) -> None:
-    call = desk.call(mutations(desk, name))
-    before = desk.dump()
-    first = desk.send(call)
-    after_first = desk.dump()
-    assert after_first != before
-    second = desk.send(call)
-    assert without_kind(second) == without_kind(first)
-    assert desk.dump() == after_first
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("expired", [False, True], ids=["tombstone alive", "tombstone gone"])
-def test_rules_03_to_05_a_copy_that_arrives_after_the_job_has_ended_runs_nothing(desk: Desk, name: str, expired: bool) -> None:
-    call = desk.call(mutations(desk, name))
-    desk.send(call)
-    for _ in range(4):
-        desk.sweep_past(LEASE_MS + 1)
-        desk.sweep()
-        jobs = desk.claim("b")
-        if jobs:
-            desk.finish(*[job.lease for job in jobs])
-    if expired:
-        desk.tick(60_000)
-    before = desk.dump()
-    desk.send(call)
-    after = desk.dump()
-    for key in (desk.keys.lane("main"), desk.keys.due, desk.keys.active):
-        assert after.get(key) == before.get(key), (name, key)
-    assert desk.claim("c") == []
-
-
 def test_rule_12_a_repeated_sweep_tells_again_which_leases_it_took(desk: Desk) -> None:
     """The reply that got lost was the only witness: without it a job that the sweep buried would be dead for no reason."""
-    call = desk.call(mutations(desk, "reap what has crashed"))
+    call = desk.call(scene("sweep: what kills its workers").begin(desk))
     first = desk.send(call)
     assert ([lease.job for lease, _ in first.leases], first.buried, first.corrupt) == (
         ["j1", "j2", "j3"],
@@ -205,7 +61,7 @@ def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(des
 
 
 def test_rule_17_a_repeated_claim_names_the_corrupt_jobs_again(desk: Desk) -> None:
-    call = desk.call(mutations(desk, "claim what nobody can read"))
+    call = desk.call(scene("claim: what nobody can read").begin(desk))
     first, second = desk.send(call), desk.send(call)
     assert (sorted(first.corrupt), [job.lease.job for job in first.jobs]) == (["j1", "j3"], ["j2"])
     assert (second.result, second.corrupt, second.jobs) == ("repeated", first.corrupt, first.jobs)

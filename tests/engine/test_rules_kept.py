@@ -6,21 +6,17 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Alter, Bury, Enqueue, Failure, Finish, Lease, Operation, Value
+from engine.wire.operations import Alter, Bury, Enqueue, Failure
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.scenes import saved
+from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
 
 __all__ = ["desk"]
 
 pytestmark = pytest.mark.feature("BQ35")
 
-TTL_MS = 5_000
 KEPT_MS = 2**48
-
-
-def ending(lease: Lease) -> Finish:
-    """A finish with a result that lives for five seconds."""
-    return Finish((lease,), values=(Value(0, b"1", TTL_MS, 3),))
+AFTER_A_PARENT = scene("enqueue: after a parent")
 
 
 def finish_all(desk: Desk, *jobs: str) -> None:
@@ -74,7 +70,7 @@ def test_a_result_that_is_let_go_gets_the_rest_of_its_own_time(desk: Desk) -> No
     desk.enqueue("p")
     desk.enqueue("child", needs=("p",))
     finish_all(desk, "p")
-    own_ms = desk.now_ms + TTL_MS
+    own_ms = desk.now_ms + RESULT_MS
     assert result_until(desk, "p") == own_ms + KEPT_MS
     desk.finish(desk.claim()[0].lease)
     sweep(desk)
@@ -88,7 +84,7 @@ def test_a_result_that_was_there_before_its_child_is_kept_from_its_enqueue_on(de
     finish_all(desk, "p")
     if known_by == "result":
         desk.redis.delete(desk.keys.job("p"), desk.keys.done)
-    desk.tick(TTL_MS - 1)
+    desk.tick(RESULT_MS - 1)
     desk.enqueue("child", needs=("p",), delay_ms=60_000)
     desk.tick(60_000)
     sweep(desk)
@@ -100,11 +96,11 @@ def test_a_result_that_was_there_before_its_child_is_kept_from_its_enqueue_on(de
 
 
 def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk: Desk) -> None:
-    desk.enqueue("p", error_ttl_ms=TTL_MS, attempts=1)
+    desk.enqueue("p", error_ttl_ms=RESULT_MS, attempts=1)
     desk.enqueue("child", needs=("p",), on_parent_failure="ignore")
     desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
     sweep(desk)
-    desk.tick(10 * TTL_MS)
+    desk.tick(10 * RESULT_MS)
     sweep(desk)
     assert result_until(desk, "p")
     desk.finish(desk.claim()[0].lease)
@@ -135,7 +131,7 @@ def test_many_children_hold_a_result_until_the_last_of_them_has_ended(desk: Desk
     finish_all(desk, "p")
     left = 150
     while left:
-        desk.tick(TTL_MS)
+        desk.tick(RESULT_MS)
         sweep(desk, 3)
         assert result_until(desk, "p") > KEPT_MS, left
         jobs = desk.claim(limit=50)
@@ -150,42 +146,18 @@ def test_a_result_that_nobody_waits_for_lives_as_long_as_it_says(desk: Desk) -> 
     desk.enqueue("child", needs=("other",))
     lease = next(job.lease for job in desk.claim() if job.lease.job == "p")
     desk.run(ending(lease))
-    assert result_until(desk, "p") == desk.now_ms + TTL_MS and not desk.redis.exists(desk.keys.keeping)
+    assert result_until(desk, "p") == desk.now_ms + RESULT_MS and not desk.redis.exists(desk.keys.keeping)
 
 
 # -- cut off
 
 
-def finish_of_a_parent(desk: Desk) -> Operation:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
-    return ending(desk.claim()[0].lease)
-
-
-def burial_of_a_parent(desk: Desk) -> Operation:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",), on_parent_failure="ignore")
-    return Bury((Failure(desk.claim()[0].lease, "no"),))
-
-
-def enqueue_after_a_parent(desk: Desk) -> Operation:
-    desk.enqueue("p")
-    finish_all(desk, "p")
-    return desk.enqueue_operation("child", needs=("p",))
-
-
-def sweep_after_the_child(desk: Desk) -> Operation:
-    desk.run(finish_of_a_parent(desk))
-    desk.finish(desk.claim()[0].lease)
-    return desk.sweep_operation()
-
-
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
-@pytest.mark.parametrize("scene", [finish_of_a_parent, burial_of_a_parent, enqueue_after_a_parent, sweep_after_the_child])
+@pytest.mark.parametrize("scene", [AFTER_A_PARENT, *(a for a in SCENES if a.world is kept)], ids=lambda scene: scene.id)
 def test_rule_01_a_script_cut_off_after_any_write_neither_loses_a_result_nor_keeps_it_for_ever(
-    desk: Desk, scene: Any, resend: bool
+    desk: Desk, scene: Scene, resend: bool
 ) -> None:
-    writes, was_cut, start = 0, True, saved(desk, scene)
+    writes, was_cut, start = 0, True, saved(desk, scene.begin)
     while was_cut:
         operation = start(desk)
         was_cut = desk.cut_off(operation, writes)
@@ -194,7 +166,7 @@ def test_rule_01_a_script_cut_off_after_any_write_neither_loses_a_result_nor_kee
         sweep(desk, 3)
         if desk.places("child") == {"lane"} and (resend or not isinstance(operation, Enqueue)):
             # Whoever may run may read it, whatever the time is.
-            assert result_until(desk, "p") > KEPT_MS or (scene is burial_of_a_parent and not resend and writes < 4), writes
+            assert result_until(desk, "p") > KEPT_MS or (scene.script == "bury" and not resend and writes < 4), writes
         for _ in range(4):
             desk.sweep_past(10_000)
             for job in desk.claim("z"):
@@ -209,7 +181,7 @@ def test_rule_01_a_script_cut_off_after_any_write_neither_loses_a_result_nor_kee
 
 
 def test_rule_03_an_enqueue_sent_twice_keeps_a_result_once(desk: Desk) -> None:
-    call = desk.call(enqueue_after_a_parent(desk))
+    call = desk.call(AFTER_A_PARENT.begin(desk))
     desk.send(call)
     after = desk.dump()
     desk.send(call)
@@ -219,7 +191,7 @@ def test_rule_03_an_enqueue_sent_twice_keeps_a_result_once(desk: Desk) -> None:
 
 @pytest.mark.parametrize("key", ["keeping", "heirs"])
 def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write(desk: Desk, key: str) -> None:
-    operation = enqueue_after_a_parent(desk)
+    operation = AFTER_A_PARENT.begin(desk)
     desk.redis.set(desk.keys.keeping if key == "keeping" else desk.keys.heirs("p"), "not what the script expects")
     before = desk.dump()
     with pytest.raises(Exception, match="WRONGTYPE"):

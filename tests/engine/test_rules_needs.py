@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from engine.wire.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Operation, Retry, Value
+from engine.wire.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Retry, Value
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk, write_run
-from tests.engine.helpers.scenes import saved
 
 __all__ = ["desk"]
 
@@ -328,118 +326,6 @@ def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:
 # -- cut off and sent twice
 
 
-def child(desk: Desk) -> Operation:
-    desk.enqueue("p1", "p2")
-    return desk.enqueue_operation("c1", needs=("p1", "p2"), unique="u", dedup="d", dedup_ms=1000)
-
-
-def child_of_a_dead_parent(desk: Desk) -> Operation:
-    desk.enqueue("p1", "p2")
-    bury(desk, desk.claim(limit=1)[0].lease)
-    return desk.enqueue_operation("c1", needs=("p1", "p2"))
-
-
-def last_finish(desk: Desk) -> Operation:
-    desk.enqueue("p1", "p2")
-    desk.enqueue("c1", "c2", needs=("p1", "p2"))
-    desk.enqueue("c3", needs=("p2",), delay_ms=1500)
-    return Finish(tuple(job.lease for job in desk.claim()))
-
-
-def last_finish_and_claim(desk: Desk) -> Operation:
-    finish = last_finish(desk)
-    assert isinstance(finish, Finish)
-    return Finish(finish.leases, desk.claim_operation())
-
-
-def first_burial(desk: Desk) -> Operation:
-    desk.enqueue("p1", "p2")
-    desk.enqueue("c1", needs=("p1", "p2"))
-    desk.enqueue("c2", needs=("c1", "p2"))
-    desk.enqueue("c3", needs=("p1",), on_parent_failure="ignore")
-    return Bury((Failure(desk.claim(limit=1)[0].lease, "no"),))
-
-
-def sweep_after_a_finish(desk: Desk) -> Operation:
-    finish = last_finish(desk)
-    desk.redis.zadd(desk.keys.handing, {"+p1": START_MS, "+p2": START_MS})
-    for lease in finish.leases:  # type: ignore[union-attr]
-        # As a finish leaves them that was cut off before it told anybody.
-        desk.redis.srem(desk.keys.feeding, lease.job)
-    desk.run(finish)
-    desk.redis.sadd(desk.keys.feeding, "p1", "p2")
-    return desk.sweep_operation()
-
-
-def sweep_after_a_burial(desk: Desk) -> Operation:
-    desk.run(first_burial(desk))
-    return desk.sweep_operation()
-
-
-#: Each scene with the jobs that are dead in the end; all others finish.
-SCENES: dict[Callable[[Desk], Operation], set[str]] = {
-    child: set(),
-    child_of_a_dead_parent: {"p1", "c1"},
-    last_finish: set(),
-    last_finish_and_claim: set(),
-    first_burial: {"p1", "c1", "c2"},
-    sweep_after_a_finish: set(),
-    sweep_after_a_burial: {"p1", "c1", "c2"},
-}
-
-
-def drain(desk: Desk) -> list[str]:
-    """What healthy workers do: sweep past every lease, run what is there. The accepted finishes, in their order."""
-    finished: list[str] = []
-    for _ in range(8):
-        desk.sweep()
-        for job in desk.claim("z"):
-            ((result, _),) = desk.finish(job.lease)
-            assert result == "ok"
-            finished.append(job.lease.job)
-        if not desk.redis.exists(desk.keys.active, desk.keys.due, desk.keys.blocked, desk.keys.handing, desk.keys.lane("main")):
-            break
-        desk.tick(LEASE_MS // 3)
-    return finished
-
-
-@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_rule_01_a_script_cut_off_after_any_write_leaves_no_child_behind(
-    desk: Desk, scene: Callable[[Desk], Operation], resend: bool
-) -> None:
-    writes, was_cut, start = 0, True, saved(desk, scene)
-    while was_cut:
-        writes += 1
-        operation = start(desk)
-        was_cut = desk.cut_off(operation, writes)
-        finished: list[str] = []
-        if resend:
-            reply = desk.run(operation)
-            if isinstance(operation, Finish):
-                items = getattr(reply, "finished", reply).items
-                finished = [lease.job for lease, (result, _) in zip(operation.leases, items, strict=True) if result != "stale"]
-        elif isinstance(operation, Finish):
-            finished = [lease.job for lease in operation.leases if desk.places(lease.job) >= {"ended"}]
-        finished += drain(desk)
-        raw: Any = desk.redis.zrange(desk.keys.dead, 0, -1)
-        dead = {job.decode() for job in raw}
-        assert len(finished) == len(set(finished)), (writes, finished)
-        assert nothing_is_left(desk), (writes, desk.dump())
-        if resend or "enqueue" not in desk.call(operation).script.name:  # type: ignore[union-attr]
-            expected = SCENES[scene]
-            if not resend and scene is first_burial and "p1" not in dead:
-                expected = set()
-            assert dead == expected, (writes, dead)
-            jobs = {"p1", "p2", "c1"} | ({"c2", "c3"} if "child" not in scene.__name__ else set())
-            ended_before = {"p1", "p2"} if scene is sweep_after_a_finish else set()
-            assert set(finished) == jobs - dead - ended_before, (writes, finished, dead)
-        for number in (1, 2, 3):
-            order = [job for job in finished if job in ("p1", "p2", f"c{number}")]
-            assert f"c{number}" not in finished or order[-1] == f"c{number}", (writes, finished)
-    assert writes > 3
-
-
 def test_a_finish_cut_off_before_it_noted_a_parent_is_noted_by_the_sweep_that_takes_its_lease(desk: Desk) -> None:
     """Not only by the random look of every sweep, which finds one of many parents late."""
     desk.enqueue("p1")
@@ -455,19 +341,6 @@ def test_a_finish_cut_off_before_it_noted_a_parent_is_noted_by_the_sweep_that_ta
     assert desk.places("c1") == {"blocked"}
     desk.sweep_past(LEASE_MS + 1)
     assert desk.places("c1") == {"lane"}
-
-
-#: Another copy of a sweep goes on where the first one has stopped: with the children of those that it has buried.
-TWICE = [scene for scene in SCENES if scene is not sweep_after_a_burial]
-
-
-@pytest.mark.parametrize("scene", TWICE, ids=lambda scene: scene.__name__)
-def test_rules_03_and_05_a_call_sent_twice_leaves_the_same_keys(desk: Desk, scene: Callable[[Desk], Operation]) -> None:
-    call = desk.call(scene(desk))
-    desk.send(call)
-    after = desk.dump()
-    desk.send(call)
-    assert desk.dump() == after
 
 
 @pytest.mark.parametrize("key", ["blocked", "feeding", "handing", "needs", "feeds"])

@@ -8,7 +8,6 @@ import pytest
 
 from engine.wire.operations import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
 from tests.engine.desk import LEASE_MS, Desk, desk
-from tests.engine.helpers.by_hand import alter, bury, clean
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.scenes import saved
 
@@ -33,67 +32,6 @@ def work_off(desk: Desk) -> None:
         desk.tick(LEASE_MS // 3)
         desk.sweep()
     desk.redis.delete(desk.keys.done, desk.keys.wake("main"))
-
-
-def dead_job(desk: Desk) -> None:
-    desk.enqueue("j", unique="u")
-    bury(desk, "j")
-
-
-def a_discard(desk: Desk) -> Operation:
-    dead_job(desk)
-    return alter(desk, "discard", "dead", "j")
-
-
-def a_clean_of_the_dead(desk: Desk) -> Operation:
-    dead_job(desk)
-    return clean(desk, "dead")
-
-
-def a_cancel_of_a_running_job(desk: Desk) -> Operation:
-    desk.set_limit("n:main", concurrency=5)
-    desk.enqueue("j", unique="u")
-    desk.claim()
-    return alter(desk, "cancel", "active", "j")
-
-
-def a_cancel_of_a_delayed_retry(desk: Desk) -> Operation:
-    desk.enqueue("j", unique="u")
-    desk.retry(desk.claim()[0].lease, delay_ms=5_000)
-    return alter(desk, "cancel", "delayed", "j")
-
-
-def a_cancel_of_a_job_that_was_released(desk: Desk) -> Operation:
-    desk.enqueue("j", unique="u")
-    desk.crash("j")
-    return alter(desk, "cancel", "waiting", "j")
-
-
-def a_cancel_of_a_child(desk: Desk) -> Operation:
-    desk.enqueue("p", delay_ms=100)
-    desk.enqueue("j", needs=("p",))
-    return alter(desk, "cancel", "blocked", "j")
-
-
-ENDS = [
-    *(a_discard, a_clean_of_the_dead, a_cancel_of_a_running_job, a_cancel_of_a_delayed_retry),
-    *(a_cancel_of_a_job_that_was_released, a_cancel_of_a_child),
-]
-
-
-@pytest.mark.parametrize("scene", ENDS, ids=lambda scene: scene.__name__)
-def test_a_job_that_was_ended_by_half_leaves_no_key_behind(desk: Desk, scene: Any) -> None:
-    writes, was_cut, start = 0, True, saved(desk, scene)
-    while was_cut:
-        operation = start(desk)
-        was_cut = desk.cut_off(operation, writes)
-        ended = desk.places("j") >= {"ended"}
-        work_off(desk)
-        if not ended and "dead" in desk.places("j"):
-            assert desk.run(alter(desk, "discard", "dead", "j")).items[0].done
-        assert remnants(desk) - {"limits"} == set(), (writes, desk.dump())
-        writes += 1
-    assert writes > 3
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])

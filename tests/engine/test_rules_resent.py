@@ -2,103 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from engine.wire.operations import Drop, Finish, Operation
-from tests.engine.desk import LEASE_MS, Desk, desk
-from tests.engine.helpers.by_hand import alter, bury, clean, forget
-from tests.engine.helpers.lanes_state import names_of
+from engine.wire.operations import Operation
+from tests.engine.desk import Desk, desk
+from tests.engine.helpers.by_hand import forget
 from tests.engine.helpers.scenes import saved
 
 __all__ = ["desk"]
-
-
-def remnants(desk: Desk) -> set[str]:
-    """Keys of jobs that do not expire."""
-    keys = [key for kind in ("unique:*", "run:*", "needs:*", "held:*") for key in names_of(desk, desk.keys.prefix + kind)]
-    return {key for key in keys if desk.redis.pexpiretime(desk.keys.prefix + key) < 0}
-
-
-def limited_job(desk: Desk) -> Any:
-    desk.set_limit("n:main", concurrency=5)
-    desk.enqueue("j", unique="u")
-    return desk.claim()[0].lease
-
-
-def a_finish(desk: Desk) -> Operation:
-    return Finish((limited_job(desk),))
-
-
-def a_fused_finish(desk: Desk) -> Operation:
-    return Finish((limited_job(desk),), desk.claim_operation())
-
-
-def a_drop(desk: Desk) -> Operation:
-    return Drop((limited_job(desk),), ("skipped",))
-
-
-def a_cancel_of_a_running_job(desk: Desk) -> Operation:
-    limited_job(desk)
-    return alter(desk, "cancel", "active", "j")
-
-
-def a_cancel_of_a_job_that_never_ran(desk: Desk) -> Operation:
-    desk.enqueue("j", unique="u")
-    return alter(desk, "cancel", "waiting", "j")
-
-
-def a_cancel_of_a_delayed_job(desk: Desk) -> Operation:
-    desk.enqueue("j", unique="u", delay_ms=1_000)
-    return alter(desk, "cancel", "delayed", "j")
-
-
-def a_cancel_of_a_child(desk: Desk) -> Operation:
-    desk.enqueue("p", delay_ms=100)
-    desk.enqueue("j", unique="u", needs=("p",))
-    return alter(desk, "cancel", "blocked", "j")
-
-
-def a_discard_of_a_dead_one(desk: Desk) -> Operation:
-    desk.enqueue("j", unique="u")
-    bury(desk, "j")
-    # It got its key back by a requeue that was cut off.
-    desk.redis.set(desk.keys.unique("u"), "j")
-    return alter(desk, "discard", "dead", "j")
-
-
-def a_clean(desk: Desk) -> Operation:
-    desk.enqueue("j", unique="u")
-    return clean(desk, "waiting")
-
-
-SCENES = [
-    *(a_finish, a_fused_finish, a_drop, a_cancel_of_a_running_job, a_cancel_of_a_job_that_never_ran, a_cancel_of_a_delayed_job),
-    *(a_cancel_of_a_child, a_discard_of_a_dead_one, a_clean),
-]
-
-
-@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never sent again"])
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_an_end_that_was_cut_off_leaves_no_key_of_its_job(desk: Desk, scene: Any, resend: bool) -> None:
-    writes, was_cut, start = 0, True, saved(desk, scene)
-    while was_cut:
-        operation = start(desk)
-        was_cut = desk.cut_off(operation, writes)
-        if resend:
-            desk.run(operation)
-        for _ in range(6):
-            desk.sweep_past(LEASE_MS)
-            desk.sweep()
-            desk.finish(*(job.lease for job in desk.claim("z")))
-        if "ended" in desk.places("j") or not desk.redis.exists(desk.keys.job("j")):
-            assert remnants(desk) == set(), (writes, desk.dump())
-        writes += 1
-    assert writes > 3
-
-
-# -- obliterate
 
 
 def test_rule_07_a_late_copy_of_a_begin_that_found_jobs_in_hand_begins_nothing(desk: Desk) -> None:

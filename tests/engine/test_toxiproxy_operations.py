@@ -1,14 +1,13 @@
 """Every operation with its request lost once and with its reply lost once, through a real Toxiproxy: the same outcome as once.
 
-The scenes are those of the cluster tests, of which each script has some: a script without one fails there. The queue runs under
-virtual time, so the keys that two runs of a scene leave behind can be compared byte by byte.
+The scenes are those of the cluster tests, of which each script has some. The queue runs under virtual time, so the keys that two
+runs of a scene leave behind can be compared byte by byte.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +23,10 @@ from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
 from engine.wire.drivers.in_flight import InFlightCall, Sent, settle
-from engine.wire.operations import MakeTestQueue, Operation
-from tests.engine.cluster_desk import ClusterDesk
+from engine.wire.operations import MakeTestQueue
 from tests.engine.desk import START_MS, Desk
-from tests.engine.test_cluster import EACH_SCENE, SCENES
+from tests.engine.helpers.scenes import DONE_NOW
+from tests.scenes import MOVING, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -37,32 +36,23 @@ PATIENCE = ConnectOptions(timeout_ms=150)
 #: The name of the client's proxy.
 CLIENT = "client"
 
-#: How a reply says that the call did it now; a repeat says the same with another word.
-DONE_NOW = re.compile(r"'(?:ok|created|leased|empty|done|ticked|ended)'")
-
 
 class SoloDesk(Desk):
     """One queue on one server, for scenes that were made for a cluster."""
-
-    op_id = ClusterDesk.op_id
-    limit = ClusterDesk.limit
-    pause = ClusterDesk.pause  # pyright: ignore[reportAssignmentType]
-    members = ClusterDesk.members
-    where = ClusterDesk.where
 
     def tick(self, ms: int) -> None:
         """Move the clock; nothing expires."""
         self.now_ms += ms
         self.queue.model.now_ms = self.now_ms
 
-    def begin(self, scene: Callable[[Any], Operation]) -> Call[Any]:
+    def prepared(self, scene: Scene) -> Call[Any]:
         """Prepare a scene on an empty server; the call that it is about."""
         self.redis.flushall()
         self._counters = {}
         self.queue.model.now_ms = None
         self.run(MakeTestQueue())
         self.now_ms = self.queue.model.now_ms = START_MS
-        call = self.call(scene(self))
+        call = self.call(scene.begin(self))
         self.redis.config_resetstat()
         return call
 
@@ -152,35 +142,32 @@ def words(reply: object) -> str:
     return DONE_NOW.sub("'repeated'", repr(reply))
 
 
-def test_every_script_has_a_scene() -> None:
-    assert set(SCENES) == set(Lanes("desk").scripts)
-
-
 #: Those of a restore go by the server's own time, and leave it in keys; test_backup.py cuts them off at every write.
-TIMED = [(script, scene) for script, scene in EACH_SCENE if "now_ms" in Lanes("desk").scripts[script].arguments]
-TIMED += [(script, scene) for script, scene in EACH_SCENE if script == "make_test_queue"]
+SCRIPTS = Lanes("desk").scripts
+TIMED = [scene for scene in MOVING if "now_ms" in SCRIPTS[scene.script].arguments or scene.script == "make_test_queue"]
+#: The two drivers decide by the same in_flight, so one scene of each script is enough for asyncio.
+FIRST = list({scene.script: scene for scene in reversed(TIMED)}.values())
 
 
-@pytest.mark.parametrize(("script", "scene"), TIMED, ids=[scene.__name__ for _, scene in TIMED])
+@pytest.mark.parametrize("scene", TIMED, ids=lambda scene: scene.id)
 def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one_send(
-    desk: SoloDesk, lossy: Lossy, script: str, scene: Callable[[Any], Operation]
+    desk: SoloDesk, lossy: Lossy, scene: Scene
 ) -> None:
-    call = desk.begin(scene)
-    assert call.script is not None and call.script.name == script
+    call = desk.prepared(scene)
+    assert call.script is not None and call.script.name == scene.script
     once = desk.queue.driver.send(call)
     keys = desk.dump()
 
     def again() -> Call[Any]:
         """The same call; also a beat, of which no worker sends a second copy, is sent again here."""
-        return replace(desk.begin(scene), patient=True)
+        return replace(desk.prepared(scene), patient=True)
 
     request_lost = lossy.send("sync", again(), "upstream")
     assert (lossy.arrived, desk.sends()) == ([0], 1), "the first copy was lost on its way, the second one was not"
     assert request_lost.reply == once.reply and not request_lost.definite
     assert desk.dump() == keys
 
-    # The two drivers decide by the same in_flight, so one scene of each script is enough for asyncio.
-    for kind in ("sync", "asyncio") if scene is SCENES[script][0] else ("sync",):
+    for kind in ("sync", "asyncio") if scene in FIRST else ("sync",):
         reply_lost = lossy.send(kind, again(), "downstream")
         assert (lossy.arrived, desk.sends()) == ([1], 2), "both copies arrived, and the first one's answer did not"
         assert words(reply_lost.reply) == words(once.reply) and not reply_lost.definite

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.models.run_fields import read
-from tests.engine.desk import Desk
+from tests.engine.desk import TOMBSTONE, Desk
 
 BAND = 2**49
 
@@ -33,6 +33,13 @@ def names_of(desk: Desk, key: str) -> list[str]:
     """What stands for the star in the keys of this pattern."""
     at = len(key) - 1
     return sorted(found.decode()[at:] for found in desk.redis.scan_iter(key, count=1000))
+
+
+def ended_of(desk: Desk) -> set[str]:
+    """Jobs with a tombstone."""
+    jobs = names_of(desk, desk.keys.job("*"))
+    raws: Any = desk.redis.mget([desk.keys.job(job) for job in jobs]) if jobs else []
+    return {job for job, raw in zip(jobs, raws, strict=True) if raw[:1] == TOMBSTONE}
 
 
 def ready(desk: Desk, class_name: str = "main") -> list[str]:

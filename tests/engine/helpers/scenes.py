@@ -1,27 +1,109 @@
-"""Scenes of tests: what a queue holds when an operation comes, set up once and brought back as often as the test needs it."""
+"""What must hold of every scene: a prepared call that is cut off, sent again or late, and workers that do the rest."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from engine.wire.operations import Operation
-from tests.engine.desk import Desk
+from engine.wire.operations import Count, Drop, Enqueue, EnqueueMany, Finish, Forget, Operation, Tick
+from tests.engine.desk import LEASE_MS, Desk
+from tests.scenes import CLASSES, PARENTS, Scene
+
+#: How a reply says that the call did it now; a repeat says the same with another word.
+DONE_NOW = re.compile(r"'(?:ok|created|leased|empty|done|ticked|ended)'")
+
+
+def words(reply: object) -> str:
+    """A reply without its time and the word that tells a repeat from a first time."""
+    return re.sub(r"srv_us=\d+", "", DONE_NOW.sub("'repeated'", repr(reply)))
 
 
 def saved(desk: Desk, scene: Callable[[Desk], Operation]) -> Callable[[Desk], Operation]:
     """The scene, set up once: called again it brings back its keys and its time."""
     operation, now_ms = scene(desk), desk.now_ms
     keys: list[Any] = list(desk.redis.scan_iter(count=1000))
-    dumped: list[Any] = [(key, desk.redis.dump(key), desk.redis.pexpiretime(key)) for key in keys]
+    with desk.redis.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.dump(key)
+            pipe.pexpiretime(key)
+            pipe.pttl(key)
+        found = pipe.execute()
+    dumped = list(zip(keys, found[::3], found[1::3], found[2::3], strict=True))
 
     def start(desk: Desk) -> Operation:
         with desk.redis.pipeline(transaction=False) as pipe:
             pipe.flushall()
-            for key, value, expires_ms in dumped:
-                pipe.restore(key, max(expires_ms, 0), value, absttl=True)
+            for key, value, expires_ms, left_ms in dumped:
+                # Keys that live by the server's own clock live as long as they did.
+                own = 0 < expires_ms < desk.expires_from_ms
+                pipe.restore(key, left_ms if own else max(expires_ms, 0), value, absttl=not own)
             pipe.execute()
         desk.tick(now_ms - desk.now_ms)
         return operation
 
     return start
+
+
+def accepted_by(operation: Operation, reply: object) -> Counter[str]:
+    """Ends that the operation itself reports as accepted, by this send or by one that was not answered."""
+    if not isinstance(operation, Finish | Drop) or reply is None:
+        return Counter()
+    items: Any = getattr(reply, "finished", reply)
+    ended = dict(zip((lease.job for lease in operation.leases), items.items, strict=False))
+    return Counter({job: 1 for job, (result, _) in ended.items() if result in ("ok", "repeated")})
+
+
+def created_by(operation: Operation, reply: Any) -> set[str]:
+    """Jobs that the operation has made."""
+    if isinstance(operation, Tick):
+        return {f"cron:{operation.schedule}:{tick_ms}" for tick_ms in operation.ticks_ms}
+    made = reply.items if isinstance(operation, EnqueueMany) else [reply] if isinstance(operation, Enqueue) else []
+    return {each.job for each in made if each.created}
+
+
+def waits(desk: Desk) -> bool:
+    """True while anything may still run. What was ended by half is known by its lease alone."""
+    counts = desk.run(Count())
+    return bool(counts.waiting or counts.delayed or counts.active or counts.blocked or desk.redis.zcard(desk.keys.active))
+
+
+def drain(desk: Desk, operation: Operation | None = None) -> list[str]:
+    """What healthy workers do until nothing is left: sweep, claim, finish. The accepted finishes in their order."""
+    if isinstance(operation, Forget):
+        # The end of an obliteration that begins never comes: nothing starts until somebody says so.
+        desk.resume()
+    finished: list[str] = []
+    for _ in range(40):
+        desk.sweep()
+        found = desk.claim("z", 20, classes=CLASSES)
+        while found:
+            # A finish frees slots for what waited for them.
+            reply = desk.run(Finish(tuple(job.lease for job in found), desk.claim_operation("z", 20, classes=CLASSES)))
+            assert {result for result, _ in reply.finished.items} == {"ok"}, found
+            finished += [job.lease.job for job in found]
+            found = reply.claimed.jobs
+        if not waits(desk):
+            return finished
+        desk.tick(LEASE_MS // 3)
+    raise AssertionError(f"stuck: {desk.dump()}")
+
+
+def check_outcome(
+    scene: Scene, operation: Operation, reply: Any, *, there: set[str], dead_before: set[str], finished: list[str], dead: set[str]
+) -> None:
+    """Assert that each job has one end: a finish, a death, or one by hand. `reply` is None of a call that was not sent again."""
+    accepted = Counter(finished) + accepted_by(operation, reply)
+    assert set(accepted.values()) <= {1}, accepted
+    assert not dead & accepted.keys()
+    known = there | created_by(operation, reply) if reply else there
+    by_hand = known - accepted.keys() - dead
+    if reply:
+        assert (dead, by_hand) == (scene.dead, scene.gone)
+        assert scene.runs <= accepted.keys()
+    else:
+        unheard = {lease.job for lease in operation.leases} if isinstance(operation, Finish | Drop) else set[str]()
+        assert dead <= scene.dead | dead_before and by_hand <= scene.gone | unheard, (dead, by_hand)
+    for child, parents in PARENTS.items():
+        assert not parents & set(finished[finished.index(child) :] if child in finished else ()), finished

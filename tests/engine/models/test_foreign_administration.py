@@ -113,24 +113,6 @@ def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: M
     assert changed_keys(desk, before) == set()
 
 
-@pytest.mark.parametrize("action", ["cancel", "remove", "requeue", "run_now"])
-def test_rule_01_cut_off_after_any_write_the_next_copy_does_the_rest(desk: ModelDesk, action: AdminAction, spec: Spec) -> None:
-    name = {"cancel": "active", "run_now": "delayed"}.get(action, "dead")
-    for writes in range(40):
-        desk.begin()
-        desk.one_of_each()
-        operation = desk.alter_operation(action, name, name)
-        was_cut = desk.cut_off(operation, writes)
-        desk.run(operation)
-        assert sum(found.count(name) for found in desk.listed().values()) == (action in ("requeue", "run_now")), writes
-        if action in ("requeue", "run_now"):
-            assert sorted(desk.take()) == sorted(("waiting", name)), writes
-        desk.queue.close()
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
-
-
 def test_a_job_is_removed_from_wherever_it_stands(desk: ModelDesk) -> None:
     desk.put("finished")
     (job,) = desk.claim()

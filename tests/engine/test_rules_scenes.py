@@ -1,0 +1,157 @@
+"""Rules 1 to 7, 23, 25 and 26 for every scene: cut off after any write, sent twice, late, and in a full memory."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from engine.models.lanes import Lanes
+from engine.wire.operations import Alter
+from engine.wire.scripts import scripts_folder
+from tests.engine.desk import WRITES, Desk, desk
+from tests.engine.helpers.lanes_state import check, ended_of, members, names_of
+from tests.engine.helpers.scenes import check_outcome, drain, saved, words
+from tests.scenes import CLASSES, SCENES, Scene, busy, limited, relatives
+
+__all__ = ["desk"]
+
+SCRIPTS = Lanes("desk").scripts
+#: Those of a restore and of shards go by the server's own time; test_backup.py and test_resharding.py cut them off.
+WRITING = [scene for scene in SCENES if scene.writes and "now_ms" in SCRIPTS[scene.script].arguments]
+#: The busy world has every key for the sake of a slot that moves: of a script that has a scene elsewhere, that one is enough.
+ELSEWHERE = {scene.script for scene in SCENES if scene.world not in (busy, relatives)}
+CUT = [scene for scene in WRITING if scene.world not in (busy, relatives) or scene.script not in ELSEWHERE]
+#: The script of a full server runs all the same.
+FREE = [scene for scene in CUT if "allow-oom" in SCRIPTS[scene.script].text.split("\n")[0]]
+
+#: Kinds of keys that a queue has for good, of whatever became of its jobs.
+LASTING = {
+    *("seq", "sweep", "stats", "classes", "done", "dead", "wake", "settings", "routed", "news", "workers", "cron", "took"),
+    *("limits", "paused", "retention", "events", "arrived", "witness", "shards", "wait", "lock", "era", "rest", "connections"),
+}
+#: After these a second copy has put everything right, also what counts against limits.
+WHOLE = ("enqueue", "enqueue_many", "finish", "release", "retry", "bury", "extend", "pause", "resume", "set_limit")
+#: What is added to the time of a result that is kept for a child.
+KEPT_MS = 2**48
+
+
+def each(scenes: list[Scene]) -> Any:
+    return pytest.mark.parametrize("scene", scenes, ids=lambda scene: scene.id)
+
+
+def test_every_script_has_a_scene() -> None:
+    assert {scene.script for scene in SCENES} == set(SCRIPTS)
+    assert len({(scene.name, scene.world) for scene in SCENES}) == len(SCENES)
+
+
+def test_the_list_of_write_commands_holds_every_one_that_a_script_calls(desk: Desk) -> None:
+    """`Desk.cut_off` counts those; one that it does not know would never be cut off."""
+    called = {
+        name for path in scripts_folder().rglob("*.lua") for name in re.findall(r"redis\.call\(\s*'(\w+)'", path.read_text())
+    }
+    known: Any = desk.redis.command()
+    written = {name for name in called if "write" in known[name.lower()]["flags"]}
+    assert written <= set(WRITES)
+    assert set(WRITES) <= called, "a command that no script calls any more"
+
+
+def alive(desk: Desk) -> set[str]:
+    return set(names_of(desk, desk.keys.job("*"))) - ended_of(desk)
+
+
+def leaks(desk: Desk) -> set[str]:
+    """Keys of jobs that do not expire, but for those of the dead; one that is unique keeps nobody out."""
+    dead = set(members(desk, desk.keys.dead))
+    keys = [key for key in names_of(desk, f"{desk.keys.prefix}*") if key.split(":")[0] not in LASTING]
+    with desk.redis.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.pexpiretime(desk.keys.prefix + key)
+        found = dict(zip(keys, pipe.execute(), strict=True))
+    lasting = {key for key, expires_ms in found.items() if expires_ms < 0 or expires_ms > KEPT_MS}
+    holders: Any = {key: desk.redis.get(desk.keys.prefix + key) for key in lasting if key.startswith("unique:")}
+    of_dead = {f"{kind}:{job}" for kind in ("job", "run") for job in dead}
+    return lasting - of_dead - {key for key, holder in holders.items() if holder.decode() in dead}
+
+
+@pytest.mark.feature("BQ35")
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+@each(CUT)
+def test_rule_01_a_script_cut_off_after_any_write_loses_doubles_and_leaks_nothing(desk: Desk, scene: Scene, resend: bool) -> None:
+    writes, was_cut, start = 0, True, saved(desk, scene.begin)
+    there, dead_before = alive(desk), set(members(desk, desk.keys.dead))
+    while was_cut:
+        writes += 1
+        operation = start(desk)
+        was_cut = desk.cut_off(operation, writes)
+        reply = desk.run(operation) if resend else None
+        if resend:
+            check(desk, cut=scene.world is not limited or scene.script not in WHOLE)
+        finished, dead = drain(desk, operation), set(members(desk, desk.keys.dead))
+        try:
+            check_outcome(scene, operation, reply, there=there, dead_before=dead_before, finished=finished, dead=dead)
+            assert alive(desk) == dead
+            if reply and isinstance(operation, Alter):
+                assert {item.job for item in reply.items if item.done} == scene.gone | scene.runs
+            for _ in range(2):
+                desk.tick(20_000)
+                desk.sweep()
+            assert leaks(desk) == set()
+        except AssertionError as error:
+            error.add_note(f"cut off after {writes} writes")
+            raise
+
+
+#: Another copy of this sweep goes on where the first one has stopped: with the children of those that it has buried.
+@each([scene for scene in WRITING if scene.name != "sweep: children of a dead one"])
+def test_rules_03_to_07_a_second_copy_changes_no_key_and_tells_the_same(desk: Desk, scene: Scene) -> None:
+    call = desk.call(scene.begin(desk))
+    assert call.script is not None and call.script.name == scene.script
+    before = desk.dump()
+    first = desk.send(call)
+    after = desk.dump()
+    assert after != before
+    by_hand = hasattr(call.operation, "op_id")
+    if by_hand:
+        desk.tick(1)
+    second = desk.send(call)
+    assert words(second) == words(first) and (not by_hand or second.result == "repeated")
+    again = desk.dump()
+    assert {key: value for key, value in again.items() if value != after.get(key)} == {}
+    assert again.keys() == after.keys()
+
+
+@each(CUT)
+def test_rules_03_to_07_a_copy_that_arrives_when_all_is_over_starts_nothing(desk: Desk, scene: Scene) -> None:
+    call = desk.call(scene.begin(desk))
+    desk.send(call)
+    drain(desk, call.operation)
+    keys = desk.keys
+    # What a job has ended with is known for half a minute.
+    for passed_ms in (0, 60_000):
+        desk.tick(passed_ms)
+        before = desk.dump()
+        reply = desk.send(call)
+        after = desk.dump()
+        if hasattr(call.operation, "op_id"):
+            assert reply.result == ("refused" if passed_ms else "repeated") and after == before
+        elif scene.script != "sweep":
+            for key in (keys.limits, keys.paused):
+                assert after.get(key) == before.get(key)
+        for key in before.keys() | after.keys():
+            if key in (keys.due, keys.active) or key.startswith(keys.lane("")):
+                assert after.get(key) == before.get(key), key
+        assert desk.claim("c", classes=CLASSES) == []
+
+
+@each(FREE)
+def test_rule_02_it_works_when_memory_is_full(desk: Desk, scene: Scene) -> None:
+    call = desk.call(scene.begin(desk))
+    before = desk.dump()
+    desk.redis.config_set("maxmemory", 1)
+    try:
+        desk.send(call)
+    finally:
+        desk.redis.config_set("maxmemory", 0)
+    assert desk.dump() != before
