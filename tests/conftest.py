@@ -71,9 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def scope_of(nodeid: str) -> str:
-    """The tests that go to one process together with this one."""
+    """The tests that go to one process together with this one. Those of the capacity plan judge nothing."""
     file = nodeid.split("::", 1)[0]
-    return "tests/reports" if file.startswith("tests/reports/") or file == JUDGES_TOO else file
+    judges = file == JUDGES_TOO or (file.startswith("tests/reports/") and not file.startswith("tests/reports/capacity/"))
+    return "tests/reports" if judges else file
 
 
 @pytest.hookimpl(wrapper=True)

@@ -96,6 +96,7 @@ def stop(process: subprocess.Popen[bytes], output: str, code: int = 0) -> None:
     assert process.wait(timeout=120) == code, output
 
 
+@pytest.mark.slow
 def test_everybody_gets_in_order_whatever_is_published(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     """Two publishers share the schedule; a plain process and Locust users read, until all is there."""
     sent = [tmp_path / "publisher-1.jsonl", tmp_path / "publisher-2.jsonl"]

@@ -29,6 +29,7 @@ def checkout(tmp_path: Path) -> Iterator[Path]:
     assert set(psutil.Process().children(recursive=True)) - before == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_both_sides_are_measured_in_each_round(checkout: Path, part: str) -> None:
     now, before = compare(checkout, part, rounds=2, count=20)

@@ -27,6 +27,7 @@ def silent(_text: str) -> None:
     """Nobody reads what a test tells."""
 
 
+@pytest.mark.slow
 def test_each_end_wakes_its_poll_and_every_listener() -> None:
     found = http_wake.measure(http_wake.Size(polls=5, listeners=3, seconds=1.0, ends_per_s=20.0), silent)
     assert {who: row["count"] for who, row in found["wake_ms"].items()} == {"polls": 20, "listeners": 3 * 20}
@@ -36,6 +37,7 @@ def test_each_end_wakes_its_poll_and_every_listener() -> None:
     assert http_face.details({"wake": found})[0].startswith("wake: ")
 
 
+@pytest.mark.slow
 def test_an_enqueue_over_http_stands_beside_a_bare_application_and_no_http() -> None:
     found = http_enqueue.measure(20, 2, silent)
     assert set(found) == {"1 at once", "16 at once"}

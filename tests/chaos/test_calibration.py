@@ -151,6 +151,7 @@ def test_a_machine_that_is_too_slow_is_said_before_the_load(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_calibration_on_the_real_parts_leaves_nothing_behind(
     ironclaim_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

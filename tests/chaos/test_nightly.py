@@ -68,6 +68,7 @@ def test_without_a_fault_that_fits_there_is_none() -> None:
     assert faults_of((), 1, 1) == ()
 
 
+@pytest.mark.slow
 def test_every_drill_of_a_night_can_be_made() -> None:
     with Interrupts() as interrupts:
         for number in range(4):

@@ -98,6 +98,7 @@ def test_several_servers_need_proxies(tmp_path: Path) -> None:
         make("replica", Setting(tmp_path / "server.log"))
 
 
+@pytest.mark.slow
 def test_replicas_that_stand_still_are_seen_to_lag_and_to_catch_up(tmp_path: Path) -> None:
     with stage("replica", tmp_path) as (found, end):
         seen = found.carry_out("replica-lag")
@@ -106,6 +107,7 @@ def test_replicas_that_stand_still_are_seen_to_lag_and_to_catch_up(tmp_path: Pat
         assert found.servers.is_whole() and found.lost() == []
 
 
+@pytest.mark.slow
 def test_a_cluster_announces_its_proxies_and_loses_nothing_when_it_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody takes a primary for dead that pauses with its machine.
     monkeypatch.setattr("chaos.topology.several.NODE_TIMEOUT_MS", 15_000)

@@ -65,6 +65,7 @@ def test_both_producers_share_the_rate_and_no_ids(tmp_path: Path, monkeypatch: p
     manifest.close()
 
 
+@pytest.mark.slow
 def test_the_package_engine_alone_is_taken_of_a_wheel(tmp_path: Path) -> None:
     unpack_engine("HEAD", tmp_path / "engine-new")
     assert [path.name for path in (tmp_path / "engine-new").iterdir()] == ["engine"]

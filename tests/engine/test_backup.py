@@ -474,8 +474,8 @@ def test_rule_01_a_restore_that_was_cut_off_after_any_write_is_run_again(
             shebang, body = call.script.text.split("\n", 1)
             try:
                 with raw(target) as client:
-                    text = f"{shebang}\n{CUT_OFF % (names, left[0])}{body}"
-                    reply = client.eval(text, len(call.keys), *call.keys, *call.arguments)
+                    text = f"{shebang}\n{CUT_OFF % names}{body}"
+                    reply = client.eval(text, len(call.keys), *call.keys, *call.arguments, left[0])
             except redis.ResponseError as error:
                 assert "CUT OFF" in str(error), error
                 left[0] = -1

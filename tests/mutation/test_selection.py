@@ -130,6 +130,7 @@ def ids(*cases: str) -> list[str]:
     return [f"tests/test_x.py::test_{case}" for case in cases]
 
 
+@pytest.mark.slow
 def test_a_run_keeps_to_its_order_and_stops_where_it_should(tree: Tree, tmp_path: Path) -> None:
     first = Run(tree, tmp_path / "run", {}, stop="first").tests(ids("good", "worse", "bad"))
     assert [(name.rpartition("_")[2], why) for name, why in first.failed] == [("worse", "KeyError: 'k'")]
@@ -154,6 +155,7 @@ def test_a_test_that_hangs_is_ended_and_counts_as_failed(tree: Tree, tmp_path: P
     assert outcome.failed == ((ids("endless")[0], "took too long"),)
 
 
+@pytest.mark.slow
 def test_a_failure_that_does_not_come_again_is_no_sight(tree: Tree, tmp_path: Path) -> None:
     known = [case(name) for name in ids("flaky", "bad")]
     judge = Judge(Record("f", known, {FILE: {40: 0b11}}), Results(tmp_path / "results.jsonl"), "key", 0, ())

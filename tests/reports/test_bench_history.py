@@ -49,6 +49,7 @@ def rows(run: Path) -> dict[str, list[dict[str, Any]]]:
     return {path.name: [json.loads(line) for line in path.read_bytes().splitlines()] for path in run.glob("history/*.jsonl")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_grown_history_is_as_valid_as_its_run(tmp_path: Path, judged: Judge, shape: str) -> None:
     run, out = healthy(tmp_path / "run").write(), tmp_path / "grown"
@@ -58,6 +59,7 @@ def test_a_grown_history_is_as_valid_as_its_run(tmp_path: Path, judged: Judge, s
     assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
 
 
+@pytest.mark.slow
 def test_schedules_keys_and_dead_jobs_stay_consistent(tmp_path: Path, judged: Judge) -> None:
     made = story(tmp_path / "run")
     for number in range(120):
@@ -85,6 +87,7 @@ def test_most_rows_are_about_what_the_shape_names(tmp_path: Path) -> None:
     assert about[JOB] > ROWS / 2
 
 
+@pytest.mark.slow
 def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path, judged: Judge) -> None:
     run = healthy(tmp_path / "run").write()
     broken = healthy(tmp_path / "broken")

@@ -215,6 +215,7 @@ def test_a_kill_whose_jobs_never_ran_again_proves_nothing(tmp_path: Path, checke
     assert checked(story.write(), "H2")["H2"] == ("unknown", "1-worker-kill proves nothing: no job in hand ran elsewhere")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("named", "found"), [(True, ("valid", "")), (False, ("unknown", "3-lease-expired proves nothing"))])
 def test_the_end_of_a_lease_that_a_fault_has_ended_must_have_been_refused(
     named: bool, found: tuple[str, str], tmp_path: Path, checked: Checked

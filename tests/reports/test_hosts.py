@@ -231,6 +231,7 @@ def test_the_processor_of_a_producer_on_another_host_is_not_judged(hosts_of_run:
     assert any("used 95% of a core" in doubt for doubt in H3.doubts(sampled)) and H3.not_judged(sampled) == []
 
 
+@pytest.mark.slow
 def test_what_a_subscriber_did_in_turn_is_in_turn_on_another_host(tmp_path: Path, checked: Checked) -> None:
     """It acknowledges within the error of its clock after its call of fetch has returned, which is not before that."""
     history = History(good_channels.healthy(tmp_path / "run").write(closed=good_channels.END_S), random.Random(1))

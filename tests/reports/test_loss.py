@@ -106,6 +106,7 @@ def test_a_job_that_only_the_old_server_knew_is_lost_by_its_first_answer(
     assert {check: found for check, (found, _) in checked(story.rest(), "J4", "J5").items()} == {"J4": verdict, "J5": verdict}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [4.95, 8.0])
 def test_a_server_that_was_started_again_and_lost_nothing_excuses_no_late_finish(
     late: float, tmp_path: Path, checked: Checked
@@ -139,6 +140,7 @@ def zombie(story: Story, job: str, finished: float) -> None:
     story.end("finish", lost, at=finished)
 
 
+@pytest.mark.slow
 def test_a_lost_write_explains_nothing_but_what_contradicts_it(tmp_path: Path, rows_of: RowsOf) -> None:
     """Each job has a write in the window. None of what is wrong with these comes from its loss."""
     story = Failover(tmp_path / "run", [LOSS])

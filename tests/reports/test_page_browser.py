@@ -81,6 +81,7 @@ def test_the_browser_sees_what_a_bad_page_does(window: Browser, tmp_path: Path) 
     assert "http://127.0.0.1:9/a.png" in window.requests()
 
 
+@pytest.mark.slow
 def test_nothing_leaves_the_file_and_the_console_is_silent(window: Browser, report: Path) -> None:
     window.open(report)
     assert window.run("return document.readyState") == "complete"

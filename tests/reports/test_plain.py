@@ -134,6 +134,7 @@ def violations(run: Path, judged: Judge, spark: SparkSession) -> list[tuple[str,
     return sorted((row["check"], row["subject"], row["kind"], row["level"], row["detail"]) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_no_violation_is_lost_with_the_plain_jobs(
     seed: int, tmp_path: Path, judged: Judge, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

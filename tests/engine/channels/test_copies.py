@@ -121,7 +121,7 @@ def cut_off(desk: ChannelDesk, operation: ChannelOperation, writes: int) -> bool
     first, body = call.script.text.split("\n", 1)
     table = ", ".join(f"{name} = true" for name in WRITTEN)
     try:
-        desk.redis.eval(f"{first}\n{CUT_OFF % (table, writes)}{body}", len(call.keys), *call.keys, *call.arguments)
+        desk.redis.eval(f"{first}\n{CUT_OFF % table}{body}", len(call.keys), *call.keys, *call.arguments, writes)
     except Exception as error:
         assert "CUT OFF" in str(error), error
         return True

@@ -73,6 +73,7 @@ def test_at_most_once_may_lose_it_to_a_fault_and_to_nothing_else(judged: Decide)
     assert verdicts(without_one) == {"T1": "violated"}
 
 
+@pytest.mark.slow
 def test_what_was_never_acknowledged_may_be_lost_and_may_run(judged: Decide) -> None:
     story = good(KILL).sent(10, 16, kind="info").sent(11, 17, kind="info").ran(11, 17.5)
     decided = judged(spec(AT_LEAST, KILL), story.ended(40))
@@ -88,6 +89,7 @@ def test_a_second_end_breaks_at_most_once(judged: Decide) -> None:
     assert allowed["verdict"] == "valid" and found(allowed) == {"doubled": 1} and allowed["measures"]["doubled"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("job", "sent_s", "again_s"), [(20, 17.6, 19.0), (0, None, 5.0)], ids=["sent later", "ended before"])
 def test_a_fault_excuses_no_second_end_of_a_job_that_it_did_not_meet(
     judged: Decide, job: int, sent_s: float | None, again_s: float
@@ -99,6 +101,7 @@ def test_a_fault_excuses_no_second_end_of_a_job_that_it_did_not_meet(
     assert verdicts(judged(spec(AT_LEAST, KILL), story.ran(job, again_s, by="worker-3").ended(40))) == {"T2": "violated"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("promise", "broken"), [(AT_MOST, {"T2": "violated"}), (AT_LEAST, {})])
 def test_a_send_that_the_client_repeated_is_no_excuse_for_at_most_once(
     promise: dict[str, Any], broken: dict[str, str], judged: Decide
@@ -130,6 +133,7 @@ def recovered_after(seconds: float) -> list[LoadedFile]:
     return good().sent(7, 5).killed(KILL, 6, 7).ran(7, 6 + seconds).sent(12, 50).ran(12, 50.2).ended(90)
 
 
+@pytest.mark.slow
 def test_recovery_later_than_the_bound_breaks_it(judged: Decide) -> None:
     """The bound is 10 s, and 2 s are allowed for a busy machine."""
     assert judged(spec(AT_LEAST, KILL), recovered_after(11.9))["verdict"] == "valid"
@@ -138,17 +142,20 @@ def test_recovery_later_than_the_bound_breaks_it(judged: Decide) -> None:
     assert late["measures"]["late"] == 1 and late["measures"]["recovery"][0]["recovery_ms"] == 12_100
 
 
+@pytest.mark.slow
 def test_without_a_bound_late_recovery_is_told(judged: Decide) -> None:
     unbounded = {**AT_LEAST, "recovery_bound_ms": None}
     assert found(judged(spec(unbounded, KILL), recovered_after(29))) == {}
     assert found(judged(spec(unbounded, KILL), recovered_after(31))) == {"late": 1}
 
 
+@pytest.mark.slow
 def test_a_job_that_a_dead_worker_had_only_fetched_is_late_too(judged: Decide) -> None:
     decided = judged(spec(AT_LEAST, KILL), good(KILL).sent(8, 4).ran(8, 17).ended(40))
     assert decided["reasons"] == ["T4 violated: job 8 was first started 12900 ms after it was acknowledged"]
 
 
+@pytest.mark.slow
 def test_what_is_left_behind_breaks_at_least_once_when_the_bound_has_passed(judged: Decide) -> None:
     """The kill is healed at 7 s; by 19 s the bound and the slack are over."""
     decided = judged(spec(AT_LEAST, KILL), cut_off_and_gone().ended(40, 7))
@@ -158,11 +165,13 @@ def test_what_is_left_behind_breaks_at_least_once_when_the_bound_has_passed(judg
     assert verdicts(judged(spec(unbounded, KILL), cut_off_and_gone().ended(40, 7))) == {"T5": "unknown"}
 
 
+@pytest.mark.slow
 def test_a_queue_that_still_works_its_jobs_off_has_left_nothing_behind_yet(judged: Decide) -> None:
     story = cut_off_and_gone().sent(12, 30).ran(12, 38.5)
     assert verdicts(judged(spec(AT_LEAST, KILL), story.ended(40, 7))) == {"T5": "unknown"}
 
 
+@pytest.mark.slow
 def test_at_most_once_may_leave_behind_what_a_fault_has_hit(judged: Decide) -> None:
     decided = judged(spec(AT_MOST, KILL), cut_off_and_gone().ended(40, 7))
     assert decided["verdict"] == "valid" and found(decided) == {"stranded": 1}
