@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,20 @@ def spark() -> Iterator[SparkSession]:
         patch.setitem(SETTINGS, "spark.driver.extraJavaOptions", "-XX:+UseParallelGC")
         with spark_session("local[2]") as session:
             yield session
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What collecting makes, a million objects, lives to the end: the collector looks at none of it, now or later.
+
+    Each process spent 4 of 12 s of collecting on it, and 0.3 s at each of some forty full collections afterwards.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
