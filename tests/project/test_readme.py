@@ -40,8 +40,12 @@ PROGRAMS = [snippet for snippet in SNIPPETS if snippet not in map(special, SPECI
 
 #: An interpreter that has the engine, and forks for each path that it reads: to import the engine took longer than most programs.
 FORKS = """
-import os, runpy, sys
-from engine import AsyncQueue, AsyncWorker, Channel, Handlers, Queue, Scheduler, Worker
+import atexit, gc, os, runpy, sys, threading
+from engine import *
+from engine.http import application
+
+Queue("warm").close()
+gc.freeze()
 
 while script := sys.stdin.readline().strip():
     if pid := os.fork():
@@ -51,7 +55,11 @@ while script := sys.stdin.readline().strip():
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), number)
     sys.argv = [script]
     runpy.run_path(script, run_name="__main__")
-    break
+    # As an interpreter ends, but without taking apart all that was imported.
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(0)
 """
 Run = Callable[[str, Path], str]
 
