@@ -131,7 +131,8 @@ _ASSERT = "assert"
 
 def _asserting(trees: Sequence[ast.Module], known: set[str]) -> set[str]:
     """Names of the functions that assert, directly or by calling one that does, beside those that are known to."""
-    functions = [(node.name, _called(node)) for tree in trees for node in ast.walk(tree) if isinstance(node, _Function)]
+    places = [place for tree in trees for place in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef)))]
+    functions = [(node.name, _called(node)) for place in places for node in place.body if isinstance(node, _Function)]
     names = {_ASSERT, *known}
     while more := {name for name, called in functions if name not in names and not called.isdisjoint(names)}:
         names |= more
