@@ -102,19 +102,14 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
     assert locust.wait(timeout=120) == 0, processes.output()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("-u", "2", "--consumers", "2"), "users: 2 is fewer than 2 consumers and the 1 Locust processes"),
-        pytest.param(("-u", "1", "--lease-ms", "5", "Consumer"), "lease_ms: 5 is not allowed", marks=pytest.mark.slow),
-        pytest.param(
-            ("-u", "1", "--consumer-concurrency", "0", "Consumer"), "concurrency: 0 is not allowed", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            ("-u", "1", "--consumer-history", "{folder}/there.jsonl", "Consumer"),
-            "history: there.jsonl exists already",
-            marks=pytest.mark.slow,
-        ),
+        (("-u", "1", "--lease-ms", "5", "Consumer"), "lease_ms: 5 is not allowed"),
+        (("-u", "1", "--consumer-concurrency", "0", "Consumer"), "concurrency: 0 is not allowed"),
+        (("-u", "1", "--consumer-history", "{folder}/there.jsonl", "Consumer"), "history: there.jsonl exists already"),
     ],
 )
 def test_bad_settings_end_with_one_line(

@@ -127,7 +127,8 @@ def write(stop: threading.Event, client: Any, writer: Writer) -> None:
         writer.created += 1
         writer.acknowledged[key], writer.acknowledged_ns[key] = number, writer.answered.done_ns
         number += 1
-        stop.wait(0.002)
+        if number >= KEYS:
+            stop.wait(0.005)
 
 
 @contextmanager
