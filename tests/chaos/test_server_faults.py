@@ -98,6 +98,8 @@ def loses_what_the_file_of_before_does_not_hold(found: TopologyStage, end: Calla
 def test_a_fault_that_a_server_lives_through_is_seen_unless_it_does_nothing_and_loses_nothing(tmp_path: Path) -> None:
     with stage("embedded", tmp_path) as (found, end):
         port = found.servers.address().port
+        # Not what the fault sets; no key of the writer may be evicted.
+        tell(port, "CONFIG", "SET", "maxmemory-policy", "volatile-lru")
         settings = {name: setting(port, name) for name in ("maxmemory", "maxmemory-policy", "busy-reply-threshold")}
         assert settings["maxmemory"] == "0"
         is_interrupted(found)
