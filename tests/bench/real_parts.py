@@ -28,7 +28,8 @@ def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEAD
     while time.monotonic() < end_s:
         if value := condition():
             return value
-        time.sleep(0.02)
+        # The condition often reads a whole history.
+        time.sleep(0.05)
     raise AssertionError(f"not within {deadline_s:.0f} s: {what}")
 
 

@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from bench.channels import reading
+from bench.channels.__main__ import main as subscribe
 from bench.channels.workload import CHANNELS, LONG_MS, ChannelWorkload, of_share
 from engine.channel import clock
 from engine.testing import EmbeddedServer, free_port
@@ -202,53 +203,50 @@ def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, proc
     assert "Traceback" not in processes.output("publisher-1.log")
 
 
+SHARES = "share: 'nobody' is not one of"
+URL = "url: 'http://127.0.0.1'"
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("--rate", "0"), "rate: 0.0 is not a number from 0.01 to 1000"),
-        (("--part", "2", "--parts", "2"), "part, parts: 2 of 2"),
-        (("--id-prefix", "A"), "id_prefix: 'A'"),
-        (("--share", "nobody"), "share: 'nobody' is not one of"),
-        (("--host", "http://127.0.0.1"), "url: 'http://127.0.0.1'"),
+        pytest.param(("--part", "2", "--parts", "2"), "part, parts: 2 of 2", marks=pytest.mark.slow),
+        pytest.param(("--id-prefix", "A"), "id_prefix: 'A'", marks=pytest.mark.slow),
+        pytest.param(("--share", "nobody"), SHARES, marks=pytest.mark.slow),
+        pytest.param(("--host", "http://127.0.0.1"), URL, marks=pytest.mark.slow),
+        pytest.param(("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already", marks=pytest.mark.slow),
     ],
 )
 def test_bad_options_end_with_one_line(
-    server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
+    server: EmbeddedServer, processes: Processes, tmp_path: Path, arguments: tuple[str, ...], line: str
 ) -> None:
-    process = locust(processes, "-t", "5s", "--host", server.url, *arguments)
+    there = tmp_path / "there.jsonl"
+    there.touch()
+    process = locust(processes, "-t", "5s", "--host", server.url, *(word.format(folder=tmp_path) for word in arguments))
     assert process.wait(timeout=120) == 2
     assert line in processes.output()
-    assert "Traceback" not in processes.output()
+    assert "Traceback" not in processes.output() and there.read_text() == ""
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--share", "nobody"), "share: 'nobody' is not one of"),
+        (("--share", "nobody"), SHARES),
         (("--seed", "-1"), "seed: -1 is not a whole number"),
-        (("--host", "http://127.0.0.1"), "url: 'http://127.0.0.1'"),
+        (("--host", "http://127.0.0.1"), URL),
         (("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already"),
         (("--history", "{folder}/none/there.jsonl"), "No such file or directory"),
     ],
 )
 def test_a_plain_process_says_in_one_line_what_is_wrong(
-    processes: Processes, tmp_path: Path, arguments: tuple[str, ...], line: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], line: str
 ) -> None:
-    (tmp_path / "there.jsonl").write_text("")
-    words = [word.format(folder=tmp_path) for word in arguments]
-    process = processes.start("bench.channels", "subscribe", *words, log="subscriber.log")
-    assert process.wait(timeout=120) == 2
-    output = processes.output("subscriber.log")
+    (tmp_path / "there.jsonl").touch()
+    assert subscribe(["subscribe", *(word.format(folder=tmp_path) for word in arguments)]) == 2
+    output = capsys.readouterr().err
     assert line in output
     assert len(output.splitlines()) == 1
-
-
-def test_a_history_that_exists_is_not_written_again(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
-    history = tmp_path / "publisher-1.jsonl"
-    history.write_text("")
-    assert publisher(processes, server.url, history).wait(timeout=120) == 2
-    assert "history: publisher-1.jsonl exists already" in processes.output("publisher-1.log")
-    assert history.read_text() == ""
 
 
 @pytest.mark.slow

@@ -102,32 +102,24 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
     assert locust.wait(timeout=120) == 0, processes.output()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("-u", "2", "--consumers", "2"), "users: 2 is fewer than 2 consumers and the 1 Locust processes"),
         (("-u", "1", "--lease-ms", "5", "Consumer"), "lease_ms: 5 is not allowed"),
         (("-u", "1", "--consumer-concurrency", "0", "Consumer"), "concurrency: 0 is not allowed"),
+        (("-u", "1", "--consumer-history", "{folder}/there.jsonl", "Consumer"), "history: there.jsonl exists already"),
     ],
 )
 def test_bad_settings_end_with_one_line(
-    server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
+    server: EmbeddedServer, processes: Processes, tmp_path: Path, arguments: tuple[str, ...], line: str
 ) -> None:
-    locust = processes.locust("--headless", "-t", "5s", "--host", server.url, *arguments)
+    there = tmp_path / "there.jsonl"
+    there.touch()
+    words = [word.format(folder=tmp_path) for word in arguments]
+    locust = processes.locust("--headless", "-t", "5s", "--host", server.url, *words)
     assert locust.wait(timeout=120) == 2, processes.output()
     output = processes.output()
     assert line in output
-    assert "Traceback" not in output
-
-
-def test_a_consumer_history_that_exists_is_not_written_again(
-    server: EmbeddedServer, processes: Processes, tmp_path: Path
-) -> None:
-    history = tmp_path / "consumer-1.jsonl"
-    history.write_text("")
-    locust = processes.locust(
-        *("--headless", "-u", "1", "-t", "5s", "--host", server.url, "--consumer-history", str(history), "Consumer")
-    )
-    assert locust.wait(timeout=120) == 2
-    assert "history: consumer-1.jsonl exists already" in processes.output()
-    assert history.read_text() == ""
+    assert "Traceback" not in output and there.read_text() == ""

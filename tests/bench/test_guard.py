@@ -37,6 +37,7 @@ def test_both_sides_are_measured_in_each_round(checkout: Path, part: str) -> Non
     assert min(*now, *before) > 0
 
 
+@pytest.mark.slow
 def test_the_side_before_runs_the_code_of_its_own_checkout(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
     jobs = checkout / "bench" / "micro" / "jobs.py"
     jobs.write_text(jobs.read_text() + "\nraise SystemExit('the other checkout')\n")

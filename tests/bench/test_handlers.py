@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import engine
-from bench.handlers import handlers, open_sink
+from bench.handlers import open_sink
 from bench.workload import NAMES
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import Processes, rows_of, wait_until
@@ -24,15 +24,19 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     for job, fail_first in plans.items():
         queue.enqueue("report", payload(fail_first=fail_first), id=job, attempts=3, backoff_ms=10)
     queue.enqueue("email", payload(work_ms=200), id="slow")
+    # Every name of the workload has a handler.
+    names = {queue.enqueue(name, payload(), id=f"any-{name}").job for name in NAMES}
     worker = processes.worker(server.url)
-    wait_until(lambda: (now := queue.counts()).dead == 1 and now.finished == 4, "four finished and one dead")
+    wait_until(
+        lambda: (now := queue.counts()).dead == 1 and now.finished == 4 + len(names), "all but one finished, and that dead"
+    )
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=120) == 0
     queue.close()
 
     sink = rows_of(tmp_path / "worker-1.sink.jsonl")
     effects = [item["job"] for row in sink if row["kind"] == "effect" for item in row["items"]]
-    assert Counter(effects) == Counter({"fine": 1, "fails-once": 1, "fails-twice": 1, "slow": 1})
+    assert Counter(effects) == Counter({"fine": 1, "fails-once": 1, "fails-twice": 1, "slow": 1, **dict.fromkeys(names, 1)})
     assert sink[0]["kind"] == "open"
     assert sink[0]["proc"] == "worker-1"
     assert (sink[-1]["kind"], sink[-1]["rows"]) == ("close", len(sink))
@@ -42,26 +46,18 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     }
     finishes = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "finish" and row["type"] == "ok"]
     sent = {(item["job"], item["fence"]): item["result_crc"] for row in finishes for item in row["items"]}
-    assert sent == returned and len(set(sent.values())) == 4
+    assert sent == returned and len(set(sent.values())) == 4 + len(names)
 
     runs = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "handle" and row["type"] != "invoke"]
     count = Counter(item["job"] for row in runs for item in row["items"])
-    assert count == Counter({"fine": 1, "fails-once": 2, "fails-twice": 3, "fails-always": 3, "slow": 1})
+    assert count == Counter(
+        {"fine": 1, "fails-once": 2, "fails-twice": 3, "fails-always": 3, "slow": 1, **dict.fromkeys(names, 1)}
+    )
     slow = next(row for row in runs if row["items"][0]["job"] == "slow")
     assert slow["done_ns"] - slow["first_send_ns"] >= 200_000_000
     failed = [item["error"] for row in runs for item in row["items"] if item["job"] == "fails-once" and item.get("error")]
     assert len(failed) == 1
     assert "planned failure 1 of 1" in failed[0]
-
-
-def test_every_name_of_the_workload_has_a_handler(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
-    with_queue = engine.Queue("bench", url=server.url)
-    for name in NAMES:
-        with_queue.enqueue(name, payload(), id=name)
-    processes.worker(server.url)
-    wait_until(lambda: with_queue.counts().finished == len(NAMES), "every name handled")
-    with_queue.close()
-    assert isinstance(handlers, engine.Handlers)
 
 
 def test_no_sink_unless_the_environment_names_one(tmp_path: Path) -> None:

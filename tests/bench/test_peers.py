@@ -111,7 +111,7 @@ def waiting(bench: Bench) -> int:
         return queue.counts().waiting
 
 
-@pytest.mark.parametrize("way", ["one", "in_flight", "bulk", "paced"])
+@pytest.mark.parametrize("way", ["paced", *(pytest.param(way, marks=pytest.mark.slow) for way in ("one", "in_flight", "bulk"))])
 def test_a_producer_enqueues_each_job_once_and_a_worker_records_its_run(bench: Bench, way: str) -> None:
     produced = bench.records(OURS, JOBS)
     run = bench.produce(OURS, produced, way=way, in_flight=50, rate=1000, warm_up=0)

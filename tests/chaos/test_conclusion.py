@@ -123,7 +123,7 @@ def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: pytest
         ((), "bench/slo.toml"),
         (("--slo", "my.toml"), "my.toml"),
         (("--lease-ms", "8000"), ""),
-        (("--lease-ms", "8000", "--slo", "my.toml"), "my.toml"),
+        pytest.param(("--lease-ms", "8000", "--slo", "my.toml"), "my.toml", marks=pytest.mark.slow),
     ],
 )
 def test_a_run_gets_a_copy_of_its_objectives(

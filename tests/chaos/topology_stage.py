@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from chaos.faults.base import Scene, carry_out
 from chaos.network import Network
 from chaos.plan import SERVERS, PlannedFault
 from chaos.processes import send
-from chaos.topology import Setting, make
+from chaos.topology import Durable, Setting, make
 from chaos.topology.clients import client_of
 from chaos.watch import NEVER, Answer
 from engine.history import HistoryFile
@@ -62,18 +63,21 @@ class TopologyStage:
 
     def carry_out(self, name: str) -> dict[str, tuple[bool, str]]:
         """Carry a fault out; what each of its stages saw."""
-        planned = PlannedFault(f"1-{name}", name, SERVERS, 0)
+        planned, before = PlannedFault(f"1-{name}", name, SERVERS, 0), len(self.harness.read_text().splitlines())
+        if isinstance(self.servers, Durable):
+            # Of a snapshot that was not put back.
+            shutil.rmtree(self.servers.folder.with_name("snapshot"), ignore_errors=True)
         fault = FAULTS[name](self.scene, planned)
         carry_out(fault, planned, harness=self.scene.harness, begin_phase=lambda name, t_ns: None)
-        rows = [json.loads(line) for line in self.harness.read_text().splitlines()]
+        rows = [json.loads(line) for line in self.harness.read_text().splitlines()[before:]]
         rows = [row for row in rows if row["kind"] == "fault"]
         self.at_ns = {row["stage"]: row["t_ns"] for row in rows}
         return {row["stage"]: (row["result"] == "ok", row["detail"]) for row in rows}
 
     def lost(self) -> list[str]:
-        """Keys that do not have what was acknowledged last. The writer must have stopped."""
-        kept = {key: self.client.get(key) for key in self.writer.acknowledged}
-        return [key for key, value in self.writer.acknowledged.items() if int(kept[key] or -1) < value]
+        """Keys that do not have what was acknowledged last. A writer that goes on soon writes them anew."""
+        acknowledged = dict(self.writer.acknowledged)
+        return [key for key, value in acknowledged.items() if int(self.client.get(key) or -1) < value]
 
 
 def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
@@ -123,7 +127,8 @@ def write(stop: threading.Event, client: Any, writer: Writer) -> None:
         writer.created += 1
         writer.acknowledged[key], writer.acknowledged_ns[key] = number, writer.answered.done_ns
         number += 1
-        stop.wait(0.002)
+        if number >= KEYS:
+            stop.wait(0.005)
 
 
 @contextmanager

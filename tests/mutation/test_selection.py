@@ -140,6 +140,7 @@ def test_a_run_keeps_to_its_order_and_stops_where_it_should(tree: Tree, tmp_path
     assert Run(tree, tmp_path / "run", {}, stop="first").tests(ids("good")).failed == ()
 
 
+@pytest.mark.slow
 def test_modules_that_cannot_be_imported_are_seen_and_a_missing_file_is_a_fault(tree: Tree, tmp_path: Path) -> None:
     run = Run(tree, tmp_path / "run", {}, stop="first")
     with pytest.raises(HarnessFault):

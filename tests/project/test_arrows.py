@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -114,22 +115,31 @@ def folder_of(path: Path) -> str:
 
 def imports_of(source: str, package: str, *, types: bool = True) -> Iterator[tuple[int, str]]:
     """Line and full dotted name of everything that a module of `package` imports, at any depth; `types`: for types alone too."""
-    tree = ast.parse(source)
-    for_types: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
-            for_types.update(ast.walk(node))
-    for node in ast.walk(tree):
-        if node in for_types:
-            continue
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*parents, base] if base else parents)
-            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+    for line, level, module, names, for_types in imports_in(source):
+        if types or not for_types:
+            parents = package.split(".")[: len(package.split(".")) - level + 1] if level else []
+            base = ".".join([*parents, module] if module else parents)
+            yield from ((line, f"{base}.{name}" if base else name) for name in names)
+
+
+@cache
+def imports_in(source: str) -> list[tuple[int, int, str, list[str], bool]]:
+    """Line, level, module and names of each import, and whether it is for types alone. Each file is parsed once."""
+    found: list[tuple[int, int, str, list[str], bool]] = []
+
+    def walk(node: ast.AST, for_types: bool) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            level, module = (node.level, node.module or "") if isinstance(node, ast.ImportFrom) else (0, "")
+            found.append((node.lineno, level, module, [alias.name for alias in node.names], for_types))
+        for_types = for_types or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        # Imports are statements, and statements are in these alone.
+        for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(node, part, ())
+            for child in inner if isinstance(inner, list) else ():
+                walk(child, for_types)
+
+    walk(ast.parse(source), False)
+    return found
 
 
 def is_in(name: str, prefixes: tuple[str, ...]) -> bool:

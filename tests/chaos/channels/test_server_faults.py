@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,10 @@ from chaos.channels.faults import FAULTS
 from chaos.channels.faults import snapshot_restore as clocks_restore
 from chaos.faults import server_restart, snapshot_restore
 from chaos.faults.base import carry_out
+from chaos.processes import send
 from engine.history import HistoryFile, load_file
 from tests.chaos.channels.stage import CHANNEL, Stage, planned
 from tests.chaos.channels.stage import stage as stage
-
-FAULTS_OF_THE_SERVER = ("server-restart", "snapshot-restore")
 
 
 @pytest.fixture(autouse=True)
@@ -31,92 +31,62 @@ def stages(path: Path) -> list[dict[str, Any]]:
 
 
 def carried_out(stage: Stage, name: str, folder: Path, delay_ms: int = 0) -> list[dict[str, Any]]:
+    """The rows of a fault, each of whose stages was seen, in their order."""
+    folder.mkdir()
     harness = HistoryFile(folder / "fault.jsonl", proc="fault", role="harness")
     fault = planned(name, delay_ms)
     carry_out(FAULTS[name](stage.scene, fault), fault, harness=harness, begin_phase=lambda phase, t_ns: None)
-    return stages(folder / "fault.jsonl")
-
-
-@pytest.mark.parametrize("name", FAULTS_OF_THE_SERVER)
-def test_a_fault_is_witnessed_and_healed(name: str, stage: Stage, tmp_path: Path) -> None:
-    rows = carried_out(stage, name, tmp_path)
+    rows = stages(folder / "fault.jsonl")
     assert [(row["stage"], row["result"]) for row in rows] == [(one, "ok") for one in ("inject", "witness", "heal", "healed")], (
         rows
     )
     assert [row["t_ns"] for row in rows] == sorted(row["t_ns"] for row in rows)
+    return rows
 
 
-def test_both_ways_to_end_are_drawn_and_leave_everything_in_place(stage: Stage, tmp_path: Path) -> None:
+def a_server_that_did_not_end_is_no_witness(name: str, stage: Stage) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_restart, "END_TIMEOUT_S", 0.2)
+        patch.setattr(clocks_restore, "AHEAD_TIMEOUT_S", 0.2)
+        object.__setattr__(stage.scene, "signal", mutants.pretend)
+        fault = stage.make(name)
+        assert fault.inject().ok
+        assert not fault.witness().ok
+        fault.heal()
+        assert not fault.witness_healed().ok
+        object.__setattr__(stage.scene, "signal", send)
+
+
+def a_process_that_is_not_answered_again_is_named(stage: Stage) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_restart, "ANSWER_TIMEOUT_S", 0.5)
+        fault = stage.make("server-restart")
+        fault.inject()
+        fault.witness()
+        network = stage.scene.network
+        assert network is not None
+        network.cut(["publisher-1"])
+        healed = fault.heal()
+        reader = stage.scene.watch.view("subscriber-1")
+        assert stage.scene.wait(lambda: reader.answered.sent_ns > healed.t_ns, timeout_s=60)
+        seen = fault.witness_healed()
+        assert not seen.ok
+        assert "all but publisher-1" in seen.detail
+        network.heal_all()
+
+
+def test_a_server_that_ends_comes_back_with_everything(stage: Stage, tmp_path: Path) -> None:
+    a_server_that_did_not_end_is_no_witness("server-restart", stage)
     seen: set[str] = set()
     for delay_ms in range(20):
         if len(seen) == len(server_restart.SIGNALS):
             break
-        (tmp_path / str(delay_ms)).mkdir()
         before = stage.scene.keyspace.clocks()[CHANNEL]
         rows = carried_out(stage, "server-restart", tmp_path / str(delay_ms), delay_ms)
-        assert [row["result"] for row in rows] == ["ok"] * 4, rows
         assert (stage.scene.keyspace.clocks()[CHANNEL] or 0) >= (before or 0)
         seen.add(rows[0]["detail"].split()[0])
     assert seen == {number.name for number in server_restart.SIGNALS}
-
-
-@pytest.mark.parametrize("name", FAULTS_OF_THE_SERVER)
-def test_a_server_that_did_not_end_is_no_witness(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    object.__setattr__(stage.scene, "signal", mutants.pretend)
-    monkeypatch.setattr(server_restart, "END_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(clocks_restore, "AHEAD_TIMEOUT_S", 0.2)
-    fault = stage.make(name)
-    assert fault.inject().ok
-    assert not fault.witness().ok
-    fault.heal()
-    assert not fault.witness_healed().ok
-
-
-def test_the_snapshot_stands_before_all_that_may_be_lost(stage: Stage) -> None:
-    fault = stage.make("snapshot-restore")
-    injected = fault.inject()
-    (row,) = [row for row in stages(stage.folder / "harness.jsonl") if row["stage"] == "snapshot"]
-    assert (row["fault"], row["name"], row["result"]) == ("1-snapshot-restore", "snapshot-restore", "ok")
-    assert row["t_ns"] < injected.t_ns
-    published = load_file(stage.folder / "publisher-1.jsonl").rows
-    safe = [item["clock"] for one in published if one["type"] == "ok" and one["done_ns"] < row["t_ns"] for item in one["items"]]
-    assert fault.witness().ok
-    assert (stage.scene.keyspace.clocks()[CHANNEL] or 0) >= max(safe)
-    fault.heal()
-    healed = fault.witness_healed()
-    assert healed.ok, healed.detail
-
-
-def test_clocks_that_did_not_go_back_are_no_witness(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The server is killed and started again with its own files.
-    monkeypatch.setattr(snapshot_restore.SnapshotRestore, "change_files", lambda self: "its own files")
-    fault = stage.make("snapshot-restore")
-    fault.inject()
-    seen = fault.witness()
-    assert not seen.ok
-    assert seen.detail.endswith("; 0 clocks went back")
-    fault.heal()
-    fault.witness_healed()
-
-
-def test_a_process_that_is_not_answered_again_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_restart, "ANSWER_TIMEOUT_S", 0.5)
-    fault = stage.make("server-restart")
-    fault.inject()
-    fault.witness()
-    network = stage.scene.network
-    assert network is not None
-    network.cut(["publisher-1"])
-    healed = fault.heal()
-    reader = stage.scene.watch.view("subscriber-1")
-    assert stage.scene.wait(lambda: reader.answered.sent_ns > healed.t_ns, timeout_s=60)
-    seen = fault.witness_healed()
-    assert not seen.ok
-    assert "all but publisher-1" in seen.detail
-    network.heal_all()
-
-
-def test_a_server_that_ends_by_itself_is_a_complaint(stage: Stage) -> None:
+    a_process_that_is_not_answered_again_is_named(stage)
     servers = stage.scene.servers
     assert servers.complaint() == ""
     servers._server.process.send_signal(signal.SIGKILL)
@@ -124,3 +94,33 @@ def test_a_server_that_ends_by_itself_is_a_complaint(stage: Stage) -> None:
     assert servers.complaint() == "the embedded server exited in mid-run with code -9"
     servers.start()
     assert servers.complaint() == ""
+
+
+def test_a_server_that_goes_back_to_a_snapshot_is_seen_in_its_clocks(stage: Stage) -> None:
+    copy = stage.scene.servers.folder.with_name("snapshot")
+    a_server_that_did_not_end_is_no_witness("snapshot-restore", stage)
+    shutil.rmtree(copy)
+    with pytest.MonkeyPatch.context() as patch:
+        # The server is killed and started again with its own files.
+        patch.setattr(snapshot_restore.SnapshotRestore, "change_files", lambda self: "its own files")
+        fault = stage.make("snapshot-restore")
+        fault.inject()
+        seen = fault.witness()
+        assert not seen.ok
+        assert seen.detail.endswith("; 0 clocks went back")
+        fault.heal()
+        fault.witness_healed()
+    shutil.rmtree(copy)
+    fault = stage.make("snapshot-restore")
+    injected = fault.inject()
+    # The snapshot stands before all that may be lost.
+    row = [row for row in stages(stage.folder / "harness.jsonl") if row["stage"] == "snapshot"][-1]
+    assert (row["fault"], row["name"], row["result"]) == ("1-snapshot-restore", "snapshot-restore", "ok")
+    assert row["t_ns"] < injected.t_ns
+    published = load_file(stage.folder / "publisher-1.jsonl").rows
+    safe = [item["clock"] for one in published if one["type"] == "ok" and one["done_ns"] < row["t_ns"] for item in one["items"]]
+    witnessed = fault.witness()
+    assert (stage.scene.keyspace.clocks()[CHANNEL] or 0) >= max(safe)
+    seen = (injected, witnessed, fault.heal(), fault.witness_healed())
+    assert all(one.ok for one in seen), seen
+    assert [one.t_ns for one in seen] == sorted(one.t_ns for one in seen)

@@ -15,6 +15,7 @@ from chaos.mischief.clients import CLIENTS, ForeignClient
 from chaos.mischief.command import MUTANTS
 from chaos.planting import planted
 from engine import Handlers, Job, Queue, Worker
+from tests.engine.helpers.waiting import wait_until
 
 FORMATS = sorted(CLIENTS)
 
@@ -83,8 +84,7 @@ def test_a_job_that_it_moves_runs_once(queue: Queue, client: ForeignClient) -> N
 
 def test_a_job_that_it_promotes_twice_runs_once(queue: Queue, client: ForeignClient) -> None:
     job = put(queue, delay_ms=1)
-    while not client.due():
-        pass
+    wait_until(client.due, "it is due", 120)
     copy = client.copy(job)
     client.promote(job, copy)
     if client.doubles:

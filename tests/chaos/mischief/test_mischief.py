@@ -21,7 +21,9 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole_lines(file)]
 
 
-@pytest.mark.parametrize("model", sorted(CLIENTS))
+@pytest.mark.parametrize(
+    "model", [pytest.param(name, marks=[] if name == "bull" else pytest.mark.slow) for name in sorted(CLIENTS)]
+)
 def test_it_tells_what_it_had_in_hand(model: str, ironclaim_url: str, tmp_path: Path) -> None:
     history, sink = tmp_path / "foreign-client-1.jsonl", tmp_path / "foreign-client-1.sink.jsonl"
     with models.queue(model, "q", url=ironclaim_url) as queue:
