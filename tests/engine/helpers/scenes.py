@@ -54,9 +54,9 @@ def saved(desk: Desk, scene: Callable[[Desk], Operation]) -> Callable[[Desk], Op
     return start
 
 
-#: For each step: the first tier cuts off after each of the first writes and after every third of the others.
-STEPS = pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["some writes", "each write"])
-CUT_FIRST = 6
+#: For each step: the first tier cuts off after each of the first writes and after every fourth of the others.
+STEPS = pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["some writes", "each write"])
+CUT_FIRST = 5
 
 
 def cuts(desk: Desk, scene: Scene, step: int, resend: bool) -> Iterator[tuple[int, Operation, Any]]:
