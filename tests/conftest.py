@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis.utils
 
 from engine.testing.plugin import ironclaim_server as ironclaim_server
 from engine.testing.plugin import ironclaim_url as ironclaim_url
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest_plugins = ("tests.budget", "tests.compiled", "tests.times", "tests.failed_fixtures", "tests.walks")
+
+# redis-py reads its own version anew from its metadata for every connection, of which the tests open tens of thousands.
+redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
 
 
 @pytest.fixture

@@ -128,29 +128,29 @@ class ClusterDesk(Desk):
 
     # -- raw keys
 
-    def members(self, kind: str) -> dict[str, set[str]]:
-        """The members of each zset or hash whose name begins with this word, by key."""
-        found: dict[str, set[str]] = {}
-        for key in self.redis.scan_iter(f"{self.keys.prefix}{kind}*", count=1000):
-            read: Any = {b"zset": lambda k: self.redis.zrange(k, 0, -1), b"set": self.redis.smembers}
-            raw: Any = read.get(self.redis.type(key), self.redis.hkeys)(key)
-            found[key.decode().removeprefix(self.keys.prefix)] = {member.decode() for member in raw}
-        return found
+    def members(self, kind: str, state: dict[str, Any] | None = None) -> dict[str, set[str]]:
+        """The members of each zset or hash whose name begins with this word, by key; now, or in a dump."""
+        start, prefix = self.keys.prefix + kind, self.keys.prefix
+        found = {key.removeprefix(prefix): kept for key, kept in (state or self.dump()).items() if key.startswith(start)}
+        return {
+            name: {(each[0] if shown == "zset" else each).decode() for each in value} for name, (shown, value, _) in found.items()
+        }
 
     def where(self) -> dict[str, set[str]]:
         """The structures that hold each job that has an envelope or a tombstone: its lane, due, active, dead, ended. A lane that
         is neither ready nor parked holds nothing: no claim would ever look into it."""
         found: dict[str, set[str]] = {}
-        for key in self.redis.scan_iter(f"{self.keys.prefix}job:*", count=1000):
-            raw: Any = self.redis.get(key)
-            found[key.decode().split(":job:")[1]] = {"ended"} if raw[:1] == TOMBSTONE else set()
-        parked = self.members("parked")
-        seen = set().union(*self.members("ready:").values(), parked.get("parked", set()))
-        for name, jobs in self.members("lane:").items():
+        state = self.dump()
+        for key, (_, raw, _) in state.items():
+            if key.startswith(self.keys.job("")):
+                found[key.split(":job:")[1]] = {"ended"} if raw[:1] == TOMBSTONE else set()
+        parked = self.members("parked", state)
+        seen = set().union(*self.members("ready:", state).values(), parked.get("parked", set()))
+        for name, jobs in self.members("lane:", state).items():
             for job in jobs & set(found) if name.removeprefix("lane:") in seen else ():
                 found[job].add(name)
         for name in ("due", "active", "dead", "blocked"):
-            for member in self.members(name).get(name, ()):
+            for member in self.members(name, state).get(name, ()):
                 found.setdefault(member[10:] if name == "due" else member, set()).add(name)
         return found
 

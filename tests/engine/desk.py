@@ -109,14 +109,36 @@ end }, { __index = redis })
 """
 
 
-#: What reads a key of each type.
-READ: dict[str, Callable[[Any, bytes], Any]] = {
-    "string": lambda pipe, key: pipe.get(key),
-    "hash": lambda pipe, key: pipe.hgetall(key),
-    "zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
-    "list": lambda pipe, key: pipe.lrange(key, 0, -1),
-    "set": lambda pipe, key: pipe.smembers(key),
-    "stream": lambda pipe, key: pipe.xrange(key),
+#: Every key with its type, its expiry and its value, in one reply.
+DUMP = """#!lua flags=no-writes,allow-cross-slot-keys
+local reads = {
+  string = {'GET'}, hash = {'HGETALL'}, set = {'SMEMBERS'}, zset = {'ZRANGE', 0, -1, 'WITHSCORES'}, list = {'LRANGE', 0, -1},
+  stream = {'XRANGE', '-', '+'},
+}
+local found, cursor = {}, '0'
+repeat
+  local page = redis.call('SCAN', cursor, 'COUNT', 1000)
+  cursor = page[1]
+  for _, key in ipairs(page[2]) do
+    local kind = redis.call('TYPE', key).ok
+    local read = reads[kind]
+    found[#found + 1] = {key, kind, redis.call('PEXPIRETIME', key), redis.call(read[1], key, unpack(read, 2))}
+  end
+until cursor == '0'
+return found
+"""
+
+
+def pairs(flat: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+#: What a value of each type is in a dump; others are as they were read.
+SHOWN: dict[bytes, Callable[[Any], Any]] = {
+    b"hash": lambda value: dict(pairs(value)),
+    b"zset": lambda value: [(member, float(score)) for member, score in pairs(value)],
+    b"set": set,
+    b"stream": lambda value: [(at, dict(pairs(fields))) for at, fields in value],
 }
 
 #: Deletes every key that expires from the time ARGV[1] to ARGV[2] (ms, the test's clock). Keys that expire earlier live by the
@@ -358,17 +380,11 @@ class Desk:
 
     def dump(self) -> dict[str, Any]:
         """Every key with its type, value and expiry."""
-        keys = sorted(self.redis.scan_iter(count=1000))
-        with self.redis.pipeline(transaction=False) as pipe:
-            for key in keys:
-                pipe.type(key)
-                pipe.pexpiretime(key)
-            replies = pipe.execute()
-            kinds = [kind.decode() for kind in replies[::2]]
-            for key, kind in zip(keys, kinds, strict=True):
-                READ[kind](pipe, key)
-            values = pipe.execute()
-        return {key.decode(): tuple(kept) for key, *kept in zip(keys, kinds, values, replies[1::2], strict=True)}
+        found: Any = self.redis.eval(DUMP, 0)
+        return {
+            key.decode(): (kind.decode(), SHOWN.get(kind, lambda read: read)(value), expires_ms)
+            for key, kind, expires_ms, value in sorted(found, key=lambda each: each[0])
+        }
 
     def places(self, job: str) -> set[str]:
         """The structures that hold a job: lane, due, active, dead, blocked, or `ended` for a tombstone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -67,22 +68,40 @@ def numbers(field: str, least: int, most: int) -> set[int]:
     return found
 
 
+@cache
+def minutes_of(zone: str, day: int) -> list[datetime]:
+    """The clock on the wall in each minute of a day since 1970."""
+    known = ZoneInfo(zone)
+    times_s = range(day * 86_400, (day + 1) * 86_400, 60)
+    return [datetime.fromtimestamp(at_s, known).replace(tzinfo=None) for at_s in times_s]
+
+
+def on_the_wall(zone: str, at_ms: int) -> datetime:
+    return minutes_of(zone, at_ms // DAY_MS)[at_ms % DAY_MS // MINUTE_MS]
+
+
+@cache
+def fields(expression: str) -> list[set[int]]:
+    bounds = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+    return [numbers(field, *bound) for field, bound in zip(expression.split(), bounds, strict=True)]
+
+
 def names(expression: str, at: datetime) -> bool:
     """Whether the expression names this time of day."""
-    minute, hour, day, month, weekday = expression.split()
-    if at.minute not in numbers(minute, 0, 59) or at.hour not in numbers(hour, 0, 23) or at.month not in numbers(month, 1, 12):
+    minutes, hours, days, months, weekdays = fields(expression)
+    if at.minute not in minutes or at.hour not in hours or at.month not in months:
         return False
-    by_day, by_weekday = at.day in numbers(day, 1, 31), at.isoweekday() % 7 in numbers(weekday, 0, 6)
+    _, _, day, _, weekday = expression.split()
+    by_day, by_weekday = at.day in days, at.isoweekday() % 7 in weekdays
     return (by_day and by_weekday) if day[0] == "*" or weekday[0] == "*" else (by_day or by_weekday)
 
 
 def oracle(expression: str, zone: str, first_ms: int, last_ms: int) -> Iterator[int]:
     """Every tick in [first, last]: minute by minute, looking at the clock on the wall and remembering its latest time."""
-    known = ZoneInfo(zone)
     every_hour = numbers(expression.split()[1], 0, 23) == set(range(24))
-    latest = datetime.fromtimestamp((first_ms - 3 * DAY_MS) / 1000, known).replace(tzinfo=None)
+    latest = on_the_wall(zone, first_ms - 3 * DAY_MS)
     for at_ms in range(first_ms - 3 * DAY_MS, last_ms + 1, MINUTE_MS):
-        now = datetime.fromtimestamp(at_ms / 1000, known).replace(tzinfo=None)
+        now = on_the_wall(zone, at_ms)
         shown = [now] if every_hour or now > latest else []
         if not every_hour:
             # What the clock jumped over is done now, once.

@@ -114,6 +114,7 @@ def lua(ironclaim_url: str) -> Iterator[Any]:
     client.close()
 
 
+@settings(max_examples=examples(40))
 @given(ENQUEUES, SEQUENCES, TIMES, U48)
 def test_round_trip(operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
     job = opened(sealed(operation, sequence, enqueued_ms, due_ms))

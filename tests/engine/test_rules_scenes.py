@@ -10,9 +10,9 @@ import pytest
 from engine.models.lanes import Lanes
 from engine.wire.operations import Alter
 from engine.wire.scripts import scripts_folder
-from tests.engine.desk import WRITES, Desk, desk
-from tests.engine.helpers.lanes_state import check, ended_of, members, names_of
-from tests.engine.helpers.scenes import check_outcome, drain, saved, words
+from tests.engine.desk import TOMBSTONE, WRITES, Desk, desk
+from tests.engine.helpers.lanes_state import check, members
+from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain, words
 from tests.scenes import CLASSES, SCENES, Scene, busy, limited, relatives
 
 __all__ = ["desk"]
@@ -57,55 +57,44 @@ def test_the_list_of_write_commands_holds_every_one_that_a_script_calls(desk: De
     assert set(WRITES) <= called, "a command that no script calls any more"
 
 
-def alive(desk: Desk) -> set[str]:
-    return set(names_of(desk, desk.keys.job("*"))) - ended_of(desk)
+def alive(state: dict[str, Any], desk: Desk) -> set[str]:
+    """Jobs of a dump that have not ended."""
+    start = desk.keys.job("")
+    return {key.removeprefix(start) for key, kept in state.items() if key.startswith(start) and kept[1][:1] != TOMBSTONE}
 
 
-def leaks(desk: Desk) -> set[str]:
+def leaks(state: dict[str, Any], desk: Desk) -> set[str]:
     """Keys of jobs that do not expire, but for those of the dead; one that is unique keeps nobody out."""
-    dead = set(members(desk, desk.keys.dead))
-    keys = [key for key in names_of(desk, f"{desk.keys.prefix}*") if key.split(":")[0] not in LASTING]
-    with desk.redis.pipeline(transaction=False) as pipe:
-        for key in keys:
-            pipe.pexpiretime(desk.keys.prefix + key)
-        found = dict(zip(keys, pipe.execute(), strict=True))
-    lasting = {key for key, expires_ms in found.items() if expires_ms < 0 or expires_ms > KEPT_MS}
-    holders: Any = {key: desk.redis.get(desk.keys.prefix + key) for key in lasting if key.startswith("unique:")}
+    dead = {member.decode() for member, _ in state.get(desk.keys.dead, ("", ()))[1]}
+    lasting = {key.removeprefix(desk.keys.prefix): kept[1] for key, kept in state.items() if not 0 <= kept[2] <= KEPT_MS}
     of_dead = {f"{kind}:{job}" for kind in ("job", "run") for job in dead}
-    return lasting - of_dead - {key for key, holder in holders.items() if holder.decode() in dead}
+    of_jobs = {key: value for key, value in lasting.items() if key.split(":")[0] not in LASTING and key not in of_dead}
+    return {key for key, value in of_jobs.items() if not (key.startswith("unique:") and value.decode() in dead)}
 
 
 @pytest.mark.feature("BQ35")
+@STEPS
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 @each(CUT)
-def test_rule_01_a_script_cut_off_after_any_write_loses_doubles_and_leaks_nothing(desk: Desk, scene: Scene, resend: bool) -> None:
-    writes, was_cut, start = 0, True, saved(desk, scene.begin)
-    there, dead_before = alive(desk), set(members(desk, desk.keys.dead))
-    seen: list[Any] = []
-    while was_cut:
-        writes += 1
-        operation = start(desk)
-        was_cut = desk.cut_off(operation, writes)
-        reply = desk.run(operation) if resend else None
-        if resend:
-            check(desk, cut=scene.world is not limited or scene.script not in WHOLE)
-        # Of the same keys and the same answer workers make the same.
-        if (state := (desk.dump(), words(reply))) in seen:
-            continue
-        seen.append(state)
-        finished, dead = drain(desk, operation), set(members(desk, desk.keys.dead))
-        try:
+def test_rule_01_a_script_cut_off_after_any_write_loses_doubles_and_leaks_nothing(
+    desk: Desk, scene: Scene, resend: bool, step: int
+) -> None:
+    scene.begin(desk)
+    there, dead_before = alive(desk.dump(), desk), set(members(desk, desk.keys.dead))
+    desk.begin()
+    for writes, operation, reply in cuts(desk, scene, step, resend):
+        with cut_off_after(writes):
+            if resend:
+                check(desk, cut=scene.world is not limited or scene.script not in WHOLE)
+            finished, dead = drain(desk, operation), set(members(desk, desk.keys.dead))
             check_outcome(scene, operation, reply, there=there, dead_before=dead_before, finished=finished, dead=dead)
-            assert alive(desk) == dead
+            assert alive(desk.dump(), desk) == dead
             if reply and isinstance(operation, Alter):
                 assert {item.job for item in reply.items if item.done} == scene.gone | scene.runs
             for _ in range(2):
                 desk.tick(20_000)
                 desk.sweep()
-            assert leaks(desk) == set()
-        except AssertionError as error:
-            error.add_note(f"cut off after {writes} writes")
-            raise
+            assert leaks(desk.dump(), desk) == set()
 
 
 #: Another copy of this sweep goes on where the first one has stopped: with the children of those that it has buried.

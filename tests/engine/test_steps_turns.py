@@ -201,7 +201,7 @@ def test_one_line_does_not_hold_up_the_other() -> None:
     assert started(machine.handler_ends(inline)) == ["i2"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 20))])
 def test_turns_change_nothing_but_the_cost(seed: int) -> None:
     """Two machines over the same work, one of which is fed with events alone: they start the same jobs in the same order and tell
     the same ends."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from engine.wire.operations import Count, Drop, Enqueue, EnqueueMany, Finish, Forget, Operation, Tick
 from tests.engine.desk import LEASE_MS, Desk
@@ -13,6 +16,12 @@ from tests.scenes import CLASSES, PARENTS, Scene
 
 #: How a reply says that the call did it now; a repeat says the same with another word.
 DONE_NOW = re.compile(r"'(?:ok|created|leased|empty|done|ticked|ended)'")
+
+#: Puts keys on an empty server: of each its name, its expiry, its value, and how RESTORE shall take them.
+RESTORE = """
+redis.call('FLUSHALL', 'SYNC')
+for at = 1, #ARGV, 4 do redis.call('RESTORE', unpack(ARGV, at, at + 3)) end
+"""
 
 
 def words(reply: object) -> str:
@@ -30,20 +39,51 @@ def saved(desk: Desk, scene: Callable[[Desk], Operation]) -> Callable[[Desk], Op
             pipe.pexpiretime(key)
             pipe.pttl(key)
         found = pipe.execute()
-    dumped = list(zip(keys, found[::3], found[1::3], found[2::3], strict=True))
+    words: list[Any] = []
+    for key, value, expires_ms, left_ms in zip(keys, found[::3], found[1::3], found[2::3], strict=True):
+        # Keys that live by the server's own clock live as long as they did.
+        own = 0 < expires_ms < desk.expires_from_ms
+        words += [key, left_ms if own else max(expires_ms, 0), value, "REPLACE" if own else "ABSTTL"]
 
     def start(desk: Desk) -> Operation:
-        with desk.redis.pipeline(transaction=False) as pipe:
-            pipe.flushall()
-            for key, value, expires_ms, left_ms in dumped:
-                # Keys that live by the server's own clock live as long as they did.
-                own = 0 < expires_ms < desk.expires_from_ms
-                pipe.restore(key, left_ms if own else max(expires_ms, 0), value, absttl=not own)
-            pipe.execute()
-        desk.tick(now_ms - desk.now_ms)
+        desk.redis.eval(RESTORE, 0, *words)
+        desk.now_ms = now_ms
+        desk.queue.use_test_clock(now_ms)
         return operation
 
     return start
+
+
+#: For each step: the first tier cuts off after each of the first writes and after every fourth of the others.
+STEPS = pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["some writes", "each write"])
+CUT_FIRST = 5
+
+
+def cuts(desk: Desk, scene: Scene, step: int, resend: bool) -> Iterator[tuple[int, Operation, Any]]:
+    """Cut the scene's call off after ever more writes, until it runs to its end: the writes, the operation, and the reply to its
+    copy, None where none is sent. Of the same keys and the same answer workers make the same: each of those comes once."""
+    writes, was_cut, start, seen = 0, True, saved(desk, scene.begin), list[Any]()
+    while was_cut:
+        writes += 1 if writes < CUT_FIRST else step
+        operation = start(desk)
+        was_cut = desk.cut_off(operation, writes)
+        reply = desk.run(operation) if resend else None
+        own = desk.expires_from_ms
+        keys = {key: kept if kept[2] >= own else kept[:2] for key, kept in desk.dump().items()}
+        if (state := (keys, words(reply))) not in seen:
+            seen.append(state)
+            yield writes, operation, reply
+    assert writes > 1 or type(desk) is Desk, "the scene made the script write less than twice: it proves nothing"
+
+
+@contextmanager
+def cut_off_after(writes: int) -> Iterator[None]:
+    """Who fails says where the script was cut off."""
+    try:
+        yield
+    except AssertionError as error:
+        error.add_note(f"cut off after {writes} writes")
+        raise
 
 
 def accepted_by(operation: Operation, reply: object) -> Counter[str]:

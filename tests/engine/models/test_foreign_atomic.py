@@ -9,7 +9,7 @@ import pytest
 from engine.errors import ScriptFault, ServerUnavailable
 from engine.wire.operations import Count, Extend, Failure, Finish, Lease, Listing, Operation, Release, Retry
 from tests.engine.desk import LEASE_MS
-from tests.engine.helpers.scenes import check_outcome, drain, saved
+from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain
 from tests.engine.models.foreign_desk import SUBJECTS, ForeignDesk, open_desk
 from tests.scenes import PLAIN, Scene
 
@@ -45,27 +45,21 @@ def states(desk: ForeignDesk) -> dict[str, set[str]]:
     return {name: {job for job, _ in found} for name, found in desk.run(Listing(0, 100)).states.items()}
 
 
+@STEPS
 @pytest.mark.parametrize(("desk", "scene", "resend"), EACH, indirect=["desk"])
 def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
-    desk: ForeignDesk, scene: Scene, resend: bool
+    desk: ForeignDesk, scene: Scene, resend: bool, step: int
 ) -> None:
-    writes, was_cut, start = 0, True, saved(desk, scene.begin)
+    scene.begin(desk)
     before = states(desk)
     there = set().union(*(jobs for name, jobs in before.items() if name != "done"))
-    while was_cut:
-        writes += 1
-        operation = start(desk)
-        was_cut = desk.cut_off(operation, writes)
-        reply = desk.run(operation) if resend else None
-        finished, now = drain(desk, operation), states(desk)
-        try:
+    desk.begin()
+    for writes, operation, reply in cuts(desk, scene, step, resend):
+        with cut_off_after(writes):
+            finished, now = drain(desk, operation), states(desk)
             check_outcome(scene, operation, reply, there=there, dead_before=before["dead"], finished=finished, dead=now["dead"])
             assert not any(jobs for name, jobs in now.items() if name not in ("dead", "done"))
             assert desk.redis.zcard(desk.keys.active) == 0 and not list(desk.redis.scan_iter(desk.keys.held("*")))
-        except AssertionError as error:
-            error.add_note(f"cut off after {writes} writes")
-            raise
-    assert writes > 1, "the scene made the script write less than twice: it proves nothing"
 
 
 def test_rule_01_what_is_left_of_an_enqueue_that_was_cut_off_keeps_its_id_and_says_that_it_is_gone(desk: ForeignDesk) -> None:
