@@ -67,7 +67,12 @@ def test_coroutines_run_side_by_side_on_one_loop_and_leave_a_whole_history(queue
 
 
 def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(queue: Queue, workers: Workers) -> None:
-    errors = {"value": "ValueError: no", "exit": "SystemExit: 3", "interrupt": "KeyboardInterrupt: ", "cancel": "CancelledError: "}
+    errors = {
+        "value": "ValueError: no",
+        "exit": "SystemExit: 3",
+        "interrupt": "KeyboardInterrupt: ",
+        "cancel": "CancelledError: ",
+    }
     errors["stray exit"] = "ValueError: no"
     for number, what in enumerate(errors):
         put(queue, workers, "async-raise", f"bad{number}", what=what, attempts=2, backoff_ms=0)
