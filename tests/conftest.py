@@ -30,6 +30,16 @@ def late_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"engine.queue.{module}.BLOCK_MS", 600_000)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_tls_context() -> Iterator[None]:
+    """Clients of httpx share what they trust: to read the authorities again took 50 ms for each client, most of a short test."""
+    import httpx
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", functools.cache(httpx.create_ssl_context))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the suite. Imported here, because most tests do without.

@@ -66,24 +66,22 @@ def test_coroutines_run_side_by_side_on_one_loop_and_leave_a_whole_history(queue
     assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 41
 
 
-@pytest.mark.parametrize(
-    ("what", "error"),
-    [
-        ("value", "ValueError: no"),
-        ("exit", "SystemExit: 3"),
-        ("interrupt", "KeyboardInterrupt: "),
-        ("cancel", "CancelledError: "),
-        ("stray exit", "ValueError: no"),
-    ],
-)
-def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(
-    queue: Queue, workers: Workers, what: str, error: str
-) -> None:
-    put(queue, workers, "async-raise", "bad", what=what, attempts=2, backoff_ms=0)
+def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(queue: Queue, workers: Workers) -> None:
+    errors = {
+        "value": "ValueError: no",
+        "exit": "SystemExit: 3",
+        "interrupt": "KeyboardInterrupt: ",
+        "cancel": "CancelledError: ",
+    }
+    errors["stray exit"] = "ValueError: no"
+    for number, what in enumerate(errors):
+        put(queue, workers, "async-raise", f"bad{number}", what=what, attempts=2, backoff_ms=0)
     put(queue, workers, "thread", "next", delay_ms=300)
     assert start(workers, "--burst", "--concurrency", "1").wait(120) == 0
-    assert run_of(queue, "bad").get("error", "") == error
-    assert (len(workers.marks("ran", "bad")), ids_of(queue, "dead"), ids_of(queue, "done")) == (2, ["bad"], ["next"])
+    bad = [f"bad{number}" for number in range(len(errors))]
+    assert [run_of(queue, job).get("error", "") for job in bad] == list(errors.values())
+    assert [len(workers.marks("ran", job)) for job in bad] == [2] * len(bad)
+    assert (sorted(ids_of(queue, "dead")), ids_of(queue, "done")) == (bad, ["next"])
 
 
 def test_a_plain_function_that_returns_a_coroutine_is_a_failed_run_not_a_finished_one(queue: Queue, workers: Workers) -> None:

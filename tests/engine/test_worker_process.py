@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine import Queue
+from engine.command.main import main
 from engine.testing import EmbeddedServer
 from tests.engine.desk import run_texts
 from tests.engine.helpers.processes import HANDLERS, Workers
@@ -91,19 +92,19 @@ def test_rule_18_jobs_without_a_handler_are_left_to_other_workers(queue: Queue, 
 
 
 @pytest.mark.feature("BN28")
-@pytest.mark.feature("BN28")
-@pytest.mark.parametrize("what", ["exit", "interrupt", "generator", "unprintable", "file"])
-def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Workers, what: str) -> None:
-    """One place only: a thread that died of it would leave the second job waiting."""
-    put(queue, workers, "raise", "bad", what=what, attempts=2, backoff_ms=0)
-    put(queue, workers, "mark", "next")
-    worker = workers.start("--burst", "--concurrency", "1", "--sweep-ms", "100")
-    assert worker.wait(120) == 0
-    state = run_hash(queue, workers.url, "bad")
-    assert (state["failures"], len(workers.marks("ran", "bad")), ids_of(queue, "dead")) == ("2", 2, ["bad"])
+def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Workers) -> None:
+    """One place only: a thread that died of one would leave the others and the last job waiting."""
     names = {"exit": "SystemExit", "interrupt": "KeyboardInterrupt", "generator": "GeneratorExit", "unprintable": "Unprintable"}
-    assert state["error"].startswith(names.get(what, "FileNotFoundError"))
-    assert len(workers.marks("ran", "next")) == 1
+    names["file"] = "FileNotFoundError"
+    for what in names:
+        put(queue, workers, "raise", what, what=what, attempts=2, backoff_ms=0)
+    put(queue, workers, "mark", "next")
+    assert workers.start("--burst", "--concurrency", "1", "--sweep-ms", "100").wait(120) == 0
+    for what, name in names.items():
+        state = run_hash(queue, workers.url, what)
+        assert (state["failures"], len(workers.marks("ran", what))) == ("2", 2), what
+        assert state["error"].startswith(name)
+    assert sorted(ids_of(queue, "dead")) == sorted(names) and len(workers.marks("ran", "next")) == 1
 
 
 @pytest.mark.slow
@@ -171,13 +172,18 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
         ({}, ["--lua", "/none"], "no folder of scripts at /none"),
     ],
 )
-def test_a_start_that_cannot_be_is_one_line(workers: Workers, changes: dict[str, str], options: list[str], said: str) -> None:
-    worker = workers.start(*options, **changes)
-    assert worker.wait(120) == 2
-    output = workers.output(changes.get("name", "worker-1"))
-    assert output.count("\n") == 1 and output.startswith("ironclaim: ") and said in output
-    for path in workers.folder.glob("*.jsonl"):
-        assert raw_rows(path)[-1]["kind"] == "close", "what there is of a history is whole"
+def test_a_start_that_cannot_be_is_one_line(
+    tmp_path: Path, ironclaim_url: str, capfd: pytest.CaptureFixture[str], changes: dict[str, str], options: list[str], said: str
+) -> None:
+    """Within this process; that a real one ends with this code and one line, the next test says."""
+    told = {"handlers": HANDLERS, "queue": "q", "name": "worker-1", **changes}
+    history = tmp_path / "h.jsonl"
+    words = ["worker", told["handlers"], "--queue", told["queue"], "--name", told["name"], "--url", ironclaim_url]
+    assert main([*words, "--history", str(history), *options]) == 2
+    out, output = capfd.readouterr()
+    assert output.count("\n") == 1 and output.startswith("ironclaim: ") and said in output and not out
+    if history.exists():
+        assert raw_rows(history)[-1]["kind"] == "close", "what there is of a history is whole"
 
 
 def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from engine.http.security import access, forgery, sessions, shield
 from engine.http.security.access import Access, needs, public
 from engine.http.serving import check_bind
 from engine.http.settings import HttpSettings, Token
+from engine.testing import EmbeddedServer
 from tests.engine.helpers.waiting import STREAM_S, soon, wait_until
 from tests.engine.http.serving import rest_of, served
 
@@ -46,19 +47,34 @@ def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
-@pytest.fixture
-def open_client(ironclaim_url: str) -> Iterator[httpx.Client]:
-    """Of an application that asks nobody, and lets everybody change things."""
-    with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base, httpx.Client(base_url=base, timeout=120) as made:
+@pytest.fixture(scope="module")
+def open_client_of_all(ironclaim_server: EmbeddedServer) -> Iterator[httpx.Client]:
+    with (
+        served(HttpSettings(url=ironclaim_server.url, allow_changes=True)) as base,
+        httpx.Client(base_url=base, timeout=120) as made,
+    ):
         yield made
 
 
-@pytest.fixture
-def client(ironclaim_url: str) -> Iterator[httpx.Client]:
-    """Of an application with tokens."""
-    settings = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS)
+@pytest.fixture(scope="module")
+def client_of_all(ironclaim_server: EmbeddedServer) -> Iterator[httpx.Client]:
+    settings = HttpSettings(url=ironclaim_server.url, allow_changes=True, tokens=TOKENS)
     with served(settings) as base, httpx.Client(base_url=base, timeout=120) as made:
         yield made
+
+
+@pytest.fixture
+def open_client(open_client_of_all: httpx.Client, ironclaim_url: str) -> httpx.Client:
+    """Of an application that asks nobody, and lets everybody change things; its server is empty."""
+    open_client_of_all.cookies.clear()
+    return open_client_of_all
+
+
+@pytest.fixture
+def client(client_of_all: httpx.Client, ironclaim_url: str) -> httpx.Client:
+    """Of an application with tokens; its server is empty."""
+    client_of_all.cookies.clear()
+    return client_of_all
 
 
 # -- who
