@@ -19,17 +19,21 @@ from tests.reports.conftest import Checked, Judge, by_subject, violations_of
 #: The modules that add their cases to those of `channels` when they are imported.
 MORE_CASES = (handed,)
 
+SLOW = pytest.mark.slow
+
 CHECKS = {f"P{number}" for number in range(1, 9)}
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, judged: Judge, spark: SparkSession) -> dict[str, set[tuple[str, str, str]]]:
+def found(
+    tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession
+) -> dict[str, set[tuple[str, str, str]]]:
     """Violations by channel, of one run in which all cases happened."""
     story = good_channels.healthy(tmp_path_factory.mktemp("channels") / "run")
     for name, (tell, preset, _) in CASES.items():
         tell(story, story.channel(name, preset=preset))
     run = story.write(closed=good_channels.END_S)
-    judged(run)
+    checked(run, *CHECKS, "P9")
     found: dict[str, set[tuple[str, str, str]]] = {}
     for subject, some in by_subject(row for row in violations_of(run, spark) if row["check"].startswith("P")).items():
         found.setdefault(subject.split("/")[0], set()).update(some)
@@ -70,7 +74,10 @@ def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path, checked:
     assert "no channel was set to cross the wrap" in told["H2"][1]
 
 
-@pytest.mark.parametrize(("strays", "waited", "verdict"), [(0, 0.0, "valid"), (42, 0.0, "violated"), (42, 1.0, "unknown")])
+@pytest.mark.parametrize(
+    ("strays", "waited", "verdict"),
+    [pytest.param(0, 0.0, "valid", marks=SLOW), (42, 0.0, "violated"), pytest.param(42, 1.0, "unknown", marks=SLOW)],
+)
 def test_scripts_at_a_server_that_was_replaced_are_a_violation(
     strays: int, waited: float, verdict: str, tmp_path: Path, checked: Checked
 ) -> None:

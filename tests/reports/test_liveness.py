@@ -25,8 +25,8 @@ def load(story: Story, every_s: float, workers: dict[str, tuple[float, float]]) 
     ("every_s", "span", "verdict", "words"),
     [
         (0.15, (37.0, 37.1), "violated", "worker-4 claimed none of the last 44 claims under load"),
-        (0.5, (37.0, 37.1), "valid", ""),
-        (0.15, (42.0, 43.0), "valid", ""),
+        pytest.param(0.5, (37.0, 37.1), "valid", "", marks=pytest.mark.slow),
+        pytest.param(0.15, (42.0, 43.0), "valid", "", marks=pytest.mark.slow),
     ],
     ids=["one claim and no more", "too little work to tell", "slow to come back"],
 )

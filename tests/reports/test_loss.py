@@ -57,6 +57,7 @@ def run_at(story: Failover, job: str, enqueued: float, at: float, **told: Any) -
     story.run("worker-1", job, at, told=told)
 
 
+@pytest.mark.slow
 def test_a_loss_inside_of_its_window_is_declared_and_counted(tmp_path: Path, judged: Judge) -> None:
     story = Failover(tmp_path / "run", [LOSS])
     story.enqueue("gone", 4.5)
@@ -76,7 +77,7 @@ def test_a_loss_inside_of_its_window_is_declared_and_counted(tmp_path: Path, jud
     assert decided["measures"]["lost"] == 1
 
 
-@pytest.mark.parametrize("loss", [[LOSS], []])
+@pytest.mark.parametrize("loss", [[LOSS], pytest.param([], marks=pytest.mark.slow)])
 def test_a_loss_outside_of_every_window_is_a_violation(loss: list[dict[str, Any]], tmp_path: Path, checked: Checked) -> None:
     """The same losses a second before the window, and with it where nothing is declared."""
     early = 1.5 if loss else 0.0
@@ -92,18 +93,6 @@ def test_a_loss_outside_of_every_window_is_a_violation(loss: list[dict[str, Any]
     assert found["J4"] == ("violated", "gone was enqueued, has not finished, and is in no state at the end")
     verdict, why = found["J24"]
     assert verdict == "violated" and why.startswith("2 found, the first: claimed-anew lease ")
-
-
-@pytest.mark.parametrize(("claimed", "verdict"), [(4.6, "valid"), (3.6, "violated")])
-def test_a_job_that_only_the_old_server_knew_is_lost_by_its_first_answer(
-    claimed: float, verdict: str, tmp_path: Path, checked: Checked
-) -> None:
-    """Its enqueue was not answered in time, and refused by the new one; a worker had claimed it at the old one."""
-    story = Failover(tmp_path / "run", [LOSS])
-    story.enqueue("refused", claimed - 0.2, result="orphan", reply="fail", took=3.5)
-    story.claim("worker-1", "refused", claimed)
-    story.replaced()
-    assert {check: found for check, (found, _) in checked(story.rest(), "J4", "J5").items()} == {"J4": verdict, "J5": verdict}
 
 
 @pytest.mark.slow
@@ -186,8 +175,15 @@ def counts(claims: int, failures: int, crashes: int) -> dict[str, int]:
 
 
 def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: RowsOf) -> None:
-    """A claim, a finish, a renewal and a reap that may be gone, and what the next server answered that did not know of them."""
+    """A claim, a finish, a renewal and a reap that may be gone, and what the next server answered that did not know of them.
+
+    The enqueue of a refused job was not answered in time, and refused by the new server; a worker had claimed it at the old one.
+    """
     story = Failover(tmp_path / "run", [LOSS])
+    story.enqueue("gone", 4.5)
+    for job, claimed in (("refused", 4.6), ("refused-early", 3.6)):
+        story.enqueue(job, claimed - 0.2, result="orphan", reply="fail", took=3.5)
+        story.claim("worker-1", job, claimed)
     story.enqueue("claim-lost", 0.5)
     old = story.claim("worker-3", "claim-lost", 1.0, deadline_ms=srv_ms(4.2), told={"claims": 1})
     story.start(old, 1.01, took=7.0)
@@ -203,7 +199,8 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     story.run("worker-1", "retry-lost", 4.6, told=counts(2, 1, 0))
     renewed = story.claim("worker-3", "renewal-lost", 1.1)
     story.extend(renewed, 4.7)
-    story.replaced()
+    story.replaced(strays=3)
+    story.fault("0-primary-kill", "servers", "noticed", 9.2, result="missing", detail="0 times a process found what is gone")
     story.effect(old, 8.01)
     story.end("finish", old, at=8.1)
     story.start(newer, 4.51, took=4.0)
@@ -212,9 +209,13 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     story.run("worker-1", "renewal-lost", 10.2)
     story.reap("worker-1", retried, 11.1)
     story.run("worker-1", "retry-lost", 11.2, told=counts(2, 0, 1))
-    found = rows_of(story.rest(), "J1", "J3", "J4", "J6", "J7", "J24")
+    found = rows_of(story.rest(), "J1", "J3", "J4", "J5", "J6", "J7", "J24")
     undone = {("J6", "doubled", "declared"), ("J24", "end undone", "declared")}
     assert found == {
+        "0-primary-kill": {("J24", "stray write", "violated"), ("J24", "loss unnoticed", "violated")},
+        "gone": {("J4", "lost", "declared")},
+        "refused": {("J4", "lost", "declared"), ("J5", "from nowhere", "declared")},
+        "refused-early": {("J4", "lost", "violated"), ("J5", "from nowhere", "violated")},
         "claim-lost": {("J3", "stale", "declared")},
         "finish-lost": undone,
         "retry-lost": undone | {("J7", "crashes miscounted", "declared"), ("J24", "claim undone", "declared")},
@@ -222,6 +223,7 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     }
 
 
+@pytest.mark.slow
 def test_a_write_at_the_server_that_was_replaced_is_a_violation(tmp_path: Path, checked: Checked) -> None:
     story = Failover(tmp_path / "run", [LOSS])
     story.replaced(strays=3)
@@ -229,6 +231,7 @@ def test_a_write_at_the_server_that_was_replaced_is_a_violation(tmp_path: Path, 
     assert checked(story.rest(), "J24") == {"J24": ("violated", why)}
 
 
+@pytest.mark.slow
 def test_a_loss_that_no_process_has_noticed_is_a_violation(tmp_path: Path, checked: Checked) -> None:
     story = Failover(tmp_path / "run", [LOSS])
     story.replaced()

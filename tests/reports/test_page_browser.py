@@ -105,7 +105,7 @@ def test_it_can_be_heard(window: Browser, report: Path) -> None:
     assert window.run(SHARED_IDS) == []
 
 
-@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("width", [360, *(pytest.param(width, marks=pytest.mark.slow) for width in (768, 1280))])
 def test_nothing_sticks_out(window: Browser, report: Path, width: int) -> None:
     window.open(report, width=width)
     assert window.run("return innerWidth") == width
@@ -113,7 +113,7 @@ def test_nothing_sticks_out(window: Browser, report: Path, width: int) -> None:
     assert window.run(STICKING_OUT) == []
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_text_stands_out_from_its_ground(window: Browser, report: Path, dark: bool) -> None:
     window.open(report, dark=dark)
     ground = window.run("return getComputedStyle(document.body).backgroundColor")

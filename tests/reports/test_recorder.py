@@ -157,6 +157,7 @@ def test_load_that_comes_late_outside_faults_is_in_doubt(tmp_path: Path, checked
     assert checked(story.write(), "H3")["H3"] == ("unknown", words)
 
 
+@pytest.mark.slow
 def test_load_that_catches_up_after_a_fault_is_no_doubt(tmp_path: Path, checked: Checked) -> None:
     """The last one was seen to have healed at 36.5 s: late without a calm second until 40.5 s is due to it."""
     story = healthy(tmp_path / "run")

@@ -12,6 +12,8 @@ from tests.reports.browser import Browser
 from tests.reports.repetitions import TYPICAL, judged, sides
 from tests.reports.test_page_browser import CONTRAST, SHARED_IDS, STICKING_OUT, UNSAID
 
+pytestmark = pytest.mark.slow
+
 #: Whether the column of drawings has one in each row, and what of it a reader without eyes gets.
 DRAWINGS = "return Array.from(document.querySelectorAll('svg.spark'), svg => svg.getAttribute('aria-label'))"
 

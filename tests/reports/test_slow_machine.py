@@ -50,6 +50,7 @@ def no_core(story: Story) -> None:
     story.cpu, story.cpu_wait = {"producer-1": 0.2}, {"producer-1": 0.62}
 
 
+@pytest.mark.slow
 def test_what_is_late_on_a_machine_that_keeps_up_is_a_violation(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J15", "H3")["J15"] == ("violated", LATE)
 
@@ -61,6 +62,7 @@ def test_what_is_late_while_the_load_is_late_is_in_doubt(story: Story, checked: 
     assert (found["J6"][0], found["H3"][0]) == ("violated", "unknown")
 
 
+@pytest.mark.slow
 def test_what_is_late_while_the_processes_get_no_core_is_in_doubt(story: Story, checked: Checked) -> None:
     no_core(story)
     found = checked(story.write(), "J6", "J15", "H3")

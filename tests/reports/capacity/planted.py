@@ -34,7 +34,7 @@ def saturated(workers: float) -> float:
 
 def histogram(values: np.ndarray) -> list[list[float]]:
     """The bins of values in ms, narrow ones."""
-    counts, edges = np.histogram(values, bins=200)
+    counts, edges = np.histogram(values, bins=80)
     return [[float(low), float(high), int(count)] for low, high, count in zip(edges, edges[1:], counts, strict=False) if count]
 
 
@@ -49,7 +49,7 @@ def run(rate: float, workers: int, seconds: float) -> Outcome:
     return simulate(Load(rate=rate, seconds=seconds, arrivals=EVEN), system, seed=7)
 
 
-def step(rate: float, workers: int, *, meets: bool, seconds: float = 8.0) -> Row:
+def step(rate: float, workers: int, *, meets: bool, seconds: float = 3.0) -> Row:
     """A step. One that misses has a growing backlog."""
     came = run(min(rate, 0.9 * workers * HANDLERS * 1_000 / SERVICE_MS), workers, seconds)
     times = came.latencies_ms if meets else came.latencies_ms + 400

@@ -28,7 +28,7 @@ QUESTIONS = (
 )
 
 
-@pytest.fixture(scope="module", params=["law", "refused"])
+@pytest.fixture(scope="module", params=["law", pytest.param("refused", marks=pytest.mark.slow)])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a measurement with a fit, and of one whose fit was refused."""
     made = content(saturated) if request.param == "refused" else content()
@@ -39,6 +39,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return run / "capacity.html"
 
 
+@pytest.mark.slow
 def test_its_own_script_runs_and_nothing_else(window: Browser, page: Path) -> None:
     window.open(page)
     assert [address for address in window.requests() if not address.startswith("data:")] == [page.as_uri()]
@@ -60,6 +61,7 @@ def test_the_sliders_compute_what_the_command_does(window: Browser, page: Path) 
         assert {name: computed[name] for name in RESULTS} == pytest.approx({name: expected["plan"][name] for name in RESULTS})
 
 
+@pytest.mark.slow
 def test_a_moved_slider_shows_another_plan(window: Browser, page: Path) -> None:
     window.open(page)
     before = int(window.run("return document.getElementById('if-workers').textContent"))
@@ -74,6 +76,7 @@ def test_a_moved_slider_shows_another_plan(window: Browser, page: Path) -> None:
     assert "No plan" in window.run("return document.getElementById('doubt').textContent")
 
 
+@pytest.mark.slow
 def test_it_can_be_heard(window: Browser, page: Path) -> None:
     window.open(page)
     assert window.run(UNSAID) == [] and window.run(SHARED_IDS) == []
@@ -81,6 +84,7 @@ def test_it_can_be_heard(window: Browser, page: Path) -> None:
     assert window.run(unnamed) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_reads_in_any_width_and_scheme(window: Browser, page: Path, width: int, dark: bool) -> None:

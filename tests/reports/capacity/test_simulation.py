@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import exp, factorial
 from pathlib import Path
 
@@ -17,19 +18,22 @@ from reports.simulation.queueing import simulate
 from reports.simulation.system import EVEN, RANDOM, Load, Loss, Outcome, System, constant, exponential, measured
 from tests.reports.capacity.planted import content, write
 
+#: What tier two alone does.
+SLOW = pytest.mark.slow
+
 #: The service time of the theory's systems, in ms.
 SERVICE_MS = 100.0
 
 
-def busy(places: int, share: float, *, even: bool = False, jobs: int = 60_000) -> Load:
+def busy(places: int, share: float, *, even: bool = False, jobs: int = 30_000) -> Load:
     """A load that keeps so many places busy to this share."""
     rate = places * share * 1_000 / SERVICE_MS
     return Load(rate=rate, seconds=jobs / rate, warm_up_s=jobs / rate / 20, arrivals=EVEN if even else RANDOM)
 
 
 def mean_wait(load: Load, system: System) -> float:
-    """The mean wait of four seeds, in ms."""
-    return float(np.mean([simulate(load, system, seed).waits_ms.mean() for seed in range(4)]))
+    """The mean wait of two seeds, in ms."""
+    return float(np.mean([simulate(load, system, seed).waits_ms.mean() for seed in range(2)]))
 
 
 def erlang(places: int, offered: float) -> float:
@@ -38,10 +42,10 @@ def erlang(places: int, offered: float) -> float:
     return top / (sum(offered**count / factorial(count) for count in range(places)) + top)
 
 
-@pytest.mark.parametrize(("places", "share"), [(1, 0.6), (4, 0.7), (10, 0.8)])
+@pytest.mark.parametrize(("places", "share"), [pytest.param(1, 0.6, marks=SLOW), (4, 0.7), pytest.param(10, 0.8, marks=SLOW)])
 def test_exponential_service_waits_as_erlang_says(places: int, share: float) -> None:
     system = System(service=exponential(SERVICE_MS), handlers_at_once=places)
-    came = [simulate(busy(places, share), system, seed) for seed in range(4)]
+    came = [simulate(busy(places, share), system, seed) for seed in range(2)]
     waits = np.concatenate([one.waits_ms for one in came])
     late, drain_per_ms = erlang(places, places * share), places * (1 - share) / SERVICE_MS
     assert (waits > 1e-6).mean() == pytest.approx(late, rel=0.06)
@@ -49,6 +53,7 @@ def test_exponential_service_waits_as_erlang_says(places: int, share: float) -> 
     assert np.quantile(waits, 0.95) == pytest.approx(max(0.0, np.log(late / 0.05) / drain_per_ms), rel=0.08)
 
 
+@lru_cache
 def deterministic(places: int, share: float) -> float:
     """The mean wait of M/D/c, in ms: after each service time as many jobs as there are places have left (Crommelin)."""
     size, offered = 400, places * share
@@ -64,7 +69,7 @@ def deterministic(places: int, share: float) -> float:
     return float(waiting / offered * SERVICE_MS)
 
 
-@pytest.mark.parametrize(("places", "share"), [(1, 0.6), (4, 0.7), (8, 0.8)])
+@pytest.mark.parametrize(("places", "share"), [pytest.param(1, 0.6, marks=SLOW), (4, 0.7), pytest.param(8, 0.8, marks=SLOW)])
 def test_constant_service_waits_as_crommelin_says(places: int, share: float) -> None:
     system = System(service=constant(SERVICE_MS), handlers_at_once=places)
     assert mean_wait(busy(places, share), system) == pytest.approx(deterministic(places, share), rel=0.08)
@@ -104,7 +109,7 @@ def waits(came: Outcome, priority: int) -> float:
 
 def test_urgent_jobs_wait_less() -> None:
     system = System(service=constant(SERVICE_MS), handlers_at_once=2)
-    load = Load(rate=18, seconds=2_000, priorities=(0.3, 0.7))
+    load = Load(rate=18, seconds=500, priorities=(0.3, 0.7))
     came = simulate(load, system)
     assert waits(came, 0) < waits(came, 1) / 3
 

@@ -36,8 +36,13 @@ def found(decided: dict[str, Any]) -> dict[str, int]:
     return {finding["name"]: finding["rows"] for finding in decided["findings"]}
 
 
-@pytest.mark.parametrize("promise", [AT_LEAST, AT_MOST], ids=["at least once", "at most once"])
-@pytest.mark.parametrize("faults", [(), (KILL,)], ids=["no faults", "a kill"])
+@pytest.mark.parametrize(
+    ("promise", "faults"),
+    [
+        (AT_LEAST, (KILL,)),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((AT_LEAST, ()), (AT_MOST, ()), (AT_MOST, (KILL,)))),
+    ],
+)
 def test_a_run_without_loss_keeps_every_promise(judged: Decide, promise: dict[str, Any], faults: tuple[str, ...]) -> None:
     decided = judged(spec(promise, *faults), good(*faults).ended(40))
     assert (decided["verdict"], verdicts(decided), found(decided)) == ("valid", {}, {})
@@ -121,7 +126,7 @@ def test_without_a_fault_nothing_excuses_a_second_end(judged: Decide) -> None:
     assert verdicts(judged(spec(AT_LEAST), good().ran(5, 8, by="worker-3").ended(40))) == {"T2": "violated"}
 
 
-@pytest.mark.parametrize("promise", [AT_LEAST, AT_MOST], ids=["at least once", "at most once"])
+@pytest.mark.parametrize("promise", [AT_LEAST, pytest.param(AT_MOST, marks=pytest.mark.slow)])
 def test_nothing_runs_that_nobody_has_sent(judged: Decide, promise: dict[str, Any]) -> None:
     never = judged(spec(promise), good().ran(77, 5).ended(40))
     assert never["reasons"] == ["T3 violated: job 77 ran, and nobody had sent it"]
@@ -200,6 +205,7 @@ def test_a_run_without_load_is_no_pass(judged: Decide) -> None:
     assert verdicts(judged(spec(AT_LEAST), Story().sent(1, 1, kind="info").ended(40))) == {"H2": "unknown"}
 
 
+@pytest.mark.slow
 def test_what_needs_tokens_is_said_to_be_unknowable_and_never_passed(judged: Decide) -> None:
     decided = judged(spec(AT_LEAST), good().ended(40))
     unknowable = {one["check"] for one in decided["cannot_be_known"]}
