@@ -37,7 +37,7 @@ FAULTS = (
 )
 
 
-def drilled(mutant: str, folder: Path, spark: SparkSession) -> tuple[Drill, Verdict]:
+def drilled(mutant: str, faults: tuple[PlannedFault, ...], folder: Path, spark: SparkSession) -> tuple[Drill, Verdict]:
     """Carry out the drill, of the clean engine or of a mutant, and judge it."""
     spec = RunSpec(
         id=runs.run_id("bench", 1, mutant, 0.0),
@@ -49,7 +49,7 @@ def drilled(mutant: str, folder: Path, spark: SparkSession) -> tuple[Drill, Verd
         sweep_ms=200,
         rate_per_s=40,
         liveness_slack_ms=2_000,
-        plan=tuple(map(asdict, FAULTS)),
+        plan=tuple(map(asdict, faults)),
         pace=asdict(PACE),
         # In so short a run no limit need be reached, and nobody be kept out: J12 and J14 would be unknown.
         limits=(),
@@ -59,7 +59,7 @@ def drilled(mutant: str, folder: Path, spark: SparkSession) -> tuple[Drill, Verd
         routing=False,
     )
     place = runs.create(folder, spec.id)
-    drill = Drill(spec, Plan(1, PACE, FAULTS), place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find())
+    drill = Drill(spec, Plan(1, PACE, faults), place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find())
     drill.lua = mutants.plant(MUTANTS[mutant], scripts_folder(), place.path / "lua") if mutant else None
     before = set(psutil.Process().children(recursive=True))
     run(drill)
@@ -73,7 +73,7 @@ def drilled(mutant: str, folder: Path, spark: SparkSession) -> tuple[Drill, Verd
 def test_the_clean_engine_is_valid_when_replies_are_lost_a_worker_is_killed_and_leases_end_early(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    drill, verdict = drilled("", tmp_path, spark)
+    drill, verdict = drilled("", FAULTS, tmp_path, spark)
     assert verdict.verdict == "valid" or verdict.too_slow, verdict.reasons
     stages = [(row["fault"], row["stage"], row["result"]) for row in history(drill)["harness"] if row["kind"] == "fault"]
     assert stages == [(fault.fault, stage, "ok") for fault in FAULTS for stage in ("inject", "witness", "heal", "healed")]
@@ -85,6 +85,7 @@ def test_the_clean_engine_is_valid_when_replies_are_lost_a_worker_is_killed_and_
 
 def test_a_late_finish_that_is_accepted_is_found_by_the_check_of_that_name(spark: SparkSession, tmp_path: Path) -> None:
     mutant = MUTANTS["finish-without-token-check"]
-    _, verdict = drilled(mutant.name, tmp_path, spark)
+    early_end = FAULTS[2]
+    _, verdict = drilled(mutant.name, (early_end,), tmp_path, spark)
     assert (verdict.verdict, verdict.checks[mutant.check]) == ("violated", "violated"), verdict.reasons
     assert {check for check, found in verdict.checks.items() if found == "violated"} <= mutant.closure, verdict.reasons

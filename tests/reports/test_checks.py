@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from reports.checks import CHECKS
 from tests.reports.cases import attempts, drops, handlers, jobs, leases, liveness, order, tokens
 from tests.reports.cases.base import CASES
-from tests.reports.conftest import Judge, by_subject, violations_of
+from tests.reports.conftest import Checked, by_subject, violations_of
 from tests.reports.good_run import healthy
 
 #: The modules that register their cases when they are imported.
@@ -17,13 +18,13 @@ CATALOGUE = (leases, jobs, drops, liveness, tokens, handlers, attempts, order)
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory, judged: Judge, spark: SparkSession) -> list[Row]:
+def rows(tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession) -> list[Row]:
     """The violations of one run in which all cases happened."""
     story = healthy(tmp_path_factory.mktemp("checks") / "run")
     for job, (tell, _) in CASES.items():
         tell(story, job)
     run = story.write()
-    judged(run)
+    checked(run, *(check.id for check in CHECKS))
     return violations_of(run, spark)
 
 

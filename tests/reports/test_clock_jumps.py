@@ -124,6 +124,7 @@ def test_a_claim_may_be_early_by_as_much_as_the_clock_went_back(story: Story, ro
     assert rows_of(story.write(), "J8") == {"sooner": {("J8", "early", "violated")}}
 
 
+@pytest.mark.slow
 def test_a_jump_of_a_size_that_nobody_has_seen_proves_nothing(story: Story, checked: Checked) -> None:
     """Nor does what it may excuse."""
     jump(story, 120_000, seen=False)

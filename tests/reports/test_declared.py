@@ -40,6 +40,7 @@ def finished_twice(story: Story, job: str, second: str) -> None:
         story.end("finish", token, at=at)
 
 
+@pytest.mark.slow
 def test_what_a_finding_describes_is_no_violation_and_is_counted(story: Story, judged: Judge) -> None:
     story.spec |= {"findings": [TWICE, LOST], "workers": 4}
     finished_twice(story, "both", "node-1")

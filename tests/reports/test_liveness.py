@@ -119,6 +119,7 @@ def test_what_a_failover_lost_counts_in_no_later_era(tmp_path: Path, checked: Ch
     assert checked(story.write(), "J1", "J2", "J3", "J6") == dict.fromkeys(("J1", "J2", "J3", "J6"), ("valid", ""))
 
 
+@pytest.mark.slow
 def test_what_an_era_saw_counts_in_it(tmp_path: Path, checked: Checked) -> None:
     """The same within the later era."""
     story = healthy(tmp_path / "run")

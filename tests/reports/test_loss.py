@@ -77,6 +77,7 @@ def test_a_loss_inside_of_its_window_is_declared_and_counted(tmp_path: Path, jud
     assert decided["measures"]["lost"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [[LOSS], pytest.param([], marks=pytest.mark.slow)])
 def test_a_loss_outside_of_every_window_is_a_violation(loss: list[dict[str, Any]], tmp_path: Path, checked: Checked) -> None:
     """The same losses a second before the window, and with it where nothing is declared."""

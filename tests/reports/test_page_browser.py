@@ -90,6 +90,7 @@ def test_nothing_leaves_the_file_and_the_console_is_silent(window: Browser, repo
     assert window.console() == []
 
 
+@pytest.mark.slow
 def test_each_figure_has_its_numbers(window: Browser, report: Path) -> None:
     window.open(report)
     numbers = dict(window.run(FIGURES))
@@ -99,13 +100,15 @@ def test_each_figure_has_its_numbers(window: Browser, report: Path) -> None:
     assert all(count >= 3 for count in numbers.values()), numbers
 
 
+@pytest.mark.slow
 def test_it_can_be_heard(window: Browser, report: Path) -> None:
     window.open(report)
     assert window.run(UNSAID) == []
     assert window.run(SHARED_IDS) == []
 
 
-@pytest.mark.parametrize("width", [360, *(pytest.param(width, marks=pytest.mark.slow) for width in (768, 1280))])
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 768, 1280])
 def test_nothing_sticks_out(window: Browser, report: Path, width: int) -> None:
     window.open(report, width=width)
     assert window.run("return innerWidth") == width
@@ -113,7 +116,8 @@ def test_nothing_sticks_out(window: Browser, report: Path, width: int) -> None:
     assert window.run(STICKING_OUT) == []
 
 
-@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
 def test_text_stands_out_from_its_ground(window: Browser, report: Path, dark: bool) -> None:
     window.open(report, dark=dark)
     ground = window.run("return getComputedStyle(document.body).backgroundColor")

@@ -166,6 +166,7 @@ def test_load_that_catches_up_after_a_fault_is_no_doubt(tmp_path: Path, checked:
     assert checked(story.write(), "H3")["H3"] == ("valid", "")
 
 
+@pytest.mark.slow
 def test_load_that_never_catches_up_after_a_fault_is_in_doubt(tmp_path: Path, checked: Checked) -> None:
     """Also where the calibration saw a machine that allows for more than usual: three times the 60 ms."""
     story = healthy(tmp_path / "run")

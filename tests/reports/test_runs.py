@@ -198,6 +198,7 @@ def test_rows_of_a_killed_process_that_others_prove_are_holes(tmp_path: Path, ch
     assert found["J6"][1].startswith("missing rows may explain it: no-effect ")
 
 
+@pytest.mark.slow
 def test_an_effect_that_a_killed_process_must_have_had_is_a_hole(tmp_path: Path, checked: Checked) -> None:
     story = healthy(tmp_path / "run")
     story.enqueue("no-effect", 9.5)

@@ -408,6 +408,7 @@ def test_a_claim_before_even_the_start_of_the_interval_allows_it_is_early(story:
 SCENARIO_CHECKS = ("J12", "J14", "J15", "J17", "J18", "J19")
 
 
+@pytest.mark.slow
 def test_a_run_that_keeps_every_promise_of_its_scenario_is_valid(story: Story, checked: Checked) -> None:
     hold(story, "worker-1", "first", 41.0, 42.0)
     hold(story, "worker-3", "second", 41.5, 43.0)
