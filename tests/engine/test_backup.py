@@ -251,13 +251,16 @@ def test_keys_that_nobody_can_read_are_restored_as_they_were_and_stop_no_lease(
     assert restored.given_back == 3
     assert sorted(job.lease.job for job in claimed(target, "send", counter=2)) == ["good", "waits"]
     assert [job.id for job in target.dead.list()] == ["bad"]
-    # A value that no server reads is refused by the name of its key, and the queue stays closed.
+    # A value that no server reads is refused by the name of its key, and the queue stays closed. The first value, which is
+    # whatever the server scans first, is another matter: it tells of the server's version.
+    first = next(entry.key for entry in Archive(file).entries() if entry.value)
+    key = "job:good" if first != b"job:good" else "job:waits"
     spoilt = tmp_path / "spoilt"
     with ArchiveWriter(spoilt, {**Archive(file).header, "id": "b" * 16}) as archive:
         for entry in Archive(file).entries():
-            archive.add(entry._replace(value=entry.value[:-1] + b"?") if entry.key == b"job:good" else entry)
+            archive.add(entry._replace(value=entry.value[:-1] + b"?") if entry.key == key.encode() else entry)
         archive.finish(Archive(file).totals)
-    with Queue("other", url=target.url) as other, pytest.raises(BadBackup, match=r"the value of ic:\{other\}:job:good"):
+    with Queue("other", url=target.url) as other, pytest.raises(BadBackup, match=rf"the value of ic:\{{other\}}:{key}"):
         restore(Archive(spoilt), other, quiet)
 
 
