@@ -142,7 +142,7 @@ def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue:
         started_s = time.monotonic()
         with pytest.raises(ServerUnavailable, match="nothing was applied") as caught:
             use()
-        assert time.monotonic() - started_s > 0.1, "it tries again until its deadline"
+        assert time.monotonic() - started_s > 0.03, "it tries again until its deadline"
         assert "\n" not in str(caught.value)
     assert results(queue.driver.send_many(calls)) == ["ServerUnavailable"] * 2
 
