@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reports.capacity import prices
-from reports.capacity.answer import answer, as_json
 from reports.capacity.little import bottleneck, little
 from reports.capacity.measurement import read
 from reports.capacity.page import shares
 from reports.capacity.prediction import confirmed, predict
-from reports.command import main, parser
+from reports.command import main
 from reports.errors import JudgeError
 from reports.simulation import measured as simulation
-from tests.reports.capacity.planted import Row, content, law, saturated, write
+from tests.reports.capacity.planted import Row, asked, content, law, saturated, write
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +29,6 @@ def made() -> Row:
 def run(made: Row, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its folder."""
     return write(tmp_path_factory.mktemp("capacity"), made)
-
-
-def asked(run: Path, *arguments: str) -> dict[str, Any]:
-    """The content of plan.json for this question. The command writes it beside a page, whose drawing takes longest."""
-    return json.loads(json.dumps(as_json(answer(parser().parse_args(["capacity", str(run), *arguments])))))
 
 
 def refused(run: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

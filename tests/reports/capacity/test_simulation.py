@@ -179,10 +179,9 @@ def test_the_same_arrivals_are_simulated_as_were_measured() -> None:
 
 
 def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = write(tmp_path, content(counts=(1, 2, 3, 4)))
+    run = write(tmp_path, made := content(counts=(1, 2, 3, 4)))
     assert main(["simulation", str(run)]) == 0
     assert re.fullmatch(r"simulation: points=(\d+) near=(\d+)/\2 \(.*\)", capsys.readouterr().out.splitlines()[-1])
-    made = content(counts=(1, 2, 3, 4))
     made["steps"][0]["latency_ms"]["p99"] *= 3
     assert main(["simulation", str(write(tmp_path, made))]) == 1
     for step in made["steps"][3:]:
