@@ -60,21 +60,21 @@ STEPS = pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.sl
 CUT_FIRST = 5
 
 
-def cuts(desk: Desk, scene: Scene, step: int, resend: bool) -> Iterator[tuple[int, Operation, Any]]:
-    """Cut the scene's call off after ever more writes, until it runs to its end: the writes, the operation, and the reply to its
-    copy, None where none is sent. Of the same keys and the same answer workers make the same: each of those comes once."""
+def cuts(desk: Desk, scene: Scene, operation: Operation, step: int, resend: bool) -> Iterator[tuple[int, Any]]:
+    """Cut the call of a scene that has begun off after ever more writes, until it runs to its end: the writes, and the reply to
+    its copy, None where none is sent. Of the same keys and the same answer workers make the same: each of those comes once."""
     writes = -(step > 1 and (SCENES.index(scene) + resend) % 2)
-    was_cut, start, seen = True, saved(desk, scene.begin), list[Any]()
+    was_cut, start, seen = True, saved(desk, lambda _: operation), list[Any]()
     while was_cut:
         writes += min(step, 2) if writes < CUT_FIRST else step
-        operation = start(desk)
+        start(desk)
         was_cut = desk.cut_off(operation, writes)
         reply = desk.run(operation) if resend else None
         own = desk.expires_from_ms
         keys = {key: kept if kept[2] >= own else kept[:2] for key, kept in desk.dump().items()}
         if (state := (keys, words(reply))) not in seen:
             seen.append(state)
-            yield writes, operation, reply
+            yield writes, reply
     assert writes > 1 or type(desk) is Desk, "the scene made the script write less than twice: it proves nothing"
 
 
