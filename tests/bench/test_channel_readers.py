@@ -67,7 +67,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(server: EmbeddedServer, tmp_path: Path) -> Iterator[Stage]:
+def stage(server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    monkeypatch.setattr(reading, "CATCH_UP_WAIT_MS", 50)
     made = Stage(server.url, tmp_path / "subscriber-1.jsonl")
     yield made
     made.end()

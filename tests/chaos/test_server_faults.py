@@ -69,6 +69,9 @@ def has_no_witness_when_it_does_nothing(found: TopologyStage, name: str) -> None
         ):
             patch.setattr(module, timeout, 0.1)
         patch.setattr(script_busy, "BUSY_TIMEOUT_S", 0.5)
+        patch.setattr(server_pause, "PAUSE_S", 0.2)
+        for module in (scripts_flushed, clients_killed):
+            patch.setattr(module, "STORM_S", 0.1)
         seen = found.carry_out(name)
         assert seen["inject"][0] and not seen["witness"][0], (name, seen)
 

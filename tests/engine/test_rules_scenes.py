@@ -79,10 +79,9 @@ def leaks(state: dict[str, Any], desk: Desk) -> set[str]:
 def test_rule_01_a_script_cut_off_after_any_write_loses_doubles_and_leaks_nothing(
     desk: Desk, scene: Scene, resend: bool, step: int
 ) -> None:
-    scene.begin(desk)
+    operation = scene.begin(desk)
     there, dead_before = alive(desk.dump(), desk), set(members(desk, desk.keys.dead))
-    desk.begin()
-    for writes, operation, reply in cuts(desk, scene, step, resend):
+    for writes, reply in cuts(desk, scene, operation, step, resend):
         with cut_off_after(writes):
             if resend:
                 check(desk, cut=scene.world is not limited or scene.script not in WHOLE)

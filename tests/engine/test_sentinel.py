@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -116,6 +116,24 @@ class Producers:
         return self.acknowledged
 
 
+def test_clients_that_ask_sentinels_say_where_a_queue_is(servers: EmbeddedSentinel) -> None:
+    addresses = [("127.0.0.1", port) for port in servers.sentinel_ports]
+    client: Any = Sentinel(addresses).master_for(SERVICE, db=2)
+    with Queue("q8", client=client) as queue:
+        assert queue.enqueue("work", {}, id="a").created
+        assert client.exists(queue.model.keys.job("a")) == 1
+        assert queue.url == servers.url.removesuffix("?db=0")
+    client.close()
+
+    async def use() -> None:
+        client: Any = AsyncSentinel(addresses).master_for(SERVICE, db=2)
+        async with AsyncQueue("q8", client=client) as queue:
+            assert not (await queue.enqueue("work", {}, id="a")).created
+        await client.aclose()
+
+    asyncio.run(use())
+
+
 @pytest.mark.slow
 def test_a_killed_primary_is_followed_and_gets_no_write_when_it_is_back(servers: EmbeddedSentinel) -> None:
     book, patient = Book(), ConnectOptions(deadline_ms=15_000)
@@ -144,38 +162,19 @@ def test_a_killed_primary_is_followed_and_gets_no_write_when_it_is_back(servers:
     assert len(lost) <= 4
 
 
-def test_connections_to_a_demoted_primary_are_closed_also_those_that_wait(servers: EmbeddedSentinel) -> None:
-    url, book = servers.url + "&client_name=service", Book()
-    with Queue("q2", url=url) as queue, Queue("q2", url=url) as worked, at_work(Worker(worked, book.handlers("w", "work"))):
-        queue.enqueue("work", {}, id="before")
-        wait_until(lambda: len(book.ran) == 1, "it runs")
-        old = servers.primary()
-        assert old is not None
-        client: Any = redis.Redis(port=servers.servers[old].port)
-        assert "service" in {one["name"] for one in client.client_list()}
-        new = failed_over(servers, old)
-        wait_until(lambda: "service" not in {one["name"] for one in client.client_list()}, "none is kept")
-        queue.enqueue("work", {}, id="after")
-        wait_until(lambda: len(book.ran) == 2, "the worker waits at the new one")
-        client.close()
-        waiting: Any = redis.Redis(port=servers.servers[new].port)
-        assert "service" in {one["name"] for one in waiting.client_list()}
-        waiting.close()
-
-
-@pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_connections_in_use_end_when_their_server_is_named_no_more_though_it_keeps_them(face: str) -> None:
-    """Sentinel itself ends the connections of a server that it demotes. One that it is told to watch no more is not touched."""
+def test_connections_in_use_end_when_their_server_is_named_no_more_and_a_minority_of_sentinels_names_nobody() -> None:
+    """Sentinel itself ends the connections of a server that it demotes. One that it is told to watch no more is not touched.
+    A worker on threads has one, and a coroutine another one."""
     with EmbeddedSentinel(replicas=0) as servers, EmbeddedServer() as other:
         old: Any = redis.Redis(port=servers.servers[0].port)
         client: Any = redis.Redis(port=other.port)
         url = servers.url + "&client_name=service"
 
-        def kept() -> list[str]:
-            return [one["cmd"] for one in old.client_list() if one["name"] == "service"]
+        def kept() -> set[str]:
+            return {one["cmd"] for one in old.client_list() if one["name"] == "service"}
 
         def switch() -> None:
-            wait_until(lambda: {"blpop", "xread"}.intersection(kept()), "it waits at the old one")
+            wait_until(lambda: {"blpop", "xread"} <= kept(), "both wait at the old one")
             for sentinel in servers.sentinels:
                 wire.ask(sentinel.port, f"SENTINEL REMOVE {SERVICE}")
                 wire.ask(sentinel.port, f"SENTINEL MONITOR {SERVICE} 127.0.0.1 {other.port} 2")
@@ -194,14 +193,25 @@ def test_connections_in_use_end_when_their_server_is_named_no_more_though_it_kee
                 await asyncio.to_thread(switch)
                 waiting.cancel()
 
-        if face == "asyncio":
+        with Queue("w", url=url) as worked, at_work(Worker(worked, Book().handlers("w", "work"))):
             asyncio.run(story())
-        else:
-            book = Book()
-            with Queue("q", url=url) as queue, at_work(Worker(queue, book.handlers("w", "work"))):
-                switch()
         old.close()
         client.close()
+        a_minority_names_nobody(servers)
+
+
+def a_minority_names_nobody(servers: EmbeddedSentinel) -> None:
+    queue = Queue("q5", url=servers.url, connect=HURRIED)
+    assert queue.enqueue("work", {}).created
+    for sentinel in servers.sentinels[1:]:
+        sentinel.kill()
+    # What is connected stays: nobody has named another one.
+    assert queue.enqueue("work", {}).created
+    # Other options, so it does not share what the first queue has found.
+    other = ConnectOptions(deadline_ms=2_500, timeout_ms=2_000, connect_timeout_ms=2_000)
+    with Queue("q5", url=servers.url, connect=other) as late, pytest.raises(ServerUnavailable, match="no majority of 3"):
+        late.enqueue("work", {})
+    queue.close()
 
 
 @pytest.mark.slow
@@ -222,17 +232,21 @@ def test_a_server_that_came_back_empty_at_its_address_is_not_the_one_that_is_nam
         client.close()
 
 
-def test_asyncio_queues_and_channels_follow_too(servers: EmbeddedSentinel) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q4", url=servers.url) as queue, AsyncChannel("news", url=servers.url) as channel:
+def test_after_a_failover_nothing_stays_at_the_old_primary_and_queues_channels_and_workers_follow(
+    servers: EmbeddedSentinel,
+) -> None:
+    """On threads, where a worker waits, and on an event loop, where a fetch does."""
+    url, book = servers.url + "&client_name=service", Book()
+
+    async def story(demote: Callable[[], None]) -> None:
+        async with AsyncQueue("q4", url=url) as queue, AsyncChannel("news", url=url) as channel:
             await asyncio.gather(*(queue.enqueue("work", {}, id=f"a{number}") for number in range(20)))
             await channel.subscribe("ada")
             await channel.publish("m1", {"n": 1})
             assert (await channel.fetch("ada", wait_ms=20_000)).messages[0].id == "m1"
             await channel.acknowledge("ada", (await channel.fetch("ada")).receipt or "")
             waiting = asyncio.create_task(channel.fetch("ada", wait_ms=30_000))
-            old = servers.primary()
-            await asyncio.to_thread(failed_over, servers, old)
+            await asyncio.to_thread(demote)
             # What the old primary answers in the moment before its clients have heard may be lost, so there are several.
             for number in range(2, 60):
                 await channel.publish(f"m{number}", {"n": number})
@@ -245,22 +259,28 @@ def test_asyncio_queues_and_channels_follow_too(servers: EmbeddedSentinel) -> No
             assert (await queue.enqueue("work", {}, id="a0")).created is False, "the new primary has what the old one had"
             assert (await queue.counts()).waiting == 20
 
-    asyncio.run(story())
+    def named(client: Any) -> bool:
+        return "service" in {one["name"] for one in client.client_list()}
 
+    with Queue("q2", url=url) as queue, Queue("q2", url=url) as worked, at_work(Worker(worked, book.handlers("w", "work"))):
+        queue.enqueue("work", {}, id="before")
+        wait_until(lambda: len(book.ran) == 1, "it runs")
+        old = servers.primary()
+        assert old is not None
 
-def test_a_minority_of_sentinels_names_nobody() -> None:
-    with EmbeddedSentinel(replicas=0) as servers:
-        queue = Queue("q5", url=servers.url, connect=HURRIED)
-        assert queue.enqueue("work", {}).created
-        for sentinel in servers.sentinels[1:]:
-            sentinel.kill()
-        # What is connected stays: nobody has named another one.
-        assert queue.enqueue("work", {}).created
-        # Other options, so it does not share what the first queue has found.
-        other = ConnectOptions(deadline_ms=4_900, timeout_ms=2_000, connect_timeout_ms=2_000)
-        with Queue("q5", url=servers.url, connect=other) as late, pytest.raises(ServerUnavailable, match="no majority of 3"):
-            late.enqueue("work", {})
-        queue.close()
+        def demote() -> None:
+            client: Any = redis.Redis(port=servers.servers[old].port)
+            assert named(client)
+            new = failed_over(servers, old)
+            wait_until(lambda: not named(client), "none is kept")
+            queue.enqueue("work", {}, id="after")
+            wait_until(lambda: len(book.ran) == 2, "the worker waits at the new one")
+            client.close()
+            waiting: Any = redis.Redis(port=servers.servers[new].port)
+            assert named(waiting)
+            waiting.close()
+
+        asyncio.run(story(demote))
 
 
 @pytest.mark.parametrize(
@@ -306,24 +326,6 @@ def test_sentinels_and_servers_have_users_of_their_own(servers: EmbeddedSentinel
         assert queue.enqueue("work", {}).created
     with Queue("q7", url=url + "wrong", connect=HURRIED) as queue, pytest.raises(ServerUnavailable, match="WRONGPASS"):
         queue.enqueue("work", {})
-
-
-def test_clients_that_ask_sentinels_say_where_a_queue_is(servers: EmbeddedSentinel) -> None:
-    addresses = [("127.0.0.1", port) for port in servers.sentinel_ports]
-    client: Any = Sentinel(addresses).master_for(SERVICE, db=2)
-    with Queue("q8", client=client) as queue:
-        assert queue.enqueue("work", {}, id="a").created
-        assert client.exists(queue.model.keys.job("a")) == 1
-        assert queue.url == servers.url.removesuffix("?db=0")
-    client.close()
-
-    async def use() -> None:
-        client: Any = AsyncSentinel(addresses).master_for(SERVICE, db=2)
-        async with AsyncQueue("q8", client=client) as queue:
-            assert not (await queue.enqueue("work", {}, id="a")).created
-        await client.aclose()
-
-    asyncio.run(use())
 
 
 @pytest.mark.slow

@@ -50,11 +50,10 @@ def states(desk: ForeignDesk) -> dict[str, set[str]]:
 def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
     desk: ForeignDesk, scene: Scene, resend: bool, step: int
 ) -> None:
-    scene.begin(desk)
+    operation = scene.begin(desk)
     before = states(desk)
     there = set().union(*(jobs for name, jobs in before.items() if name != "done"))
-    desk.begin()
-    for writes, operation, reply in cuts(desk, scene, step, resend):
+    for writes, reply in cuts(desk, scene, operation, step, resend):
         with cut_off_after(writes):
             finished, now = drain(desk, operation), states(desk)
             check_outcome(scene, operation, reply, there=there, dead_before=before["dead"], finished=finished, dead=now["dead"])

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from reports.capacity.answer import answer, as_json
 from reports.capacity.measurement import FILE
+from reports.command import parser
 from reports.simulation.queueing import simulate
 from reports.simulation.system import EVEN, Load, Outcome, System
 
@@ -121,3 +123,8 @@ def write(folder: Path, made: Row) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILE).write_text(json.dumps(made))
     return folder
+
+
+def asked(run: Path, *arguments: str) -> dict[str, Any]:
+    """The content of plan.json for this question. The command writes it beside a page, whose drawing takes longest."""
+    return json.loads(json.dumps(as_json(answer(parser().parse_args(["capacity", str(run), *arguments])))))

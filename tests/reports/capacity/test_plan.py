@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,25 +14,21 @@ from reports.capacity.page import shares
 from reports.capacity.prediction import confirmed, predict
 from reports.command import main
 from reports.errors import JudgeError
-from tests.reports.capacity.planted import Row, content, law, saturated, write
+from reports.simulation import measured as simulation
+from tests.reports.capacity.planted import Row, asked, content, law, saturated, write
 
 
 @pytest.fixture(scope="module")
 def made() -> Row:
-    """A measurement whose workers scale."""
-    return content()
+    """A measurement whose workers scale, without its arrivals: only the simulator reads them, and they are most of it."""
+    found = content()
+    return {**found, "steps": [{**step, "arrivals_ms": []} for step in found["steps"]]}
 
 
 @pytest.fixture(scope="module")
 def run(made: Row, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its folder."""
     return write(tmp_path_factory.mktemp("capacity"), made)
-
-
-def asked(run: Path, *arguments: str) -> dict[str, Any]:
-    """The plan.json of this question."""
-    assert main(["capacity", str(run), *arguments]) == 0
-    return json.loads((run / "plan.json").read_text())
 
 
 def refused(run: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -102,6 +97,7 @@ def test_every_number_says_what_it_was_derived_from(run: Path) -> None:
 
 def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capacity", str(run), "--rate", "300"]) == 0
+    assert json.loads((run / "plan.json").read_text()) == asked(run, "--rate", "300")
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("plan: rate=300 workers=3 shards=1 memory_gib=")
     assert any(line.startswith("fit: one worker does 2") for line in lines)
@@ -142,9 +138,10 @@ def test_a_given_number_of_workers_is_judged(run: Path) -> None:
     assert tight["spare"] < 0 and tight["worker_lost_headroom"] < 0
 
 
-def test_what_is_too_far_is_simulated(run: Path) -> None:
+def test_what_is_too_far_is_simulated(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "PLAN_JOBS", 40_000)
     found = asked(run, "--rate", "4000", "--simulate")
-    assert found["plan"]["workers"] > 20 and found["simulated"]["jobs"] > 100_000
+    assert found["plan"]["workers"] > 20 and found["simulated"]["jobs"] > 20_000
     assert 20 < found["simulated"]["p50_ms"] < found["simulated"]["p99_ms"] < 100
 
 

@@ -42,10 +42,14 @@ def erlang(places: int, offered: float) -> float:
     return top / (sum(offered**count / factorial(count) for count in range(places)) + top)
 
 
-@pytest.mark.parametrize(("places", "share"), [pytest.param(1, 0.6, marks=SLOW), (4, 0.7), pytest.param(10, 0.8, marks=SLOW)])
-def test_exponential_service_waits_as_erlang_says(places: int, share: float) -> None:
+#: With two seeds the mean wait of ten places is a tenth off.
+SEEDS = [pytest.param(1, 0.6, 2, marks=SLOW), (4, 0.7, 2), pytest.param(10, 0.8, 8, marks=SLOW)]
+
+
+@pytest.mark.parametrize(("places", "share", "seeds"), SEEDS)
+def test_exponential_service_waits_as_erlang_says(places: int, share: float, seeds: int) -> None:
     system = System(service=exponential(SERVICE_MS), handlers_at_once=places)
-    came = [simulate(busy(places, share), system, seed) for seed in range(2)]
+    came = [simulate(busy(places, share), system, seed) for seed in range(seeds)]
     waits = np.concatenate([one.waits_ms for one in came])
     late, drain_per_ms = erlang(places, places * share), places * (1 - share) / SERVICE_MS
     assert (waits > 1e-6).mean() == pytest.approx(late, rel=0.06)
@@ -179,10 +183,9 @@ def test_the_same_arrivals_are_simulated_as_were_measured() -> None:
 
 
 def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = write(tmp_path, content(counts=(1, 2, 3, 4)))
+    run = write(tmp_path, made := content(counts=(1, 2, 3, 4)))
     assert main(["simulation", str(run)]) == 0
     assert re.fullmatch(r"simulation: points=(\d+) near=(\d+)/\2 \(.*\)", capsys.readouterr().out.splitlines()[-1])
-    made = content(counts=(1, 2, 3, 4))
     made["steps"][0]["latency_ms"]["p99"] *= 3
     assert main(["simulation", str(write(tmp_path, made))]) == 1
     for step in made["steps"][3:]:
