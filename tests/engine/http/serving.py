@@ -20,7 +20,7 @@ from engine.http.settings import HttpSettings
 from tests.engine.helpers.waiting import DEADLINE_S, STREAM_S, wait_until
 
 # uvicorn looks every 0.1 s whether it has been stopped, and waits as long twice more: 0.3 s for each of hundreds of applications.
-uvicorn.server.asyncio = SimpleNamespace(**{**vars(asyncio), "sleep": lambda wait_s: asyncio.sleep(wait_s / 10)})
+setattr(uvicorn.server, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": lambda wait_s: asyncio.sleep(wait_s / 10)}))  # noqa: B010
 
 
 @contextlib.contextmanager
