@@ -30,8 +30,10 @@ with {made}({settings}) as servers:
 #: Module, class, settings, the expression of the processes' ids, and how many they are.
 OWNED = [
     ("engine.testing", "EmbeddedServer", "", "servers.pid", 1),
-    ("engine.testing.cluster", "EmbeddedCluster", "", "*servers.pids", 3),
-    ("engine.testing.sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5),
+    pytest.param("engine.testing.cluster", "EmbeddedCluster", "", "*servers.pids", 3, marks=pytest.mark.slow),
+    pytest.param(
+        "engine.testing.sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5, marks=pytest.mark.slow
+    ),
 ]
 
 

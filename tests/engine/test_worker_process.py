@@ -194,14 +194,6 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
         assert workers.output() == ("ironclaim: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n")
 
 
-def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
-    wait_until(lambda: without_server.output(), "it says that it waits")
-    assert without_server.started[0].wait(120) == 2
-    waiting, error = without_server.output().splitlines()
-    assert waiting.endswith("worker worker-1: the server does not answer yet")
-    assert error.startswith("ironclaim: cannot connect, nothing was applied: ")
-
-
 def test_the_log_tells_an_attempt_from_the_last_one(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "raise", "bad", what="value", attempts=2, backoff_ms=0)
     assert workers.start("--burst", "--sweep-ms", "50").wait(120) == 0
@@ -231,3 +223,14 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
 def test_the_log_names_the_handlers(workers: Workers) -> None:
     assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
     assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()
+
+
+# -- last, since what it asks for has gone on since the first test
+
+
+def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
+    wait_until(lambda: without_server.output(), "it says that it waits")
+    assert without_server.started[0].wait(120) == 2
+    waiting, error = without_server.output().splitlines()
+    assert waiting.endswith("worker worker-1: the server does not answer yet")
+    assert error.startswith("ironclaim: cannot connect, nothing was applied: ")
