@@ -76,19 +76,16 @@ def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(queue:
     errors["stray exit"] = "ValueError: no"
     for number, what in enumerate(errors):
         put(queue, workers, "async-raise", f"bad{number}", what=what, attempts=2, backoff_ms=0)
+    put(queue, workers, "plain-returns-coroutine", "plain", attempts=1)
     put(queue, workers, "thread", "next", delay_ms=300)
     assert start(workers, "--burst", "--concurrency", "1").wait(120) == 0
     bad = [f"bad{number}" for number in range(len(errors))]
     assert [run_of(queue, job).get("error", "") for job in bad] == list(errors.values())
     assert [len(workers.marks("ran", job)) for job in bad] == [2] * len(bad)
-    assert (sorted(ids_of(queue, "dead")), ids_of(queue, "done")) == (bad, ["next"])
-
-
-def test_a_plain_function_that_returns_a_coroutine_is_a_failed_run_not_a_finished_one(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "plain-returns-coroutine", "j", attempts=1)
-    assert start(workers, "--burst").wait(120) == 0
-    assert ids_of(queue, "dead") == ["j"] and workers.marks() == []
-    assert run_of(queue, "j").get("error", "").endswith("returned a coroutine: make it an async function")
+    # A plain function that returns a coroutine has not finished either.
+    assert run_of(queue, "plain").get("error", "").endswith("returned a coroutine: make it an async function")
+    assert (sorted(ids_of(queue, "dead")), ids_of(queue, "done")) == ([*bad, "plain"], ["next"])
+    assert workers.marks(job="plain") == []
 
 
 def test_a_blocked_thread_pool_does_not_hold_up_coroutines(queue: Queue, workers: Workers) -> None:
