@@ -43,6 +43,9 @@ REPEATED = sorted(set(CHANGES) - {"elsewhere", "strange"})
 #: In ms: as long as an attempt lasts that nobody answers, and as long as others may take on a busy machine.
 SOON, PATIENT = 1_000, 15_000
 
+#: The synchronous face is generated from the other one, and what both raise is asked of changes without a key.
+one_face = pytest.mark.parametrize("connect", ["async", pytest.param("sync", marks=pytest.mark.slow)], indirect=True)
+
 
 @pytest.fixture
 def queue(ironclaim_url: str) -> Iterator[Queue]:
@@ -122,6 +125,7 @@ def test_a_change_without_a_key_is_sent_once_and_says_whether_it_may_have_been_d
         assert raised(connect(nowhere).queue("emails").requeue, "away") == "ServerUnavailable"
 
 
+@one_face
 def test_a_look_has_certainly_done_nothing(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     harm(harmed)
     found = {
@@ -133,6 +137,7 @@ def test_a_look_has_certainly_done_nothing(connect: Connect, harmed: HttpRelay, 
         assert raised(connect(nowhere, deadline_ms=0).queue("emails").job, "away") == "ServerUnavailable"
 
 
+@one_face
 def test_a_change_with_a_key_is_sent_again_by_itself(connect: Connect, harmed: HttpRelay, ironclaim_url: str) -> None:
     harm(harmed)
     for rule in REPEATED:

@@ -29,9 +29,13 @@ with {made}({settings}) as servers:
 """
 #: Module, class, settings, the expression of the processes' ids, and how many they are.
 OWNED = [
-    ("engine.testing", "EmbeddedServer", "", "servers.pid", 1),
-    ("engine.testing.cluster", "EmbeddedCluster", "", "*servers.pids", 3),
-    ("engine.testing.sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5),
+    pytest.param("engine.testing", "EmbeddedServer", "", "servers.pid", 1, id="server"),
+    pytest.param("engine.testing.cluster", "EmbeddedCluster", "", "*servers.pids", 3, id="cluster", marks=pytest.mark.slow),
+    pytest.param(
+        *("engine.testing.sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5),
+        id="sentinel",
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
@@ -96,7 +100,7 @@ def test_a_server_that_is_stopped_does_not_hang_the_exit(monkeypatch: pytest.Mon
     assert is_gone(pid)
 
 
-@pytest.mark.parametrize(("module", "made", "settings", "pids", "count"), OWNED, ids=[owned[1] for owned in OWNED])
+@pytest.mark.parametrize(("module", "made", "settings", "pids", "count"), OWNED)
 def test_servers_die_with_an_owner_that_was_killed(module: str, made: str, settings: str, pids: str, count: int) -> None:
     program = OWNER_PROGRAM.format(module=module, made=made, settings=settings, pids=pids)
     owner = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -158,9 +162,9 @@ def test_a_program_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pyte
         return started[0]
 
     monkeypatch.setattr(server_module, "start_guarded", start)
-    monkeypatch.setattr(server_module, "START_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(server_module, "START_TIMEOUT_S", 0.25)
     mute = program(tmp_path, "exec sleep 600")
-    with pytest.raises(ServerFailed, match=r"no answer within 1 s; it said nothing"), EmbeddedServer(binary=mute):
+    with pytest.raises(ServerFailed, match=r"no answer within 0 s; it said nothing"), EmbeddedServer(binary=mute):
         pass
     assert is_gone(started[0].pid)
 

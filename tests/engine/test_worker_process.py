@@ -81,6 +81,8 @@ def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end(queue: Queue,
     assert (state["failures"], state["crashes"], state["error"]) == ("3", "0", "ValueError: no")
     assert ids_of(queue, "dead") == ["bad"] and ids_of(queue, "done") == ["heals"]
     assert len(workers.marks("ran", "heals")) == 2
+    # The log tells an attempt from the last one.
+    assert all(workers.output().count(f"job bad (raise), attempt {run} of 3, failed: ") == 1 for run in (1, 2, 3))
 
 
 def test_rule_18_jobs_without_a_handler_are_left_to_other_workers(queue: Queue, workers: Workers) -> None:
@@ -194,20 +196,6 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
         assert workers.output() == ("ironclaim: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n")
 
 
-def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
-    wait_until(lambda: without_server.output(), "it says that it waits")
-    assert without_server.started[0].wait(120) == 2
-    waiting, error = without_server.output().splitlines()
-    assert waiting.endswith("worker worker-1: the server does not answer yet")
-    assert error.startswith("ironclaim: cannot connect, nothing was applied: ")
-
-
-def test_the_log_tells_an_attempt_from_the_last_one(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "raise", "bad", what="value", attempts=2, backoff_ms=0)
-    assert workers.start("--burst", "--sweep-ms", "50").wait(120) == 0
-    assert all(workers.output().count(f"job bad (raise), attempt {run} of 2, failed: ") == 1 for run in (1, 2))
-
-
 @pytest.mark.slow
 def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "poison", "bad", crashes_max=2)
@@ -231,3 +219,14 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
 def test_the_log_names_the_handlers(workers: Workers) -> None:
     assert workers.start("--burst", "--concurrency", "3").wait(120) == 0
     assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()
+
+
+# -- last, since what it asks for has gone on since the first test
+
+
+def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
+    wait_until(lambda: without_server.output(), "it says that it waits")
+    assert without_server.started[0].wait(120) == 2
+    waiting, error = without_server.output().splitlines()
+    assert waiting.endswith("worker worker-1: the server does not answer yet")
+    assert error.startswith("ironclaim: cannot connect, nothing was applied: ")

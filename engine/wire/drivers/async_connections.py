@@ -65,6 +65,7 @@ class AsyncConnections:
         self._check_ns = endpoint.options.idle_check_ms * 1_000_000
         self._owner: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
+        self._inherited: list[object] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -238,6 +239,9 @@ class AsyncConnections:
         if self._owner is not None and self._owner.is_running() and self._pid == os.getpid():
             bound = "one queue for each event loop: this one is used by another loop that is still running"
             raise Malformed("event loop", owner, bound)
+        if self._pid != os.getpid():
+            # The parent's, kept for good: to close one here takes its socket out of the epoll that the parent's loop still uses.
+            self._inherited.append((self._idle, self._shared))
         self._owner, self._pid = owner, os.getpid()
         self._begin()
 

@@ -101,7 +101,7 @@ def test_a_publish_of_anybody_ends_the_wait(
 def test_it_rests_while_nothing_is_published(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
     """One look before the notifier is subscribed, one when it does, and no more."""
     before = looks(server)
-    waiting = waits(threads, channel, 1_500)
+    waiting = waits(threads, channel, 600)
     assert waiting.result() == Fetched()
     assert looks(server) <= before + 3
 
