@@ -366,10 +366,10 @@ def test_rule_23_a_relay_that_was_frozen_between_its_look_and_its_enqueue_sends_
 
         def frozen(*given: Any, thawed_ms: int = thawed_ms) -> Any:
             monkeypatch.setattr(outbox, "_send", real)
-            # PostgreSQL has ended its idle transaction, or it keeps the row from the other one.
+            # PostgreSQL has ended its idle transaction, or it keeps the row from the other one. The call waits for that end.
             if database.kind == "postgresql":
                 database.change(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
                     "WHERE state = 'idle in transaction' AND datname = current_database()"
                 )
             assert shop.relay(database) == 1
