@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Claim, Count, Counts, Finish, Release, Retry, Sweep, Wait
-from engine.worker.machine.events import StopAsked, TimerFired
+from engine.worker.machine.claiming import CLASSES_PER_CALL_MAX
+from engine.worker.machine.events import PauseAsked, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, started
 
 
@@ -147,6 +148,48 @@ def test_a_burst_does_not_end_before_its_sweeps_have_done_all_that_there_is_to_d
     assert "sweep" not in machine.out
     machine.wait(201)
     assert exits(burst_counts(machine))
+
+
+def test_a_burst_without_delays_ends_with_a_claim_that_is_sent_after_a_count_of_nothing() -> None:
+    """A finish that goes alone may let go of a child after the last claim has been answered, and its marker is not heard yet."""
+    machine = Machine(burst=True, delayed=False, concurrency=1)
+    job = machine.job("a")
+    machine.give(job)
+    machine.handler_ends(job)
+    machine.give()
+    assert "work" not in machine.out, "the last claim has found nothing"
+    assert not exits(burst_counts(machine, waiting=1, delayed=1))
+    assert isinstance(machine.work, Claim)
+    child = machine.job("b")
+    machine.give(child)
+    machine.handler_ends(child)
+    machine.give()
+    machine.wait(1001)
+    assert not exits(burst_counts(machine, waiting=1, active=1)), "somebody else's"
+    machine.wait(1001)
+    assert not exits(burst_counts(machine, waiting=1, delayed=1))
+    assert exits(machine.give()), "what waits is for others"
+    assert started(machine.log) == ["a", "b"]
+
+
+def test_a_burst_without_delays_looks_into_all_its_classes_before_it_ends() -> None:
+    machine = Machine(burst=True, delayed=False, classes=tuple(f"c{number}" for number in range(CLASSES_PER_CALL_MAX + 1)))
+    machine.give()
+    machine.give()
+    assert "work" not in machine.out
+    machine.sweep()
+    machine.answer("sweep", Counts(machine.srv_us, 0, 0, 0, 0, 0, 0, 0))
+    first = machine.work.classes
+    assert not exits(machine.give())
+    assert machine.work.classes != first
+    assert exits(machine.give())
+
+
+def test_a_burst_without_delays_ends_at_its_count_where_it_may_not_claim() -> None:
+    machine = Machine(burst=True, delayed=False)
+    machine.give()
+    machine.on(PauseAsked(True))
+    assert exits(burst_counts(machine, waiting=1))
 
 
 def test_a_worker_without_burst_never_counts() -> None:

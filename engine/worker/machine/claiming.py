@@ -36,6 +36,10 @@ class ClassTurns:
         """The classes that the next call names."""
         return self._groups[self._at]
 
+    def begin(self) -> None:
+        """Any group may have work for us."""
+        self._found_empty = 0
+
     def claimed(self, *, more: bool) -> bool:
         """A claim was answered; `more`: it left work behind, as far as one can tell. True while a group may have work for us."""
         self._found_empty = 0 if more else self._found_empty + 1
@@ -105,6 +109,12 @@ class Claiming:
         """Note that there may be work."""
         self.hungry = self._hungry or of_work
         self._heard = self._heard or of_work
+
+    def look_again(self) -> bool:
+        """Claim from all classes once more, whatever was found before. False: there is no class to claim from."""
+        self._turns.begin()
+        self.hear(True)
+        return self.hungry
 
     def waited(self, *, marker: bool) -> None:
         """Note the end of a wait for a marker."""

@@ -113,7 +113,7 @@ class ReplyHandling(State):
             case Counts() if reply.cursor and not reply.waiting:
                 self._sweeping.count_on(reply.cursor)
             case Counts():
-                if self._settings.burst and not self.owned and self._nothing_left(reply):
+                if self._settings.burst and not self.owned and self._nothing_left(reply, now_ns):
                     self._stopping.ask("empty", event.done_ns)
             case _:
                 # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.
@@ -124,12 +124,16 @@ class ReplyHandling(State):
         if version != self._claiming.version:
             self._sweeping.learn(self._claiming.version)
 
-    def _nothing_left(self, counts: Counts) -> bool:
-        """Whether a burst is over: nothing is to come, or where delays do not matter, nothing could be claimed."""
+    def _nothing_left(self, counts: Counts, now_ns: int) -> bool:
+        """Whether a burst is over: nothing is to come, or where delays do not matter, nothing can be claimed."""
         on = counts.active + counts.handing
         if self._settings.delayed:
             return counts.waiting + counts.delayed + on == 0
-        return on == 0 and not self._claiming.hungry and not self._call_slots.busy("work")
+        if on or self._claiming.hungry or self._call_slots.busy("work"):
+            return False
+        # The last claim may be older than the last finish, which has let go of a child: a claim that is sent now would find it.
+        self._last_look = self._room(now_ns) and self._claiming.look_again()
+        return not self._last_look
 
     def _marked(self, lease: Lease, reply: Marked, actions: list[Action]) -> None:
         if reply.result != "stale":
@@ -159,6 +163,9 @@ class ReplyHandling(State):
             # What waits is for others, and so is the marker that the claim has left: it must not come back here at once.
             self._call_slots.pause("wake", now_ns)
         self._claiming.answered(claim if isinstance(claim, Claim) else None, claimed)
+        self._last_look = self._last_look and not claimed.jobs
+        if self._last_look and not self._claiming.hungry:
+            self._stopping.ask("empty", event.done_ns)
         if self._allowance.share is not None:
             self._allowance.share.answered(len(claimed.jobs))
         self._sweeping.not_after(event.done_ns, claimed.sleep_ms)

@@ -67,6 +67,8 @@ class State:
         self._presence = Presence(clock)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
+        # A burst's count found nothing that runs: it ends when a claim that is sent after that finds nothing either.
+        self._last_look = False
         self._heartbeat = Heartbeat(settings, clock, now_ns, lambda: len(self._lease_table) > 0)
         self._statistics = RunStatistics(clock, settings.beat_ms, now_ns)
         self._sweeping.classes = self._claiming.classes
