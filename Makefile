@@ -52,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chaos bench bench-engine bench-guard bench-http bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity scale check docs format generate doctor clean distclean
+.PHONY: help setup chaos bench bench-engine bench-guard bench-http bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity scale check sizes docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -98,6 +98,7 @@ help:
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
 	@echo '  SERVER=redis                      bench, chaos, interop, mischief, mutants, nightly, upgrade, all tests, simulate, soak, churn, capacity and scale: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
+	@echo 'make sizes [BASE=commit]            what a reader of the engine has to hold in the head: files, tokens, nouns, walks'
 	@echo 'make check                          ruff, pyright, luacheck for the scripts, that each test asserts, and how many there are'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
 	@echo 'make format                         let ruff format the sources'
@@ -258,6 +259,10 @@ check: setup
 	$(BIN)/python .ci/tests_check
 	$(BIN)/python -m tests.budget $(FIRST_TIER)
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# BASE: a commit whose figures come first.
+sizes: setup
+	@$(BIN)/python .ci/sizes $(if $(BASE),--base $(BASE))
 
 format: setup
 	$(BIN)/ruff format .

@@ -1,0 +1,67 @@
+"""`make sizes`: what it counts in a tree, and the walks on a server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZES = ROOT / ".ci" / "sizes"
+
+SOURCE = '''"""A page
+of words."""
+
+import os
+from time import (
+    time,
+)
+
+# Nothing that counts.
+
+
+class PutSchedule:
+    """No code."""
+
+    sweep_ms = 5  # one line, three tokens
+'''
+SCRIPT = "-- header\nlocal function shard_of(id) return id end\n\n"
+
+
+@pytest.fixture(scope="module")
+def sizes() -> ModuleType:
+    module = ModuleType("sizes")
+    module.__file__ = str(SIZES)
+    exec(compile(SIZES.read_text(), str(SIZES), "exec"), module.__dict__)
+    return module
+
+
+def test_code_is_counted_without_words_and_blanks(sizes: ModuleType, tmp_path: Path) -> None:
+    for name, text in {"engine/queue/a.py": SOURCE, "engine/http/locks.py": "LOCK = 1\n", "lua/lanes/b.lua": SCRIPT}.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    found = sizes.counted(tmp_path)
+    assert [found[f"engine/queue: {figure}"] for figure in ("files", "code", "tokens", "imports")] == [1, 6, 15, 4]
+    assert [found[f"lua/lanes: {figure}"] for figure in ("files", "code", "tokens")] == [1, 1, 9]
+    assert (found["total engine: files"], found["total engine without http: files"]) == (2, 1)
+    assert (found["noun schedule: files"], found["noun shard: files"], found.get("noun lock: files")) == (1, 1, None)
+    assert (found["setting sweep_ms: lines"], found["setting grace_ms: lines"]) == (1, 0)
+
+
+def test_a_base_stands_before_what_is_there_now(sizes: ModuleType) -> None:
+    assert list(sizes.rows({"walk pause: files": 9, "walk pause: calls": 50}, {"walk pause: files": 1018})) == [
+        "walk pause  calls 0 -> 50  files 1,018 -> 9"
+    ]
+
+
+@pytest.mark.slow
+def test_walks_are_counted_on_a_server() -> None:
+    done = subprocess.run([sys.executable, SIZES], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for walk in ("enqueue", "enqueue with two options", "pause", "put a schedule", "one job of a worker"):
+        calls, files, functions = map(int, re.findall(rf"walk {walk} +calls (\d+)  files (\d+)  functions (\d+)", done.stdout)[0])
+        assert calls >= functions >= files > 5, walk
