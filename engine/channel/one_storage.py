@@ -12,11 +12,10 @@ from engine.channel.session_state import SessionState
 from engine.channel.steps import Send, SendMany, Steps, sent_of
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError, Malformed
+from engine.wire.call import PIPELINE_CALLS
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations.channels import NewMessage, OldReply
 
-#: Calls that go out together.
-_PIPELINE_CALLS = 8
 #: How long a fetch that need not wait goes on looking for living messages among those that foreign publishers left.
 _SEARCH_MS = 2_000
 
@@ -40,8 +39,8 @@ class OneStorage:
     def publish_many(self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None) -> Steps[list[Published]]:
         """A part goes out in one script, several in pipelines. After one that failed no further pipeline goes out."""
         results: list[Published | EngineError] = []
-        for at in range(0, len(parts), _PIPELINE_CALLS):
-            flight = parts[at : at + _PIPELINE_CALLS]
+        for at in range(0, len(parts), PIPELINE_CALLS):
+            flight = parts[at : at + PIPELINE_CALLS]
             asks = [self._session.publish(part) for part in flight]
             outcomes: list[Sent | EngineError] = yield SendMany(self._id, asks, intended_ns)
             for part, outcome in zip(flight, outcomes, strict=True):

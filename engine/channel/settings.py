@@ -15,6 +15,7 @@ from engine.channel.storage import Opening, Storage
 from engine.errors import Malformed
 from engine.models import Dsps
 from engine.observer import Observer, spared_observer
+from engine.wire.call import CALL_BYTES_MAX
 from engine.wire.drivers.endpoint import DEFAULT_URL
 from engine.wire.operations.channels import NewMessage
 
@@ -24,7 +25,6 @@ MESSAGES_MAX = 1_000
 PUBLISH_MAX = 100_000
 #: One script call: it keeps the server's one thread for some milliseconds.
 _CALL_MESSAGES_MAX = 1_000
-_CALL_BYTES_MAX = 1024 * 1024
 
 
 class ChannelSettings:
@@ -122,7 +122,7 @@ def parts_of(messages: list[NewMessage]) -> list[tuple[NewMessage, ...]]:
     start = size = 0
     for at, message in enumerate(messages):
         message_bytes = len(message.content) + len(message.id)
-        if at > start and (at - start == _CALL_MESSAGES_MAX or size + message_bytes > _CALL_BYTES_MAX):
+        if at > start and (at - start == _CALL_MESSAGES_MAX or size + message_bytes > CALL_BYTES_MAX):
             parts.append(tuple(messages[start:at]))
             start, size = at, 0
         size += message_bytes

@@ -20,6 +20,7 @@ from engine.channel.steps import Ask, Round, Steps
 from engine.channel.suspect_cursors import SuspectCursors
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
+from engine.wire.call import PIPELINE_CALLS
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations.channels import FetchReply, NewMessage, OldReply
 
@@ -27,8 +28,6 @@ R = TypeVar("R")
 
 _Answers = Mapping[str, Sequence[Sent | EngineError]]
 
-#: Parts of a bulk that go out together.
-_PIPELINE_CALLS = 8
 #: How long a fetch that need not wait goes on while all that it finds is old, or nothing yet.
 _SEARCH_NS = 2_000_000_000
 
@@ -54,8 +53,8 @@ class SeveralStorages:
     def publish_many(self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None) -> Steps[list[Published]]:
         """A part goes out in one script, several in pipelines. After one that failed everywhere no further one goes out."""
         results: list[Published | EngineError] = []
-        for at in range(0, len(parts), _PIPELINE_CALLS):
-            results += yield from self._publish(parts[at : at + _PIPELINE_CALLS], intended_ns)
+        for at in range(0, len(parts), PIPELINE_CALLS):
+            results += yield from self._publish(parts[at : at + PIPELINE_CALLS], intended_ns)
             if any(isinstance(result, EngineError) for result in results):
                 break
         return replies.concluded(results, sum(map(len, parts)))

@@ -11,9 +11,10 @@ from pathlib import Path
 from engine.backup.archive import Archive
 from engine.backup.restoring import restore
 from engine.backup.taking import take
-from engine.command.arguments import DEFAULT_URL, add_json, add_server
+from engine.command.arguments import add_json, add_server
 from engine.command.output import instant, show_one
 from engine.queue.synchronous.queue import Queue
+from engine.wire.drivers.endpoint import DEFAULT_URL
 
 #: How long it takes until progress is shown, and how often then.
 _SILENT_S, _EVERY_S = 2.0, 1.0

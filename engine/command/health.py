@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from engine import validate
-from engine.command.arguments import DEFAULT_URL, add, add_json, add_server, duration_ms
+from engine.command.arguments import add, add_json, add_server, duration_ms
 from engine.command.output import json_text, print_error, show
 from engine.command.targets import agree, load
 from engine.errors import EngineError, Malformed, UnsupportedFeature
@@ -21,7 +21,7 @@ from engine.handlers import Handlers
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.queue.workers import LIMIT_MAX, WorkerInfo
-from engine.wire.drivers.endpoint import DEADLINE_MS_MAX, ConnectOptions
+from engine.wire.drivers.endpoint import DEADLINE_MS_MAX, DEFAULT_URL, ConnectOptions
 from engine.worker.group import WorkerGroup
 from engine.worker.worker import Worker
 

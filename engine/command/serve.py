@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.command.arguments import DEFAULT_URL, add, words
+from engine.command.arguments import add, words
 from engine.command.logging_flags import add_logging, begin_logging
 from engine.command.output import print_error
 from engine.errors import EngineError, Malformed
 from engine.queue.scaling import Scaling
 from engine.spared import logger
+from engine.wire.drivers.endpoint import DEFAULT_URL
 
 if TYPE_CHECKING:
     from engine.http.security.roles import Token

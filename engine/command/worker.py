@@ -12,7 +12,7 @@ from typing import Any, get_args
 import engine
 from engine import validate
 from engine.command import reloading
-from engine.command.arguments import DEFAULT_URL, add, add_server, numbers, one_of, origin_of, priorities, switch, words
+from engine.command.arguments import add, add_server, numbers, one_of, origin_of, priorities, switch, words
 from engine.command.logging_flags import add_logging, begin_logging, resume_logging
 from engine.command.targets import Target, agree, load
 from engine.errors import Malformed
@@ -21,6 +21,7 @@ from engine.history import HistoryFile
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.recorder import Recorder
+from engine.wire.drivers.endpoint import DEFAULT_URL
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
 from engine.worker.names import default_name

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 from engine import validate
 from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
+from engine.options import PLAIN
 from engine.sayable import utf8
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 from engine.wire.operations import Explained, Lease, Looked, Options
@@ -23,7 +24,6 @@ JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "
 _ENDED: tuple[Ended, ...] = get_args(Ended)
 _OPEN: tuple[JobState, ...] = ("waiting", "blocked", "delayed", "dead", "gone")
 _ERRORS_KEPT = 10
-_PLAIN = Options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class JobInfo:
     fence: int = 0
     name: str = ""
     payload_bytes: bytes = b""
-    options: Options = _PLAIN
+    options: Options = PLAIN
     enqueued_ms: int = 0
     due_ms: int = 0
     lease_end_ms: int = 0

@@ -25,7 +25,7 @@ from engine.options import OPTIONS, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
 from engine.queue.steps import DeadlineBound, Steps
 from engine.serializers import BUILT_IN, Serializers
-from engine.wire.call import Call
+from engine.wire.call import CALL_BYTES_MAX, PIPELINE_CALLS, Call
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 
@@ -33,11 +33,8 @@ from engine.wire.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany,
 JOBS_MAX = 100_000
 #: One script call: it keeps the server's one thread for some milliseconds.
 CALL_JOBS_MAX = 1_000
-CALL_BYTES_MAX = 1024 * 1024
 #: What an envelope adds to a payload, roughly.
 _ENVELOPE_BYTES = 256
-#: Calls that go out in one pipeline.
-_PIPELINE_CALLS = 8
 _FIELDS = ("name", "payload", "id", *OPTIONS)
 T = TypeVar("T")
 #: What a job without options of its own is given.
@@ -198,8 +195,8 @@ def enqueue_each(
 
     parts, first = list(_parts(jobs)), int.from_bytes(nonce, "big")
     results: list[Enqueued | EngineError] = []
-    for at in range(0, len(parts), _PIPELINE_CALLS):
-        flight = range(at, min(at + _PIPELINE_CALLS, len(parts)))
+    for at in range(0, len(parts), PIPELINE_CALLS):
+        flight = range(at, min(at + PIPELINE_CALLS, len(parts)))
         outcomes = yield [call(number) for number in flight]
         late = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
         if late:

@@ -11,6 +11,11 @@ from engine.wire.scripts import Script
 
 T = TypeVar("T")
 
+#: What calls of many things carry at most: a longer one would keep the server's one thread for too long.
+CALL_BYTES_MAX = 1024 * 1024
+#: Calls of one bulk that go out together.
+PIPELINE_CALLS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from engine.logs import Source, about
 from engine.spared import logger
 from engine.wire.operations import Bury, Drop, Ended, Finish, FinishedAndClaimed, Lease, Operation, Retry
-
-#: Nearly all ends are such, and counting them costs a job next to nothing.
-_FINISHED = ("ok", "finished")
+from engine.wire.operations.claims import FINISHED
 
 log = logger("ironclaim.worker")
 
@@ -26,7 +24,7 @@ class LateEnds:
     def answered(self, operation: Operation, reply: object) -> None:
         """Log the ends that were refused, and those that were accepted although their lease was taken for lost."""
         ended = reply.finished if isinstance(reply, FinishedAndClaimed) else reply
-        if not isinstance(ended, Ended) or (not self._lost and ended.items.count(_FINISHED) == len(ended.items)):
+        if not isinstance(ended, Ended) or (not self._lost and ended.items.count(FINISHED) == len(ended.items)):
             return
         for lease, (result, outcome) in zip(_ended_by(operation), ended.items, strict=False):
             extra = about(lease, self._source)

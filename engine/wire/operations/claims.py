@@ -200,7 +200,8 @@ EndResult = Literal["ok", "repeated", "stale", "cancelled", "void"]
 MarkResult = Literal["ok", "repeated", "stale"]
 _CLAIM_RESULTS, _MARK_RESULTS = get_args(ClaimResult), get_args(MarkResult)
 _END_RESULTS: dict[bytes, EndResult] = {result.encode(): result for result in get_args(EndResult)}
-_FINISHED: tuple[EndResult, str] = ("ok", "finished")
+#: What came of nearly all ends.
+FINISHED: tuple[EndResult, str] = ("ok", "finished")
 
 
 class LeasedJob(NamedTuple):
@@ -284,7 +285,7 @@ def _ended(raw: Any, count: int) -> Ended:
     """The raw reply of a script that ends `count` leases, as a value: a result and an outcome for each."""
     srv_us, flat = server_us(raw), raw[1]
     # A number stands for so many finishes that are all ok.
-    items = (_FINISHED,) * flat if isinstance(flat, int) else tuple(_ends(flat))
+    items = (FINISHED,) * flat if isinstance(flat, int) else tuple(_ends(flat))
     if len(items) != count:
         raise ValueError(f"{len(items)} items for {count} leases")
     return Ended(srv_us, items)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from engine.wire.call import CALL_BYTES_MAX
 from engine.wire.operations import (
     Bury,
     Drop,
@@ -82,8 +83,6 @@ class Rerouting:
         return [reroute.job.lease for reroute in self._waiting]
 
 
-#: What handlers returned goes out in calls of this size: a longer one would keep the server's one thread for too long.
-CALL_BYTES_MAX = 1024 * 1024
 #: Runs that failed in one call, each with its stack trace.
 FAILURES_MAX = 200
 
