@@ -64,19 +64,8 @@ def aged(desk: ChannelDesk) -> ChannelDesk:
         (lambda desk: desk.publish("m2", ttl_s=T_S, not_after_ms=1), set()),
     ],
     ids=[
-        "again",
-        "publish",
-        "duplicate",
-        "fetch",
-        "fetch 0",
-        "ack",
-        "stale",
-        "beyond",
-        "old",
-        "no sub",
-        "no ack",
-        "no unsub",
-        "late",
+        *("again", "publish", "duplicate", "fetch", "fetch 0", "ack", "stale", "beyond", "old", "no sub"),
+        *("no ack", "no unsub", "late"),
     ],
 )
 def test_the_table(aged: ChannelDesk, do: Callable[[ChannelDesk], object], renewed: set[str]) -> None:

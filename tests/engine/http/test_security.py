@@ -83,17 +83,8 @@ def client(client_of_all: httpx.Client, ironclaim_url: str) -> httpx.Client:
 @pytest.mark.parametrize(
     "authorization",
     [
-        None,
-        "",
-        "Bearer",
-        f"Bearer {ADMIN}x",
-        f"Bearer {ADMIN[:-1]}",
-        f"Bearer x{ADMIN}",
-        f"Bearer {ADMIN} {ADMIN}",
-        f"Basic {ADMIN}",
-        ADMIN,
-        "Bearer \xff\xfe",
-        f"Bearer {ADMIN.upper()}",
+        *(None, "", "Bearer", f"Bearer {ADMIN}x", f"Bearer {ADMIN[:-1]}", f"Bearer x{ADMIN}"),
+        *(f"Bearer {ADMIN} {ADMIN}", f"Basic {ADMIN}", ADMIN, "Bearer \xff\xfe", f"Bearer {ADMIN.upper()}"),
     ],
 )
 def test_only_the_whole_secret_lets_in(client: httpx.Client, authorization: str | None) -> None:
@@ -244,11 +235,8 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
         session = client.cookies[sessions.COOKIE]
         name, ends_s, code = session.split(".")
     forged = (
-        f"{name}.{int(ends_s) + 1}.{code}",
-        f"{name}.{ends_s}.{code[:-1]}",
-        f"{name}.{ends_s}.",
-        f"{name}.-1.{code}",
-        "a.b.c",
+        *(f"{name}.{int(ends_s) + 1}.{code}", f"{name}.{ends_s}.{code[:-1]}", f"{name}.{ends_s}."),
+        *(f"{name}.-1.{code}", "a.b.c"),
     )
     fewer = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS[:1])
     with served(settings) as base:
@@ -301,17 +289,9 @@ def raw(base: httpx.URL, request: bytes) -> bytes:
 @pytest.mark.parametrize(
     "path",
     [
-        "/api/queues/%2e%2e/jobs",
-        "/api/queues/../queues/q",
-        "/api/./queues/q",
-        "/api//queues/q",
-        "/api/queues/q%2Fjobs",
-        "/api/queues/q%5cjobs",
-        "/api/queues/q\\jobs",
-        "/api/queues/q%00",
-        "/api/queues/%ff",
-        "/api/queues/q%0d%0aX:1",
-        "//evil.example/api/queues",
+        *("/api/queues/%2e%2e/jobs", "/api/queues/../queues/q", "/api/./queues/q", "/api//queues/q"),
+        *("/api/queues/q%2Fjobs", "/api/queues/q%5cjobs", "/api/queues/q\\jobs", "/api/queues/q%00"),
+        *("/api/queues/%ff", "/api/queues/q%0d%0aX:1", "//evil.example/api/queues"),
         "/api/queues/q" + "a" * 3_000,
     ],
 )

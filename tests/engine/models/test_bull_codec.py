@@ -137,19 +137,8 @@ def test_what_cannot_be_read_is_said_of_its_job(raw: Any) -> None:
 @pytest.mark.parametrize(
     "id",
     [
-        "1",
-        "0042",
-        "wait",
-        "active",
-        "paused",
-        "delayed",
-        "completed",
-        "failed",
-        "id",
-        "meta-paused",
-        "jobs",
-        "7:lock",
-        "ironclaim:x",
+        *("1", "0042", "wait", "active", "paused", "delayed", "completed", "failed", "id", "meta-paused"),
+        *("jobs", "7:lock", "ironclaim:x"),
     ],
 )
 def test_ids_that_are_bulls_own(id: str) -> None:
