@@ -127,27 +127,23 @@ def test_a_caller_that_cannot_be_read_is_refused_and_audited(ironclaim_url: str,
         assert "refused" not in audited(caplog)[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
+def test_addresses_are_read_as_gateways_write_them() -> None:
+    for text, read in (
         *((text, "10.0.0.1") for text in ("10.0.0.1", " 10.0.0.1\t", "10.0.0.1:0", "10.0.0.1:65535", "::ffff:10.0.0.1")),
         *((text, "10.0.0.1") for text in ("::ffff:a00:1", "[::ffff:10.0.0.1]:443", "::FFFF:10.0.0.1%eth0")),
         *((text, "2001:db8::1") for text in ("2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443", "2001:DB8:0:0::1")),
         *((text, "fe80::1") for text in ("fe80::1%eth0", "[fe80::1%eth0]:8080", "fe80::1%2")),
         *((line, None) for lines in UNREADABLE if len(lines) == 1 for line in lines if "," not in line),
-    ],
-)
-def test_addresses_are_read_as_gateways_write_them(text: str, read: str | None) -> None:
-    found = networks.address(text)
-    assert (found and str(found)) == read
+    ):
+        found = networks.address(text)
+        assert (found and str(found)) == read
 
 
 PROXIES = networks.networks("", ("192.0.2.0/24",))
 
 
-@pytest.mark.parametrize(
-    ("hops", "forwarded", "caller"),
-    [
+def test_which_entry_is_the_caller() -> None:
+    for hops, forwarded, caller in (
         (0, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
         (0, ["10.0.0.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
         (0, ["unknown, 203.0.113.9"], "203.0.113.9"),
@@ -163,19 +159,17 @@ PROXIES = networks.networks("", ("192.0.2.0/24",))
         (2, ["203.0.113.9, unknown"], None),
         (2, ["203.0.113.9"], None),
         (3, ["203.0.113.9, 192.0.2.7"], None),
-    ],
-)
-def test_which_entry_is_the_caller(hops: int, forwarded: list[str], caller: str | None) -> None:
-    for peer in ("192.0.2.1", "::ffff:192.0.2.1"):
-        try:
-            found: str | None = str(networks.caller(peer, forwarded, PROXIES, hops))
-        except networks.Unreadable:
-            found = None
-        assert found == caller
-    # Of a peer that is no proxy, the header says nothing.
-    assert str(networks.caller("198.51.100.77", forwarded, PROXIES, hops)) == "198.51.100.77"
-    with pytest.raises(networks.Unreadable):
-        networks.caller("", forwarded, PROXIES, hops)
+    ):
+        for peer in ("192.0.2.1", "::ffff:192.0.2.1"):
+            try:
+                found: str | None = str(networks.caller(peer, forwarded, PROXIES, hops))
+            except networks.Unreadable:
+                found = None
+            assert found == caller
+        # Of a peer that is no proxy, the header says nothing.
+        assert str(networks.caller("198.51.100.77", forwarded, PROXIES, hops)) == "198.51.100.77"
+        with pytest.raises(networks.Unreadable):
+            networks.caller("", forwarded, PROXIES, hops)
 
 
 @pytest.mark.parametrize(
@@ -223,9 +217,9 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [
+def test_settings_that_cannot_be_are_named() -> None:
+    settings: Any
+    for settings, field in (
         ({"admin_tokens": ("short",)}, "admin_tokens"),
         ({"admin_networks": ("10.0.0.0/33",)}, "admin_networks[0]"),
         ({"trusted_proxies": ("10.0.0.0/8", "proxy")}, "trusted_proxies[1]"),
@@ -237,17 +231,14 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         ({"long_poll_max_ms": 30_001}, "long_poll_max_ms"),
         ({"webhook_queue": "no queue"}, "webhook_queue"),
         ({"webhook_concurrency": 0}, "webhook_concurrency"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(settings: dict[str, Any], field: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        ChannelSettings(**settings)
-    assert caught.value.field == field
+    ):
+        with pytest.raises(Malformed) as caught:
+            ChannelSettings(**settings)
+        assert caught.value.field == field
 
 
-@pytest.mark.parametrize(
-    ("text", "public"),
-    [
+def test_which_addresses_are_of_the_internet() -> None:
+    for text, public in (
         *((address, True) for address in ("8.8.8.8", "1.1.1.1", "2001:4860:4860::8888", "::ffff:8.8.8.8", "2002:808:808::")),
         *((address, False) for address in ("127.0.0.1", "127.9.9.9", "10.0.0.1", "172.31.255.255", "192.168.1.1", "0.0.0.0")),
         *((address, False) for address in ("169.254.169.254", "100.64.0.1", "224.0.0.1", "255.255.255.255", "198.18.0.1")),
@@ -257,8 +248,6 @@ def test_settings_that_cannot_be_are_named(settings: dict[str, Any], field: str)
             for address in ("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "2002:a00:1::", "64:ff9b::7f00:1")
         ),
         *((address, False) for address in ("2001:0:4136:e378:8000:63bf:3fff:fdd2", "::127.0.0.1")),
-    ],
-)
-def test_which_addresses_are_of_the_internet(text: str, public: bool) -> None:
-    found = networks.address(text)
-    assert found is not None and networks.is_public(found) is public
+    ):
+        found = networks.address(text)
+        assert found is not None and networks.is_public(found) is public

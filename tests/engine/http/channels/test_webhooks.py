@@ -406,9 +406,9 @@ def test_proxies_of_the_environment_are_not_used(ironclaim_url: str, receiver: R
         assert proxy.received == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [
+def test_settings_that_cannot_be_are_named() -> None:
+    settings: Any
+    for settings, field in (
         ({"url": "ftp://example.com/"}, "webhook.url"),
         ({"url": "/path"}, "webhook.url"),
         ({"url": "http://user:secret@example.com/"}, "webhook.url"),
@@ -425,12 +425,10 @@ def test_proxies_of_the_environment_are_not_used(ironclaim_url: str, receiver: R
         ({"allow_networks": ("127.0.0.1/33",)}, "webhook.allow_networks[0]"),
         ({"secret": "secret"}, "webhook.secret"),
         ({"secret": "whsec_" + base64.b64encode(b"x" * 23).decode()}, "webhook.secret"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(settings: dict[str, Any], field: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        ChannelPolicy(pattern=r"room-(?P<id>\d+)", webhooks=(WebhookSettings(**{"url": "https://example.com/", **settings}),))
-    assert caught.value.field == field
+    ):
+        with pytest.raises(Malformed) as caught:
+            ChannelPolicy(pattern=r"room-(?P<id>\d+)", webhooks=(WebhookSettings(**{"url": "https://example.com/", **settings}),))
+        assert caught.value.field == field
 
 
 @pytest.mark.parametrize(
