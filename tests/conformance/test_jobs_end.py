@@ -110,6 +110,7 @@ def test_a_job_is_dead_when_its_runs_are_used_up_and_may_run_again(desk: ModelDe
     assert desk.queue.dead.requeue(desk.ids["j"]).done
     assert desk.state("j") == "waiting" and desk.queue.counts().dead == 0
     job = desk.take()["j"]
+    assert job.crashes == 0
     assert desk.finish(job.lease) == [("ok", "finished")] and desk.state("j") in ("finished", "gone")
 
 

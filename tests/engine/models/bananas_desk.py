@@ -55,17 +55,9 @@ class BananasDesk(Desk):
         )
         assert self.run(operation).result == "created"
 
-    def take(
-        self,
-        limit: int = 10,
-        *,
-        worker: str = "a",
-        routes: tuple[str, ...] = ("default",),
-        priorities: tuple[int, int] | None = None,
-        names: tuple[str, ...] = ("main",),
-    ) -> list[LeasedJob]:
+    def take(self, limit: int = 10, **more: Any) -> list[LeasedJob]:
         """The next claim of a worker."""
-        return list(self.claimed(limit, worker=worker, routes=routes, priorities=priorities, names=names).jobs)
+        return list(self.claimed(limit, **more).jobs)
 
     def claimed(
         self,

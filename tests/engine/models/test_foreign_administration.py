@@ -56,17 +56,6 @@ def test_rule_26_a_claim_that_is_sent_again_does_not_lease_what_was_cancelled(de
     assert [label_of(job) for job in desk.send(call).jobs] == ["j2"]
 
 
-def test_rule_26_what_has_not_started_never_starts(desk: ModelDesk) -> None:
-    desk.put("j")
-    desk.put("later", delay_ms=500)
-    for name, job in (("waiting", "j"), ("delayed", "later")):
-        (told,) = desk.alter("cancel", name, job)
-        assert told.done and desk.state(job) == "cancelled"
-    desk.tick(1000)
-    desk.sweep()
-    assert desk.claim() == [] and not any(desk.listed().values())
-
-
 #: What may be done to jobs of which states.
 ACTIONS: dict[AdminAction, tuple[str, ...]] = {
     **{"cancel": ("waiting", "delayed", "active"), "remove": ("dead", "finished"), "run_now": ("delayed",)},
@@ -101,45 +90,6 @@ def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: M
         before = desk.dump()
         assert desk.send(late).result == "refused"
         assert changed_keys(desk, before) == set(), action
-
-
-def test_a_job_is_removed_from_wherever_it_stands(desk: ModelDesk) -> None:
-    desk.put("finished")
-    (job,) = desk.claim()
-    desk.finish(job.lease)
-    desk.put("dead")
-    desk.bury("dead")
-    desk.put("delayed", delay_ms=5_000)
-    desk.put("waiting")
-    for name in ("dead", "delayed", "waiting", "finished"):
-        assert desk.alter("remove", name, name)[0].done
-        assert not any(name in found for found in desk.listed().values())
-    assert desk.finish(job.lease) == [("repeated", "finished")]
-
-
-def test_a_delayed_job_may_run_now(desk: ModelDesk) -> None:
-    desk.put("first", delay_ms=50_000)
-    desk.redis.delete(f"{desk.keys.prefix}wake")
-    assert desk.alter("run_now", "delayed", "first")[0].done
-    assert desk.redis.llen(f"{desk.keys.prefix}wake") == 1
-    assert list(desk.take()) == ["first"]
-
-
-def test_a_dead_job_runs_again_with_all_its_attempts(desk: ModelDesk) -> None:
-    desk.put("j", attempts=2)
-    for failures in range(2):
-        (job,) = desk.claim()
-        assert job.failures == failures
-        desk.retry(job.lease, delay_ms=0)
-        desk.tick(1)
-        desk.sweep()
-    assert desk.state("j") == "dead"
-    assert desk.alter("requeue", "dead", "j")[0].done
-    assert desk.state("j") == "waiting"
-    (job,) = desk.claim()
-    assert job.crashes == 0
-    desk.finish(job.lease)
-    assert desk.state("j") == "finished"
 
 
 def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(desk: ModelDesk) -> None:
@@ -231,46 +181,3 @@ def test_obliterate_leaves_nothing_but_what_workers_know(spec: Spec, ironclaim_u
     desk.put("fresh")
     assert list(desk.take()) == ["fresh"]
     desk.close()
-
-
-# -- pauses
-
-
-def test_nothing_is_claimed_while_a_pause_lasts(desk: ModelDesk) -> None:
-    for name in ("*", "main"):
-        desk.begin()
-        desk.put("before")
-        (job,) = desk.claim()
-        call = desk.call(desk.pause_operation(name))
-        assert desk.send(call).result == "done"
-        before = desk.dump()
-        assert desk.send(call).result == "repeated"
-        assert changed_keys(desk, before) == set(), name
-        desk.put("during")
-        assert desk.claim() == [], name
-        assert desk.finish(job.lease) == [("ok", "finished")]
-        desk.redis.delete(f"{desk.keys.prefix}wake")
-        desk.resume(name)
-        assert desk.redis.llen(f"{desk.keys.prefix}wake") == 1, name
-        assert list(desk.take()) == ["during"]
-
-
-def test_a_pause_with_a_length_ends_by_itself(desk: ModelDesk) -> None:
-    for name in ("*", "main"):
-        desk.put(f"of {name}")
-        desk.pause(name, 5_000)
-        assert desk.claim() == []
-        desk.tick(4_999)
-        desk.sweep()
-        assert desk.claim() == [], name
-        desk.tick(1)
-        desk.sweep()
-        assert list(desk.take()) == [f"of {name}"]
-        assert desk.redis.exists(desk.keys.rest) == 0, name
-
-
-def test_a_pause_of_one_name_holds_no_other(desk: ModelDesk) -> None:
-    desk.put("j1")
-    desk.put("j2", name="other")
-    desk.pause("main")
-    assert list(desk.take(classes=("main", "other"))) == ["j2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,47 +14,41 @@ from engine import Malformed
 from engine.http.channels import networks
 from engine.http.channels.settings import ChannelSettings
 from engine.http.security.roles import Token
-from tests.engine.http.channels.desk import ADMIN, desk
+from tests.engine.http.channels.desk import ADMIN, Desk, desk
 
 pytestmark = pytest.mark.feature("DS29", model="dsps")
 
 REVOKE = "/admin/jwt/revoke?jti=id-1&exp=4070912400"
 
 
-def revoked(ironclaim_url: str, settings: ChannelSettings, headers: dict[str, str], **more: Any) -> bool:
+def revoked(client: Desk, raw: redis.Redis, authorization: str | None) -> bool:
     """Whether the call did it; one that did not is a 403 without a word."""
-    with desk(ironclaim_url, settings, **more) as client, redis.Redis.from_url(ironclaim_url) as raw:
-        answer = client.put(REVOKE, headers=headers)
-        done = bool(raw.exists("jwt.{id-1}.revoke"))
-        assert (answer.status_code, done) in ((200, True), (403, False))
-        assert done or answer.json() == {"error": ""}
-        return done
+    answer = client.put(REVOKE, headers={} if authorization is None else {"Authorization": authorization})
+    done = bool(raw.exists("jwt.{id-1}.revoke"))
+    assert (answer.status_code, done) in ((200, True), (403, False)), authorization
+    assert done or answer.json() == {"error": ""}
+    return done
 
 
 BEARER = {"Authorization": f"Bearer {ADMIN}"}
+WRONG = (None, ADMIN, f"Basic {ADMIN}", f"Bearer {ADMIN}x", f"Bearer {ADMIN[:-1]}", "Bearer", f"Bearer x{ADMIN}")
 
 
-@pytest.mark.parametrize(
-    ("headers", "admitted"),
-    [
-        (BEARER, True),
-        ({}, False),
-        ({"Authorization": ADMIN}, False),
-        ({"Authorization": f"Basic {ADMIN}"}, False),
-        ({"Authorization": f"Bearer {ADMIN}x"}, False),
-        ({"Authorization": f"Bearer {ADMIN[:-1]}"}, False),
-        ({"Authorization": "Bearer"}, False),
-        ({"Authorization": f"Bearer x{ADMIN}"}, False),
-    ],
-)
-def test_a_bearer_token_is_asked_for(ironclaim_url: str, headers: dict[str, str], admitted: bool) -> None:
-    assert revoked(ironclaim_url, ChannelSettings(admin_tokens=("another-token-0123", ADMIN)), headers) is admitted
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as made:
+        yield made
 
 
-def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(ironclaim_url: str) -> None:
-    assert not revoked(ironclaim_url, ChannelSettings(), {"Authorization": "Bearer"})
-    tokens = (Token(secret=ADMIN, role="admin"),)
-    assert not revoked(ironclaim_url, ChannelSettings(), BEARER, tokens=tokens)
+def test_a_bearer_token_is_asked_for(ironclaim_url: str, raw: redis.Redis) -> None:
+    with desk(ironclaim_url, ChannelSettings(admin_tokens=("another-token-0123", ADMIN))) as client:
+        assert not any(revoked(client, raw, authorization) for authorization in WRONG)
+        assert revoked(client, raw, BEARER["Authorization"])
+
+
+def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(ironclaim_url: str, raw: redis.Redis) -> None:
+    with desk(ironclaim_url, tokens=(Token(secret=ADMIN, role="admin"),)) as client:
+        assert not any(revoked(client, raw, authorization) for authorization in (*WRONG, BEARER["Authorization"]))
 
 
 @pytest.mark.parametrize(
@@ -75,12 +70,7 @@ def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(iro
     ],
 )
 def test_the_network_counts(
-    ironclaim_url: str,
-    networks: tuple[str, ...],
-    header: str | None,
-    proxies: tuple[str, ...],
-    forwarded: list[str],
-    admitted: bool,
+    ironclaim_url: str, networks: Any, header: str | None, proxies: Any, forwarded: list[str], admitted: bool
 ) -> None:
     settings = ChannelSettings(admin_tokens=(ADMIN,), admin_networks=networks, real_ip_header=header, trusted_proxies=proxies)
     given = [("X-Forwarded-For", value) for value in forwarded]
@@ -108,11 +98,13 @@ UNREADABLE = (
 )
 
 
-def test_a_caller_that_cannot_be_read_is_refused_and_audited(ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_caller_that_cannot_be_read_is_refused_and_audited(
+    ironclaim_url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     """The peer is a trusted proxy of an allowed network: it must not pass for the caller."""
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     settings = ChannelSettings(admin_tokens=(ADMIN,), real_ip_header="X-Forwarded-For")
-    with desk(ironclaim_url, settings) as client, redis.Redis.from_url(ironclaim_url) as raw:
+    with desk(ironclaim_url, settings) as client:
         for lines in (*UNREADABLE, ["203.0.113.5:4711"], ["[2001:db8::1]:443"]):
             caplog.clear()
             headers = [*BEARER.items(), *(("X-Forwarded-For", line.encode()) for line in lines)]
@@ -172,22 +164,16 @@ def test_which_entry_is_the_caller() -> None:
             networks.caller("", forwarded, PROXIES, hops)
 
 
-@pytest.mark.parametrize(
-    ("query", "error"),
-    [
-        ("exp=4070912400", 'Missing "jti" parameter'),
-        ("jti=&exp=4070912400", 'Missing "jti" parameter'),
-        ("jti=a&exp=soon", 'Invalid "exp" parameter'),
-        ("jti=a", 'Invalid "exp" parameter'),
-        ("jti=a&exp=-1", 'Invalid "exp" parameter'),
-        ("jti=a&exp=999999999999", 'Invalid "exp" parameter'),
-        (f"jti={'a' * 1025}&exp=4070912400", 'Invalid "jti" parameter'),
-    ],
-)
-def test_what_is_wrong_is_said(ironclaim_url: str, query: str, error: str) -> None:
-    with desk(ironclaim_url, ChannelSettings(admin_tokens=(ADMIN,))) as client, redis.Redis.from_url(ironclaim_url) as raw:
-        answer = client.put(f"/admin/jwt/revoke?{query}", headers=BEARER)
-        assert (answer.status_code, answer.json()) == (400, {"error": error}) and raw.dbsize() == 0
+def test_what_is_wrong_is_said(ironclaim_url: str, raw: redis.Redis) -> None:
+    queries = {
+        **dict.fromkeys(("exp=4070912400", "jti=&exp=4070912400"), 'Missing "jti" parameter'),
+        **dict.fromkeys((f"jti=a{exp}" for exp in ("", "&exp=soon", "&exp=-1", "&exp=999999999999")), 'Invalid "exp" parameter'),
+        f"jti={'a' * 1025}&exp=4070912400": 'Invalid "jti" parameter',
+    }
+    with desk(ironclaim_url, ChannelSettings(admin_tokens=(ADMIN,))) as client:
+        for query, error in queries.items():
+            answer = client.put(f"/admin/jwt/revoke?{query}", headers=BEARER)
+            assert (answer.status_code, answer.json()) == (400, {"error": error}) and raw.dbsize() == 0, query
 
 
 def test_a_server_that_changes_nothing_revokes_nothing(ironclaim_url: str) -> None:
