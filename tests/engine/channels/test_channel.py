@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from engine import (
-    Acknowledged,
-    Channel,
-    ChannelRule,
-    Fetched,
-    Message,
-    models,
-)
+from engine import Acknowledged, Channel, ChannelRule, Fetched, Message, models
 
 #: T of an expiry of 300 s.
 TTL_S = 315

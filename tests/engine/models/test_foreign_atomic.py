@@ -8,20 +8,18 @@ import pytest
 
 from engine.errors import ScriptFault, ServerUnavailable
 from engine.wire.operations import Count, Extend, Failure, Finish, Lease, Listing, Operation, Release, Retry
-from tests.engine.desk import LEASE_MS
+from tests.conformance.models import FOREIGN
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain
-from tests.engine.models.foreign_desk import SUBJECTS, ForeignDesk, open_desk
 from tests.scenes import PLAIN, Scene
 
-#: A script is cut off in the same places whatever the names of the keys are: second layouts of a format are of the second tier.
-PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) if name.endswith("-live") else name for name in SUBJECTS]
 BY_HAND = ("discard", "requeue", "run_now")
 
 
 def each() -> Iterator[object]:
     """What is done by hand is repeated until it is answered; of the other calls some are never heard of again. In the first tier
     a scene has one of both on each format, and the other one on the next."""
-    for at, name in enumerate(sorted(SUBJECTS, key=len)):
+    for at, name in enumerate(sorted(FOREIGN, key=lambda name: (name.endswith("-live"), name))):
         for number, scene in enumerate(PLAIN):
             for resend in [True] if scene.script in BY_HAND else [True, False]:
                 later = scene.script not in BY_HAND and (name.endswith("-live") or (at + number + resend) % 2)
@@ -29,10 +27,20 @@ def each() -> Iterator[object]:
                 yield pytest.param(name, scene, resend, id=id, marks=[pytest.mark.slow] * bool(later))
 
 
-@pytest.fixture(params=PARAMETERS)
+class ForeignDesk(Desk):
+    """Formats give some keys lengths of real time."""
+
+    expires_from_ms = START_MS - 10_000_000
+    passes_for_all = True
+
+
+#: A script is cut off in the same places whatever the names of the keys are: second layouts of a format are of the second tier.
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * name.endswith("-live")) for name in FOREIGN])
 def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[ForeignDesk]:
     """An empty desk of each model."""
-    yield from open_desk(ironclaim_url, request.param)
+    made = ForeignDesk(ironclaim_url, FOREIGN[request.param])
+    yield made
+    made.close()
 
 
 def leased(desk: ForeignDesk) -> tuple[Lease, ...]:
