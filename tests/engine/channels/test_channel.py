@@ -19,12 +19,6 @@ FIVE_MINUTES = models.Dsps(rules=(ChannelRule(expire_ms=300_000),))
 
 
 @pytest.fixture
-def server(ironclaim_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
-        yield client
-
-
-@pytest.fixture
 def channel(ironclaim_url: str) -> Iterator[Channel]:
     with Channel("chx", FIVE_MINUTES, url=ironclaim_url) as made:
         yield made

@@ -94,7 +94,7 @@ def test_a_module_that_raises_anything_is_one_line(tmp_path: Path, monkeypatch: 
 @pytest.mark.slow
 def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_url: str) -> None:
     queue.enqueue("work", {"text": "äöü 😀"}, id="a", headers={"h": "é"})
-    command = f"{sys.executable} -m engine jobs show a --queue q --url {ironclaim_url}"
+    command = f"{sys.executable} -m engine jobs show a --queue mails --url {ironclaim_url}"
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "0"}
     script = (
         f"{command}; echo code $?; {command} --json; echo code $?; {command} >&-; echo code $?; {command} 2>&- <&-; echo code $?;"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,17 +18,6 @@ from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import wait_until
 
 __all__ = ["desk"]
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("mails", url=ironclaim_url) as made:
-        yield made
-
-
-@pytest.fixture
-def at(ironclaim_url: str) -> tuple[str, ...]:
-    return ("--queue", "mails", "--url", ironclaim_url)
 
 
 def kill_some(queue: Queue, *jobs: str) -> None:
