@@ -58,20 +58,24 @@ def test_rule_26_a_claim_that_is_sent_again_does_not_lease_what_was_cancelled(de
 
 #: What may be done to jobs of which states.
 ACTIONS: dict[AdminAction, tuple[str, ...]] = {
-    **{"cancel": ("waiting", "delayed", "active"), "remove": ("dead", "finished"), "run_now": ("delayed",)},
-    **{"discard": ("dead",), "requeue": ("dead",)},
+    "cancel": ("waiting", "delayed", "active"),
+    "remove": ("dead", "finished"),
+    "run_now": ("delayed",),
+    "discard": ("dead",),
+    "requeue": ("dead",),
 }
 
 
 def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: ModelDesk) -> None:
     desk.one_of_each()
-    for action, name in ((action, name) for action, names in ACTIONS.items() for name in names):
-        others = [job for job in STATES if job != name]
-        before = desk.dump()
-        operation = desk.alter_operation(action, name, *others, "nobody")
-        told = [(item.result, item.state) for item in desk.run(operation).items]
-        assert told == [("changed", job) for job in (*others, "gone")], (action, name)
-        assert changed_keys(desk, before) == {desk.keys.op(operation.op_id)}, (action, name)
+    for action, names in ACTIONS.items():
+        for name in names:
+            others = [job for job in STATES if job != name]
+            before = desk.dump()
+            operation = desk.alter_operation(action, name, *others, "nobody")
+            told = [(item.result, item.state) for item in desk.run(operation).items]
+            assert told == [("changed", job) for job in (*others, "gone")], (action, name)
+            assert changed_keys(desk, before) == {desk.keys.op(operation.op_id)}, (action, name)
 
 
 def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: ModelDesk) -> None:
