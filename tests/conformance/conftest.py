@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,17 @@ from engine import Queue
 from engine.models.model import Spec
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import ALL, each
+
+FOLDER = Path(__file__).parent
+#: What these files ask is the same wherever a format keeps its jobs: second layouts of a format are of the second tier.
+ONE_LAYOUT = ("test_looks.py", "test_workers.py", "test_schedules.py", "test_own_garbage.py", "test_foreign_garbage.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark those of second layouts."""
+    for item in items:
+        if item.path.parent == FOLDER and item.path.name in ONE_LAYOUT and "-live" in item.name:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(params=each(ALL))

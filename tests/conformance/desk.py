@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -151,6 +152,16 @@ class ModelDesk(Desk):
         share does not count: the registry of workers, and how long jobs of a name took."""
         shared = r":ironclaim:|^mosquito:(overseers$|overseer:|executor:|job:.*:duration$)"
         return {key: value for key, value in self.dump().items() if not re.search(shared, key)}
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Who fails says which case it was."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        raise
 
 
 def label_of(job: LeasedJob) -> str:

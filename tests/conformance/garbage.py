@@ -138,6 +138,8 @@ def _bull(root: str) -> dict[str, Write]:
         client.set(f"{root}900", "no hash")
         client.lpush(f"{root}wait", "900")
 
+    odd = '{"attempts":"x","delay":{},"priority":[],"backoff":[1],"timeout":"y","removeOnComplete":{}}'
+    beyond = '{"attempts":1e400,"priority":-1e400}'
     return {
         "id without a hash": job("901"),
         "hash of another type": string,
@@ -153,16 +155,8 @@ def _bull(root: str) -> dict[str, Write]:
         "data too deep": job("909", "data", DEEP, "opts", "{}"),
         "opts too deep": job("910", "data", '{"label":"deep"}', "opts", '{"backoff":' + DEEP + "}"),
         "opts of a list": job("911", "data", '{"label":"list"}', "opts", "[1]"),
-        "another type of JSON everywhere": job(
-            "912",
-            "data",
-            "7",
-            "opts",
-            '{"attempts":"x","delay":{},"priority":[],"backoff":[1],"timeout":"y","removeOnComplete":{}}',
-        ),
-        "numbers beyond range": job(
-            "913", "data", '{"label":"r"}', "opts", '{"attempts":1e400,"priority":-1e400}', "attemptsMade", "9" * 400
-        ),
+        "another type of JSON everywhere": job("912", "data", "7", "opts", odd),
+        "numbers beyond range": job("913", "data", '{"label":"r"}', "opts", beyond, "attemptsMade", "9" * 400),
         "unknown fields": job("906", "data", '{"label":"more"}', "opts", '{"x":1}', "newer", "1"),
         "an id twice": lambda client: client.lpush(f"{root}wait", "901", "901"),
     }

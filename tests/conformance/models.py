@@ -26,9 +26,9 @@ ALL: dict[str, Spec] = {"lanes": models.Lanes(), **FOREIGN}
 WITH_LISTS = {name: spec for name, spec in FOREIGN.items() if not name.startswith("mosquito")}
 
 
-def each(specs: dict[str, Spec]) -> list[Any]:
-    """Parameters of a fixture."""
-    return [pytest.param(spec, id=name) for name, spec in specs.items()]
+def each(specs: dict[str, Spec], *, later: str = "/") -> list[Any]:
+    """Parameters of a fixture; those whose names end with `later` are of the second tier."""
+    return [pytest.param(spec, id=name, marks=[pytest.mark.slow] * name.endswith(later)) for name, spec in specs.items()]
 
 
 def only(specs: dict[str, Spec]) -> pytest.MarkDecorator:

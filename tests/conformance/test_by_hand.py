@@ -12,40 +12,37 @@ from tests.conformance.models import ALL, each
 HOUR_MS = 3_600_000
 
 
-@pytest.mark.parametrize("state", ["waiting", "delayed", "active"])
-def test_a_job_is_cancelled(desk: ModelDesk, state: str) -> None:
-    desk.one_of_each()
-    lease = None
-    if state == "active":
-        desk.put("held")
-        desk.queue.jobs.cancel(desk.ids["waiting"])
-        lease = desk.take("b")["held"].lease
-        desk.ids["active"], desk.ids["other"] = desk.ids["held"], desk.ids["active"]
-    assert desk.queue.jobs.cancel(desk.ids[state]).done
-    assert desk.queue.jobs.state(desk.ids[state]) == "cancelled"
-    again = desk.queue.jobs.cancel(desk.ids[state])
-    assert (again.result, again.state) == ("changed", "cancelled")
-    if lease is not None:
-        assert desk.finish(lease) == [("stale", "cancelled")]
-        assert desk.run(desk.extend_operation(lease)).items == (("cancelled", 0),)
+def test_a_job_is_cancelled(desk: ModelDesk) -> None:
+    desk.put("active")
+    lease = desk.take("b")["active"].lease
+    desk.put("waiting")
+    desk.put("delayed", delay_ms=5_000)
+    for state in ("waiting", "delayed", "active"):
+        assert desk.queue.jobs.cancel(desk.ids[state]).done
+        assert desk.queue.jobs.state(desk.ids[state]) == "cancelled"
+        again = desk.queue.jobs.cancel(desk.ids[state])
+        assert (again.result, again.state) == ("changed", "cancelled")
+    assert desk.finish(lease) == [("stale", "cancelled")]
+    assert desk.run(desk.extend_operation(lease)).items == (("cancelled", 0),)
     desk.tick(6_000)
     desk.sweep()
-    assert state not in desk.take()
+    assert desk.take() == {} and not any(labels for state, labels in desk.listed().items() if state != "done")
 
 
 def test_a_job_is_removed_from_wherever_it_stands_but_not_from_its_worker(desk: ModelDesk) -> None:
     desk.one_of_each()
     jobs = desk.queue.jobs
-    for state in ("waiting", "delayed", "dead"):
+    for state in ("waiting", "delayed", "dead", "finished"):
         assert jobs.remove(desk.ids[state]).done
-        assert jobs.list(state) == []
+        assert not any(state in found for found in desk.listed().values())
     assert jobs.remove(desk.ids["active"]).result == "changed" and desk.state("active") == "active"
     assert desk.queue.dead.discard(desk.ids["dead"]).result == "changed"
 
 
 def test_a_delayed_job_runs_now(desk: ModelDesk) -> None:
     desk.put("j", delay_ms=HOUR_MS)
-    assert desk.queue.jobs.run_now(desk.ids["j"]).done
+    desk.wakes()
+    assert desk.queue.jobs.run_now(desk.ids["j"]).done and desk.wakes() == 1
     assert list(desk.take()) == ["j"] and desk.queue.counts().delayed == 0
 
 
@@ -81,22 +78,30 @@ def test_a_queue_is_obliterated(desk: ModelDesk) -> None:
     assert list(desk.take()) == ["fresh"]
 
 
-def test_a_pause_of_the_queue_holds_and_ends(desk: ModelDesk) -> None:
-    desk.put("before")
-    job = desk.take()["before"]
-    desk.queue.pause()
-    desk.put("during")
-    assert desk.claim() == [] and desk.state("during") == "waiting"
-    assert desk.finish(job.lease) == [("ok", "finished")]
-    desk.queue.resume()
-    taken = desk.take()
-    assert list(taken) == ["during"] and desk.finish(taken["during"].lease) == [("ok", "finished")]
-    desk.queue.pause(length_ms=600_000)
-    desk.put("after")
-    assert desk.claim() == []
-    desk.tick(600_001)
-    desk.sweep()
-    assert list(desk.take()) == ["after"]
+def test_a_pause_of_the_queue_or_a_name_holds_and_ends(desk: ModelDesk) -> None:
+    for name in ("*", "main"):
+        desk.begin()
+        desk.put("before")
+        job = desk.take()["before"]
+        call = desk.call(desk.pause_operation(name))
+        assert desk.send(call).result == "done"
+        before = desk.dump()
+        assert desk.send(call).result == "repeated" and desk.dump() == before, name
+        desk.put("during")
+        assert desk.claim() == [] and desk.state("during") == "waiting", name
+        assert desk.finish(job.lease) == [("ok", "finished")]
+        desk.wakes()
+        desk.resume(name)
+        assert desk.wakes() == 1, name
+        taken = desk.take()
+        assert list(taken) == ["during"] and desk.finish(taken["during"].lease) == [("ok", "finished")]
+        desk.pause(name, 5_000)
+        desk.put("after")
+        for wait_ms, runs in ((0, []), (4_999, []), (1, ["after"])):
+            desk.tick(wait_ms)
+            desk.sweep()
+            assert list(desk.take()) == runs, (name, wait_ms)
+        assert desk.redis.exists(desk.keys.rest) == 0, name
 
 
 def test_a_pause_of_one_name_holds_that_name(desk: ModelDesk) -> None:

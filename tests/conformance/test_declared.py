@@ -19,40 +19,21 @@ from engine.wire.operations import Operation, Options
 from tests.conformance.declared import has, holds
 from tests.conformance.models import FOREIGN
 
-#: A value of each option that is not its default, with what has to stand beside it.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "priority": {"priority": 9},
-    "lifo": {"lifo": True},
-    "delay_ms": {"delay_ms": 5_000},
-    "run_at_ms": {"run_at_ms": 4_200_000_000_000},
-    "attempts": {"attempts": 7},
-    "backoff_ms": {"backoff_ms": 77},
-    "timeout_ms": {"timeout_ms": 77},
-    "headers": {"headers": {"a": "b"}},
-    "serializer": {"serializer": "raw"},
-    "timestamp_ms": {"timestamp_ms": 1_795_233_562_980},
-    "backoff": {"backoff": "linear"},
-    "crashes_max": {"crashes_max": 7},
-    "key": {"key": "acme"},
-    "unique": {"unique": "u"},
-    "dedup": {"dedup": "d", "dedup_ms": 1_000},
-    "dedup_ms": {"dedup": "d", "dedup_ms": 1_000},
-    "backoff_max_ms": {"backoff_max_ms": 77_000},
-    "backoff_delays_ms": {"backoff": "custom", "backoff_delays_ms": [1, 2]},
-    "jitter": {"jitter": 0.25},
-    "needs": {"needs": ["4711"]},
-    "on_parent_failure": {"on_parent_failure": "ignore"},
-    "skip_on": {"skip_on": ["ValueError"]},
-    "reroute_on": {"reroute_on": {"ValueError": "other"}},
-    "route": {"route": "gpu"},
-    "target": {"target": {"stack": ["python"]}},
-    "result_ttl_ms": {"result_ttl_ms": 77_000},
-    "error_ttl_ms": {"error_ttl_ms": 77_000},
-    "expires_ms": {"expires_ms": 77_000},
-    "on_success": {"on_success": NewJob("main", {"label": "after"})},
-    "on_failure": {"on_failure": NewJob("main", {"label": "after"})},
-    "cost": {"cost": 2},
+AFTER = NewJob("main", {"label": "after"})
+#: A value of each option that is not its default.
+VALUES: dict[str, Any] = {
+    **{"priority": 9, "lifo": True, "delay_ms": 5_000, "run_at_ms": 4_200_000_000_000, "attempts": 7},
+    **{"timeout_ms": 77, "headers": {"a": "b"}, "serializer": "raw", "timestamp_ms": 1_795_233_562_980},
+    **{"backoff": "linear", "backoff_ms": 77, "backoff_max_ms": 77_000, "backoff_delays_ms": [1, 2]},
+    **{"unique": "u", "dedup": "d", "dedup_ms": 1_000, "key": "acme", "cost": 2, "jitter": 0.25},
+    **{"needs": ["4711"], "on_parent_failure": "ignore", "crashes_max": 7, "skip_on": ["ValueError"]},
+    **{"reroute_on": {"ValueError": "other"}, "route": "gpu", "target": {"stack": ["python"]}},
+    **dict.fromkeys(("result_ttl_ms", "error_ttl_ms", "expires_ms"), 77_000),
+    **dict.fromkeys(("on_success", "on_failure"), AFTER),
 }
+#: What has to stand beside it.
+BESIDE = {"dedup": {"dedup_ms": 1_000}, "dedup_ms": {"dedup": "d"}, "backoff_delays_ms": {"backoff": "custom"}}
+OPTIONS: dict[str, dict[str, Any]] = {name: {name: value, **BESIDE.get(name, {})} for name, value in VALUES.items()}
 
 Face = Callable[[Queue], Any]
 #: How a service meets each operation. What is missing here only workers and schedulers do.

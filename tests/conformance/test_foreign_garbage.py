@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from engine.models.model import Spec
 from engine.wire.operations import Bury
-from tests.conformance.desk import ModelDesk
-from tests.conformance.garbage import garbage
-from tests.conformance.models import FOREIGN
+from tests.conformance.desk import ModelDesk, about
+from tests.conformance.garbage import Write, garbage
+from tests.conformance.models import FOREIGN, only
 
 
-def cases() -> Iterator[object]:
-    for name, spec in FOREIGN.items():
-        for what in garbage(spec, "desk"):
-            yield pytest.param(spec, what, id=f"{name}-{what.replace(' ', '-')}")
+@only(FOREIGN)
+def test_what_comes_behind_garbage_runs(desk: ModelDesk) -> None:
+    for what, write in garbage(desk.spec, "desk").items():
+        desk.begin()
+        with about(what):
+            what_comes_behind_runs(desk, write)
 
 
-@pytest.mark.parametrize(("spec", "what"), [*cases()])
-def test_what_comes_behind_garbage_runs(spec: Spec, what: str, ironclaim_url: str) -> None:
-    desk = ModelDesk(ironclaim_url, spec)
-    garbage(spec, "desk")[what](desk.redis)
+def what_comes_behind_runs(desk: ModelDesk, write: Write) -> None:
+    write(desk.redis)
     desk.put("good", "better")
     ran: list[str] = []
     for _ in range(6):
@@ -44,4 +39,3 @@ def test_what_comes_behind_garbage_runs(spec: Spec, what: str, ironclaim_url: st
         desk.queue.jobs.list(state)
     desk.queue.jobs.counts_by_name()
     desk.queue.dead.clear()
-    desk.close()

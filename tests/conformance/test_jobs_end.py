@@ -10,7 +10,7 @@ import pytest
 from engine.errors import UnsupportedFeature
 from engine.models.model import Spec
 from engine.routing import Attributes
-from engine.wire.operations import Bury, Drop, Extend, Failure, Finish, Lease, LeasedJob, Operation, Release, Retry
+from engine.wire.operations import Bury, Drop, DropOutcome, Extend, Failure, Finish, Lease, LeasedJob, Operation, Release, Retry
 from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, WITH_LISTS, only, take_over, waiting_of
@@ -41,19 +41,20 @@ ENDS: dict[str, Callable[[Lease], Operation]] = {
 }
 
 
-@pytest.mark.parametrize("outcome", ENDS)
-def test_rule_05_a_lease_ends_once_and_a_repeat_is_told_how(desk: ModelDesk, outcome: str) -> None:
-    desk.enqueue("j1", **attempts(desk.queue, 3))
-    (job,) = desk.claim()
-    operation = ENDS[outcome](job.lease)
-    assert desk.run(operation).items == (("ok", outcome),)
-    before = desk.dump()
-    assert desk.run(operation).items == (("repeated", outcome),)
-    assert desk.dump() == before
-    stranger = Lease("j1", job.lease.fence + 1, "b" * 16 + ":1")
-    assert desk.run(ENDS[outcome](stranger)).items == (("stale", ""),)
-    assert desk.run(desk.extend_operation(job.lease)).items == (("stale", 0),)
-    assert desk.mark(job.lease) == "stale"
+def test_rule_05_a_lease_ends_once_and_a_repeat_is_told_how(desk: ModelDesk) -> None:
+    for outcome, end in ENDS.items():
+        desk.begin()
+        desk.enqueue("j1", **attempts(desk.queue, 3))
+        (job,) = desk.claim()
+        operation = end(job.lease)
+        assert desk.run(operation).items == (("ok", outcome),)
+        before = desk.dump()
+        assert desk.run(operation).items == (("repeated", outcome),)
+        assert desk.dump() == before, outcome
+        stranger = Lease("j1", job.lease.fence + 1, "b" * 16 + ":1")
+        assert desk.run(end(stranger)).items == (("stale", ""),), outcome
+        assert desk.run(desk.extend_operation(job.lease)).items == (("stale", 0),), outcome
+        assert desk.mark(job.lease) == "stale", outcome
 
 
 def test_a_job_has_one_holder_and_finishes_once(desk: ModelDesk) -> None:
@@ -109,6 +110,7 @@ def test_a_job_is_dead_when_its_runs_are_used_up_and_may_run_again(desk: ModelDe
     assert desk.queue.dead.requeue(desk.ids["j"]).done
     assert desk.state("j") == "waiting" and desk.queue.counts().dead == 0
     job = desk.take()["j"]
+    assert job.crashes == 0
     assert desk.finish(job.lease) == [("ok", "finished")] and desk.state("j") in ("finished", "gone")
 
 
@@ -119,15 +121,17 @@ def test_a_job_that_must_not_run_again_is_buried_at_once(desk: ModelDesk) -> Non
     assert desk.state("j") == "dead" and "never" in desk.queue.dead.list()[0].last_error
 
 
-@pytest.mark.parametrize("outcome", ["discarded", "skipped", "rerouted"])
-def test_a_job_may_end_without_its_work(desk: ModelDesk, outcome: str) -> None:
-    desk.put("j")
-    (job,) = desk.claim()
-    drop = Drop((job.lease,), (outcome,))  # type: ignore[arg-type]
-    assert desk.run(drop).items == (("ok", outcome),) and desk.run(drop).items == (("repeated", outcome),)
-    assert desk.state("j") == outcome
-    # For those who wait for it a skipped job counts as finished.
-    assert not any(labels for state, labels in desk.listed().items() if state != "done")
+def test_a_job_may_end_without_its_work(desk: ModelDesk) -> None:
+    outcomes: tuple[DropOutcome, ...] = ("discarded", "skipped", "rerouted")
+    for outcome in outcomes:
+        desk.begin()
+        desk.put("j")
+        (job,) = desk.claim()
+        drop = Drop((job.lease,), (outcome,))
+        assert desk.run(drop).items == (("ok", outcome),) and desk.run(drop).items == (("repeated", outcome),)
+        assert desk.state("j") == outcome
+        # For those who wait for it a skipped job counts as finished.
+        assert not any(labels for state, labels in desk.listed().items() if state != "done"), outcome
 
 
 def test_a_lease_that_is_given_back_costs_nothing(desk: ModelDesk) -> None:
@@ -272,18 +276,19 @@ def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ModelDesk) -> No
     assert len(desk.claim("c")) == 1
 
 
-@pytest.mark.parametrize("outcome", ["finished", "buried"])
 @only(WITH_LISTS)
-def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, spec: Spec, outcome: str) -> None:
-    desk.enqueue("j1", attempts=1)
-    line = waiting_of(spec, "desk")
-    desk.redis.lpush(line, "j1")
-    (job,) = desk.claim("a")
-    assert desk.claim("b") == [], "one job is not run twice at once"
-    assert desk.run(ENDS[outcome](job.lease)).items == (("ok", outcome),)
-    assert desk.claim("b") == [] and not desk.redis.exists(line), "the entry is gone"
-    counts = desk.queue.counts()
-    assert (counts.finished, counts.buried, counts.active) == (int(outcome == "finished"), int(outcome == "buried"), 0)
+def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, spec: Spec) -> None:
+    for outcome, told in {"finished": (1, 0, 0), "buried": (0, 1, 0)}.items():
+        desk.begin()
+        desk.enqueue("j1", attempts=1)
+        line = waiting_of(spec, "desk")
+        desk.redis.lpush(line, "j1")
+        (job,) = desk.claim("a")
+        assert desk.claim("b") == [], "one job is not run twice at once"
+        assert desk.run(ENDS[outcome](job.lease)).items == (("ok", outcome),)
+        assert desk.claim("b") == [] and not desk.redis.exists(line), "the entry is gone"
+        counts = desk.queue.counts()
+        assert (counts.finished, counts.buried, counts.active) == told
 
 
 @only(FOREIGN)

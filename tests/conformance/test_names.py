@@ -13,19 +13,8 @@ from tests.conformance.models import FOREIGN, each, key_of, kind_of, put_raw, re
 
 #: What programs check as little as each other: separators of keys and records, globs, quotes, controls, other alphabets, length.
 TEXTS = (
-    "video transcoding",
-    "Größe é",
-    "{tag}",
-    "a:b",
-    "*",
-    "?[a-z]\\",
-    "'\"<b>&/../%20%",
-    "line\r\nend\ttab",
-    "nul\0end",
-    "=+-!",
-    " both ",
-    "\U0001f600\u2028",
-    "x" * 300,
+    *("video transcoding", "Größe é", "{tag}", "a:b", "*", "?[a-z]\\", "'\"<b>&/../%20%"),
+    *("line\r\nend\ttab", "nul\0end", "=+-!", " both ", "\U0001f600\u2028", "x" * 300),
 )
 #: Of raw keys: what no test of this file may find changed.
 BYSTANDER = "ironclaim-bystander"
@@ -157,18 +146,8 @@ def test_a_name_that_is_another_key_is_refused() -> None:
     """Bull's jobs lie directly below the names of queues; what Node and the engine write there is not taken for a job."""
     queue = Queue("a", models.Bull(), url="redis://127.0.0.1:1")
     for id in (
-        "7",
-        "wait",
-        "delayed",
-        "lock",
-        "b:7",
-        "b:wait",
-        "7:lock",
-        "ironclaim",
-        "ironclaim:run:1",
-        "b:ironclaim:x",
-        "cron:a:1",
-        "",
+        *("7", "wait", "delayed", "lock", "b:7", "b:wait", "7:lock", "ironclaim", "ironclaim:run:1"),
+        *("b:ironclaim:x", "cron:a:1", ""),
     ):
         with pytest.raises(Malformed, match="^id: "):
             queue.enqueue("__default__", {}, id=id)

@@ -3,17 +3,15 @@ serve the others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from engine.models.model import Spec
 from engine.wire.operations import Bury, Finish
-from tests.conformance.desk import ModelDesk
-from tests.conformance.models import FOREIGN
+from tests.conformance.desk import STATES, ModelDesk, about
+from tests.conformance.models import FOREIGN, only
 from tests.engine.desk import LEASE_MS
 
+pytestmark = only(FOREIGN)
 DEEP = "[" * 100_000
 Plant = Callable[[ModelDesk], Any]
 
@@ -66,14 +64,8 @@ PLANTED: dict[str, Plant] = {
 }
 
 
-def _cases() -> Iterator[object]:
-    for name, spec in FOREIGN.items():
-        for what in PLANTED:
-            yield pytest.param(spec, what, id=f"{name}-{what.replace(' ', '-')}")
-
-
 def _look(desk: ModelDesk) -> None:
-    for state in ("waiting", "delayed", "active", "dead", "finished"):
+    for state in STATES:
         desk.queue.jobs.list(state)
         desk.queue.jobs.page(state)
     queue = desk.queue
@@ -81,11 +73,16 @@ def _look(desk: ModelDesk) -> None:
         ask()
 
 
-@pytest.mark.parametrize(("spec", "what"), [*_cases()])
-def test_neighbours_of_what_stands_in_own_keys_are_served(spec: Spec, what: str, ironclaim_url: str) -> None:
-    desk = ModelDesk(ironclaim_url, spec)
+def test_neighbours_of_what_stands_in_own_keys_are_served(desk: ModelDesk) -> None:
+    for what, plant in PLANTED.items():
+        desk.begin()
+        with about(what):
+            neighbours_are_served(desk, plant)
+
+
+def neighbours_are_served(desk: ModelDesk, plant: Plant) -> None:
     desk.put("bad", "good")
-    PLANTED[what](desk)
+    plant(desk)
     _look(desk)
     ran: list[str] = []
     for _ in range(3):
@@ -101,12 +98,9 @@ def test_neighbours_of_what_stands_in_own_keys_are_served(spec: Spec, what: str,
     _look(desk)
     counts = desk.queue.counts()
     assert (counts.waiting, counts.active) == (0, 0)
-    desk.close()
 
 
-@pytest.mark.parametrize("spec", FOREIGN.values(), ids=[*FOREIGN])
-def test_neighbours_of_a_lease_whose_run_cannot_be_read_end_and_come_back(spec: Spec, ironclaim_url: str) -> None:
-    desk = ModelDesk(ironclaim_url, spec)
+def test_neighbours_of_a_lease_whose_run_cannot_be_read_end_and_come_back(desk: ModelDesk) -> None:
     desk.put("bad", "good", "lost")
     leases = {label: job.lease for label, job in desk.take().items()}
     _list(desk, _run(desk))
@@ -118,4 +112,3 @@ def test_neighbours_of_a_lease_whose_run_cannot_be_read_end_and_come_back(spec: 
     assert desk.redis.lrange(_run(desk), 0, -1) == [b"x"], "it belongs to somebody else"
     _look(desk)
     assert desk.queue.counts().waiting == 0
-    desk.close()

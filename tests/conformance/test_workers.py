@@ -154,13 +154,10 @@ def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queu
     assert sorted(notes.labels()) == ["0", "1", "2", "3", "4"]
 
 
-#: That a lease ends is shown by the desk for each model; a killed process for one of them in the first tier.
-KILLED = [pytest.param(spec, id=name, marks=() if name == "bull" else pytest.mark.slow) for name, spec in ALL.items()]
-
-
-@pytest.mark.parametrize("spec", KILLED)
+@pytest.mark.slow
 def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_path: Path) -> None:
-    """A process is killed in the middle of a handler: the job comes back, under another token, and finishes once."""
+    """A process is killed in the middle of a handler: the job comes back, under another token, and finishes once. In the first
+    tier the desk shows it for each model, where leases end, and a drill kills real workers."""
     model = next(name for name, known in ALL.items() if known is spec)
     job = queue.enqueue("main", {"label": "j"}).job
 

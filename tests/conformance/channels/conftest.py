@@ -18,7 +18,8 @@ def second_server() -> Iterator[EmbeddedServer]:
         yield server
 
 
-@pytest.fixture(params=KINDS)
+#: Two servers are two storages, as a server and memory are.
+@pytest.fixture(params=[pytest.param(kind, marks=[pytest.mark.slow] * (kind == "two servers")) for kind in KINDS])
 def place(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Place]:
     """Storages of one kind, with nothing in them."""
     urls = {"first": ironclaim_url}

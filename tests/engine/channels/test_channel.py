@@ -11,24 +11,11 @@ from typing import Any
 import pytest
 import redis
 
-from engine import (
-    Acknowledged,
-    Channel,
-    ChannelRule,
-    Fetched,
-    Message,
-    models,
-)
+from engine import Acknowledged, Channel, ChannelRule, Fetched, Message, models
 
 #: T of an expiry of 300 s.
 TTL_S = 315
 FIVE_MINUTES = models.Dsps(rules=(ChannelRule(expire_ms=300_000),))
-
-
-@pytest.fixture
-def server(ironclaim_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
-        yield client
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from engine.errors import Malformed
 from engine.validate import NESTING_MAX
 
 
-@pytest.mark.parametrize(
-    ("content", "spelled"),
-    [
+def test_a_value_is_written_compact_and_escaped() -> None:
+    for content, spelled in (
         ({"text": "hello!", "n": [1, 2.5, None, True]}, '{"text":"hello!","n":[1,2.5,null,true]}'),
         (None, "null"),
         (False, "false"),
@@ -28,15 +27,12 @@ from engine.validate import NESTING_MAX
         ({"<": "é€𝄞\x7f"}, '{"\\u003c":"é€𝄞\x7f"}'),
         ('a"\\\n', '"a\\"\\\\\\n"'),
         ((1, {2: 3}), '[1,{"2":3}]'),
-    ],
-)
-def test_a_value_is_written_compact_and_escaped(content: Any, spelled: str) -> None:
-    assert contents.written(content) == spelled.encode()
+    ):
+        assert contents.written(content) == spelled.encode()
 
 
-@pytest.mark.parametrize(
-    ("raw", "spelled"),
-    [
+def test_raw_json_keeps_its_spelling_and_loses_its_spaces() -> None:
+    for raw, spelled in (
         (b' { "a" : 1.0 , "a" : 1e2 ,\n"b c":[ 1 ,\t2 ] }\r\n', '{"a":1.0,"a":1e2,"b c":[1,2]}'),
         ('"  spaces : stay, \\" <&> \u2028 "', '"  spaces : stay, \\" \\u003c\\u0026\\u003e \\u2028 "'),
         ('["\\u00e9","\\/","é"]', '["\\u00e9","\\/","é"]'),
@@ -45,15 +41,12 @@ def test_a_value_is_written_compact_and_escaped(content: Any, spelled: str) -> N
         ('"\\\\" ', '"\\\\"'),
         ('["\\\\" , "x"]', '["\\\\","x"]'),
         ('"\\ud800"', '"\\ud800"'),
-    ],
-)
-def test_raw_json_keeps_its_spelling_and_loses_its_spaces(raw: str | bytes, spelled: str) -> None:
-    assert contents.written(RawJson(raw)) == spelled.encode()
+    ):
+        assert contents.written(RawJson(raw)) == spelled.encode()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_what_is_no_json_is_refused() -> None:
+    for content in (
         *(
             float("nan"),
             float("inf"),
@@ -66,13 +59,10 @@ def test_raw_json_keeps_its_spelling_and_loses_its_spaces(raw: str | bytes, spel
             "\ud800",
             10**5000,
         ),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_what_is_no_json_is_refused(content: Any) -> None:
-    with pytest.raises(Malformed) as refused:
-        contents.written(content)
-    assert refused.value.field == "content" and f"at most {CONTENT_BYTES_MAX} bytes" in str(refused.value)
+    ):
+        with pytest.raises(Malformed) as refused:
+            contents.written(content)
+        assert refused.value.field == "content" and f"at most {CONTENT_BYTES_MAX} bytes" in str(refused.value)
 
 
 def test_what_is_too_deep_or_refers_to_itself_is_refused() -> None:
@@ -113,46 +103,22 @@ def test_a_deep_content_is_read_from_deep_within_as_well() -> None:
     assert read(sys.getrecursionlimit() * 3 // 5) == ("a", deepest)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
+def test_raw_json_that_is_none_is_refused() -> None:
+    raw: Any
+    for raw in (
         *(
-            b"",
-            b" ",
-            b"{",
-            b"{]}",
-            b'{"a":1,}',
-            b"[1,]",
-            b"'a'",
-            b"NaN",
-            b"[Infinity]",
-            b"-Infinity",
-            b"01",
-            b"1.",
-            b".5",
-            b"+1",
-            b"1 2",
+            *(b"", b" ", b"{", b"{]}", b'{"a":1,}', b"[1,]", b"'a'", b"NaN", b"[Infinity]", b"-Infinity"),
+            *(b"01", b"1.", b".5", b"+1", b"1 2"),
         ),
         *(
-            b'"\xff"',
-            b'"\x00"',
-            b'"a\nb"',
-            b"\xef\xbb\xbf{}",
-            '{"a":1}'.encode("utf-16"),
-            '"\ud800"',
-            "\u0661",
-            "\u00a01",
-            b"nul",
-            b"{a:1}",
+            *(b'"\xff"', b'"\x00"', b'"a\nb"', b"\xef\xbb\xbf{}", '{"a":1}'.encode("utf-16"), '"\ud800"'),
+            *("\u0661", "\u00a01", b"nul", b"{a:1}"),
         ),
         *(None, 5, {"a": 1}, bytearray(b"{}")),
-    ],
-    ids=lambda value: repr(value)[:20].encode("ascii", "backslashreplace").decode(),
-)
-def test_raw_json_that_is_none_is_refused(raw: Any) -> None:
-    with pytest.raises(Malformed) as refused:
-        RawJson(raw)
-    assert refused.value.field == "content"
+    ):
+        with pytest.raises(Malformed) as refused:
+            RawJson(raw)
+        assert refused.value.field == "content"
 
 
 def test_the_largest_content_is_taken_and_one_byte_more_is_not() -> None:
@@ -166,9 +132,8 @@ def test_the_largest_content_is_taken_and_one_byte_more_is_not() -> None:
     assert contents.written(RawJson(" " * CONTENT_BYTES_MAX + "1")) == b"1"
 
 
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
+def test_bodies_are_read_also_those_of_others() -> None:
+    for body, found in (
         (b'{"id":"a","content":{"b":[1]}}', ("a", {"b": [1]})),
         (b'{ "content" : null, "id" : "a", "more" : 1 }', ("a", None)),
         (
@@ -183,7 +148,5 @@ def test_the_largest_content_is_taken_and_one_byte_more_is_not() -> None:
         (b"\xff\xfe", None),
         (b"", None),
         (b"[" * 100_000, None),
-    ],
-)
-def test_bodies_are_read_also_those_of_others(body: bytes, found: Any) -> None:
-    assert contents.read(body) == found
+    ):
+        assert contents.read(body) == found

@@ -30,12 +30,6 @@ TOPIC = "dsps.c.{chx}"
 
 
 @pytest.fixture
-def server(ironclaim_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
-        yield client
-
-
-@pytest.fixture
 def channel(ironclaim_url: str) -> Iterator[Channel]:
     with Channel("chx", url=ironclaim_url) as made:
         made.subscribe("sa")

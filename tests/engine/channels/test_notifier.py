@@ -39,12 +39,6 @@ class Listener:
 
 
 @pytest.fixture
-def server(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url) as client:
-        yield client
-
-
-@pytest.fixture
 def made(ironclaim_url: str) -> Iterator[Notifier]:
     notifier = Notifier(Endpoint(ironclaim_url), TOPIC)
     yield notifier
@@ -53,7 +47,7 @@ def made(ironclaim_url: str) -> Iterator[Notifier]:
 
 def listeners(server: redis.Redis) -> int:
     """Connections that have subscribed."""
-    return dict(server.pubsub_numsub(TOPIC))[TOPIC.encode()]
+    return dict(server.pubsub_numsub(TOPIC))[TOPIC]
 
 
 def kill_listeners(server: redis.Redis) -> None:

@@ -51,11 +51,11 @@ def rests(wait_ms: int, ttl_s: int, answers: list[tuple[int, bool]], looks: list
 
 
 @pytest.mark.feature("DS12", model="dsps")
-@pytest.mark.parametrize("wait_ms", [30_000, 30_001, 3_600_000])
-def test_it_waits_at_most_thirty_seconds_and_looks_every_ten(wait_ms: int) -> None:
-    asked, took_ms = rests(wait_ms, 1_815, [], [])
-    assert [rest.most_ms for rest in asked] == [10_000, 10_000, 10_000] and took_ms == 30_000
-    assert {rest.deaf_ms for rest in asked} == {1_000}
+def test_it_waits_at_most_thirty_seconds_and_looks_every_ten() -> None:
+    for wait_ms in (30_000, 30_001, 3_600_000):
+        asked, took_ms = rests(wait_ms, 1_815, [], [])
+        assert [rest.most_ms for rest in asked] == [10_000, 10_000, 10_000] and took_ms == 30_000
+        assert {rest.deaf_ms for rest in asked} == {1_000}
 
 
 def test_a_subscriber_that_lives_for_seconds_is_kept_alive_while_it_waits() -> None:

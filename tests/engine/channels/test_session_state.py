@@ -125,23 +125,20 @@ def proven(told: Told) -> list[int]:
     return [at for at in AROUND if told.known.acknowledge("sa", at).proof is not None]
 
 
-@pytest.mark.parametrize(
-    ("reply", "left"),
-    [
+def test_a_proof_is_used_until_its_receipt_is_answered() -> None:
+    """Else a receipt of another object, for another message with that clock, would be refused for ever."""
+    for reply, left in (
         (AcknowledgeReply(1, "OK", CLOCK_MIN + 1, CLOCK_MAX, 0), [CLOCK_MIN, CLOCK_MIN + 1]),
         (AcknowledgeReply(1, "stale", CLOCK_MIN + 1, CLOCK_MAX - 2, 0, beyond=True), [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1]),
         (AcknowledgeReply(1, "subscription-not-found"), [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1]),
-    ],
-)
-def test_a_proof_is_used_until_its_receipt_is_answered(reply: AcknowledgeReply, left: list[int]) -> None:
-    """Else a receipt of another object, for another message with that clock, would be refused for ever."""
-    told = Told()
-    told.clock(CLOCK_MIN + 1)
-    for at in AROUND:
-        told.known.gave("sa", at, Proof(at, 100))
-    assert len(proven(told)) == 4
-    replies.acknowledged(told.known, told.known.acknowledge("sa", CLOCK_MAX), told.tell(reply))
-    assert proven(told) == left
+    ):
+        told = Told()
+        told.clock(CLOCK_MIN + 1)
+        for at in AROUND:
+            told.known.gave("sa", at, Proof(at, 100))
+        assert len(proven(told)) == 4
+        replies.acknowledged(told.known, told.known.acknowledge("sa", CLOCK_MAX), told.tell(reply))
+        assert proven(told) == left
 
 
 def test_a_proof_is_of_no_use_once_the_channel_may_have_begun_anew() -> None:

@@ -186,16 +186,13 @@ def test_a_module_that_hangs_ends_in_bounded_time_with_one_line(tmp_path: Path) 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "ironclaim: health: no answer in 0.6 s\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
+def test_bad_arguments_cannot_be_taken_for_an_answer() -> None:
+    for arguments, complaint in (
         ((), "--queue: None"),
         (("--live", "--ready", "--queue", "q"), "not allowed with argument"),
         (("--queue", "q", "--timeout", "10ms"), "--timeout: 10"),
         (("--queue", "q", "--timeout", "soon"), "a number with a unit"),
         (("no_such_module:queue",), "object: 'no_such_module:queue'"),
-    ],
-)
-def test_bad_arguments_cannot_be_taken_for_an_answer(arguments: tuple[str, ...], complaint: str) -> None:
-    done = ironclaim("health", *arguments)
-    assert (done.returncode, done.stdout) == (2, "") and complaint in done.stderr
+    ):
+        done = ironclaim("health", *arguments)
+        assert (done.returncode, done.stdout) == (2, "") and complaint in done.stderr

@@ -14,8 +14,8 @@ import pytest
 
 from engine import Queue
 from engine.command.arguments import words as _words
-from engine.command.main import _parser, main  # pyright: ignore[reportPrivateUsage]
-from tests.engine.command.running import ironclaim
+from engine.command.main import main
+from tests.engine.command.running import ironclaim, known_parser
 
 #: Words in any place of a command: deep JSON, bytes of a terminal that are no UTF-8, NUL, numbers without end, and folders.
 HOSTILE = ("[" * 5_000 + "]" * 5_000, "\udcff", "a\0b", "9" * 5_000, "/")
@@ -59,14 +59,10 @@ def _leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Ite
         yield words, parser
 
 
-def test_each_number_of_each_command_is_refused_by_its_name_before_the_server_is_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_number_of_each_command_is_refused_by_its_name_before_the_server_is_asked() -> None:
     """The server is away: whoever asks it first says so, after ten seconds, and not what is wrong."""
-    refused, whole = 0, _parser()
-    # To make it takes most of the time of a call.
-    monkeypatch.setattr("engine.command.main._parser", lambda: whole)
-    for words, parser in _leaves(whole):
+    refused = 0
+    for words, parser in _leaves(known_parser()):
         given = [*(("--url", AWAY) if "--url" in parser._option_string_actions else ()), "--queue", "q"]
         given = given if "--queue" in parser._option_string_actions else given[:-2]
         needed = [action for action in parser._actions if not action.option_strings and action.nargs not in ("?", "*", 0)]
@@ -98,7 +94,7 @@ def test_a_module_that_raises_anything_is_one_line(tmp_path: Path, monkeypatch: 
 @pytest.mark.slow
 def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_url: str) -> None:
     queue.enqueue("work", {"text": "äöü 😀"}, id="a", headers={"h": "é"})
-    command = f"{sys.executable} -m engine jobs show a --queue q --url {ironclaim_url}"
+    command = f"{sys.executable} -m engine jobs show a --queue mails --url {ironclaim_url}"
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "0"}
     script = (
         f"{command}; echo code $?; {command} --json; echo code $?; {command} >&-; echo code $?; {command} 2>&- <&-; echo code $?;"
@@ -122,7 +118,9 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(
     assert capsys.readouterr().err == ""
 
 
-def test_whatever_a_command_raises_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_a_command_raises_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     odd = type("Odd", (BaseException,), {"__str__": lambda self: 5})
     for raised in (RecursionError("deep"), GeneratorExit(), UnicodeError("\ud800"), MemoryError(), odd(), OverflowError("a\nb")):
 
@@ -130,9 +128,10 @@ def test_whatever_a_command_raises_is_one_line_and_exit_code_2(monkeypatch: pyte
             raise raised
 
         monkeypatch.setattr("engine.command.top.run", fail)
-        done = ironclaim("top", "--url", AWAY, "--queue", "q")
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (raised.__class__, done)
-        assert done.stderr.startswith("ironclaim: ")
+        code = main(["top", "--url", AWAY, "--queue", "q"])
+        told = capsys.readouterr()
+        assert (code, told.out, told.err.count("\n")) == (2, "", 1), (raised.__class__, told)
+        assert told.err.startswith("ironclaim: ")
 
 
 def _interrupted(options: object) -> int:

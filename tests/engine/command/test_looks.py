@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,17 +18,6 @@ from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import wait_until
 
 __all__ = ["desk"]
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("mails", url=ironclaim_url) as made:
-        yield made
-
-
-@pytest.fixture
-def at(ironclaim_url: str) -> tuple[str, ...]:
-    return ("--queue", "mails", "--url", ironclaim_url)
 
 
 def kill_some(queue: Queue, *jobs: str) -> None:
@@ -187,19 +175,8 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...]) ->
     again = said("enqueue", "send", "--unique", "u", *at)
     assert (again["result"], again["holder"]) == ("duplicate", "j")
     said("enqueue", "send", "--id", "k", "--needs", "parent,j", *at)
-    said(
-        "enqueue",
-        "send",
-        "--id",
-        "l",
-        "--backoff",
-        "custom",
-        "--backoff-delays-ms",
-        "10,20",
-        "--run-at-ms",
-        "2100-01-01T00:00:00+00:00",
-        *at,
-    )
+    custom = ("--backoff", "custom", "--backoff-delays-ms", "10,20", "--run-at-ms", "2100-01-01T00:00:00+00:00")
+    said("enqueue", "send", "--id", "l", *custom, *at)
     assert (queue.jobs.state("k"), queue.jobs.state("l")) == ("blocked", "delayed")
     said("enqueue", "send", "--id", "m", "--on-success", '{"name": "report", "payload": 3, "priority": 9}', *at)
     with raw_client(queue.url) as raw:
@@ -210,9 +187,8 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...]) ->
     assert last is not None and (last.payload, last.options) == ({}, Options())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_enqueue_refuses_what_no_job_may_have(at: tuple[str, ...]) -> None:
+    for arguments, message in (
         (("--payload", "{"), "argument --payload: '{': it must be JSON"),
         (("--priority", "11"), "priority: 11 is not allowed, it must be a whole number from 1 to 10"),
         (("--delay-ms", "soon"), "argument --delay-ms: 'soon': it must be a number with a unit"),
@@ -221,11 +197,9 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...]) ->
         (("--backoff", "wild"), "argument --backoff: invalid choice: 'wild'"),
         (("--on-failure", "3"), "argument --on-failure: '3': it must be a JSON object with a name"),
         (("--urgency", "3"), "unrecognized arguments: --urgency"),
-    ],
-)
-def test_enqueue_refuses_what_no_job_may_have(at: tuple[str, ...], arguments: tuple[str, ...], message: str) -> None:
-    done = ironclaim("enqueue", "send", *arguments, *at)
-    assert done.returncode == 2 and message in done.stderr
+    ):
+        done = ironclaim("enqueue", "send", *arguments, *at)
+        assert done.returncode == 2 and message in done.stderr
 
 
 def test_the_help_of_enqueue_says_what_each_option_is() -> None:

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from engine import Queue
 from tests.engine.command.running import ironclaim, said
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("mails", url=ironclaim_url) as made:
-        yield made
-
-
-@pytest.fixture
-def at(ironclaim_url: str) -> tuple[str, ...]:
-    return ("--queue", "mails", "--url", ironclaim_url)
 
 
 def test_why_is_one_sentence(queue: Queue, at: tuple[str, ...]) -> None:

@@ -16,15 +16,8 @@ from tests.engine.helpers.producing import claim
 
 #: What a program of another language may have put where JSON, a number or a text stands.
 STORED = (
-    b'"\\ud800"',
-    b"9" * 400,
-    b"1" + b"0" * 5_000,
-    b"[" * 100_000 + b"]" * 100_000,
-    b'{"\\ud800":[NaN,1e400,"\\udfff\\u0000\\u202e"]}',
-    b"\xff\xfe",
-    b"",
-    b"-1",
-    b"[]",
+    *(b'"\\ud800"', b"9" * 400, b"1" + b"0" * 5_000, b"[" * 100_000 + b"]" * 100_000),
+    *(b'{"\\ud800":[NaN,1e400,"\\udfff\\u0000\\u202e"]}', b"\xff\xfe", b"", b"-1", b"[]"),
 )
 WORKER = "c" * 16
 STATES = ("waiting", "delayed", "active", "finished", "dead")

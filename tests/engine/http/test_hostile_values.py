@@ -20,11 +20,8 @@ from tests.engine.http.serving import served
 SURROGATE = b'"\\ud800"'
 #: What a program of another language may have put where JSON, or a text, stands.
 STORED = (
-    SURROGATE,
-    b"1" + b"0" * 5_000,
-    b"[" * 100_000 + b"]" * 100_000,
-    b'{"\\ud800":[NaN,1e400,"\\udfff\\u0000\\u202e"]}',
-    b"\xff\xfe",
+    *(SURROGATE, b"1" + b"0" * 5_000, b"[" * 100_000 + b"]" * 100_000),
+    *(b'{"\\ud800":[NaN,1e400,"\\udfff\\u0000\\u202e"]}', b"\xff\xfe"),
 )
 SENT = ("\ud800", "\0", 10**400, {"\ud800": "\ud800"}, [[[]]], -1.5)
 MODELS = ("lanes", "bull", "bananas", "mosquito", "bridge")

@@ -83,17 +83,8 @@ def client(client_of_all: httpx.Client, ironclaim_url: str) -> httpx.Client:
 @pytest.mark.parametrize(
     "authorization",
     [
-        None,
-        "",
-        "Bearer",
-        f"Bearer {ADMIN}x",
-        f"Bearer {ADMIN[:-1]}",
-        f"Bearer x{ADMIN}",
-        f"Bearer {ADMIN} {ADMIN}",
-        f"Basic {ADMIN}",
-        ADMIN,
-        "Bearer \xff\xfe",
-        f"Bearer {ADMIN.upper()}",
+        *(None, "", "Bearer", f"Bearer {ADMIN}x", f"Bearer {ADMIN[:-1]}", f"Bearer x{ADMIN}"),
+        *(f"Bearer {ADMIN} {ADMIN}", f"Basic {ADMIN}", ADMIN, "Bearer \xff\xfe", f"Bearer {ADMIN.upper()}"),
     ],
 )
 def test_only_the_whole_secret_lets_in(client: httpx.Client, authorization: str | None) -> None:
@@ -166,9 +157,8 @@ def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironcl
 # -- which page
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
+def test_the_page_of_another_site_changes_nothing(open_client: httpx.Client, queue: Queue) -> None:
+    for headers in (
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://["},
@@ -192,14 +182,12 @@ def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironcl
         {"Content-Type": "text/plain"},
         {"Content-Type": "application/x-www-form-urlencoded"},
         {"Content-Type": "multipart/form-data; boundary=x"},
-    ],
-)
-def test_the_page_of_another_site_changes_nothing(open_client: httpx.Client, queue: Queue, headers: dict[str, str]) -> None:
-    own = open_client.base_url.netloc.decode()
-    given = {name: value.replace("OWN", own) for name, value in headers.items()}
-    answer = open_client.post(JOBS, content=b'{"name": "a"}', headers={"Content-Type": "application/json", **given})
-    assert answer.status_code == 403
-    assert queue.counts().waiting == 0
+    ):
+        own = open_client.base_url.netloc.decode()
+        given = {name: value.replace("OWN", own) for name, value in headers.items()}
+        answer = open_client.post(JOBS, content=b'{"name": "a"}', headers={"Content-Type": "application/json", **given})
+        assert answer.status_code == 403
+        assert queue.counts().waiting == 0
 
 
 def test_a_page_of_this_site_and_what_is_no_browser_may(open_client: httpx.Client, queue: Queue) -> None:
@@ -244,11 +232,8 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
         session = client.cookies[sessions.COOKIE]
         name, ends_s, code = session.split(".")
     forged = (
-        f"{name}.{int(ends_s) + 1}.{code}",
-        f"{name}.{ends_s}.{code[:-1]}",
-        f"{name}.{ends_s}.",
-        f"{name}.-1.{code}",
-        "a.b.c",
+        *(f"{name}.{int(ends_s) + 1}.{code}", f"{name}.{ends_s}.{code[:-1]}", f"{name}.{ends_s}."),
+        *(f"{name}.-1.{code}", "a.b.c"),
     )
     fewer = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS[:1])
     with served(settings) as base:
@@ -266,9 +251,8 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
 # -- which host, path, headers and size
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
+def test_only_names_of_this_server_are_answered_to(open_client: httpx.Client) -> None:
+    for host, status in (
         ("localhost", 200),
         ("LOCALHOST:8080", 200),
         ("[::1]:8080", 200),
@@ -281,10 +265,8 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
         ("localhost:80:80", 421),
         ("localhost.", 421),
         ("", 421),
-    ],
-)
-def test_only_names_of_this_server_are_answered_to(open_client: httpx.Client, host: str, status: int) -> None:
-    assert open_client.get("/api/queues", headers={"Host": host, "X-Forwarded-Host": "localhost"}).status_code == status
+    ):
+        assert open_client.get("/api/queues", headers={"Host": host, "X-Forwarded-Host": "localhost"}).status_code == status
 
 
 def raw(base: httpx.URL, request: bytes) -> bytes:
@@ -298,31 +280,19 @@ def raw(base: httpx.URL, request: bytes) -> bytes:
     return b"".join(parts)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/queues/%2e%2e/jobs",
-        "/api/queues/../queues/q",
-        "/api/./queues/q",
-        "/api//queues/q",
-        "/api/queues/q%2Fjobs",
-        "/api/queues/q%5cjobs",
-        "/api/queues/q\\jobs",
-        "/api/queues/q%00",
-        "/api/queues/%ff",
-        "/api/queues/q%0d%0aX:1",
-        "//evil.example/api/queues",
+def test_paths_that_two_could_read_differently_are_refused(open_client: httpx.Client) -> None:
+    for path in (
+        *("/api/queues/%2e%2e/jobs", "/api/queues/../queues/q", "/api/./queues/q", "/api//queues/q"),
+        *("/api/queues/q%2Fjobs", "/api/queues/q%5cjobs", "/api/queues/q\\jobs", "/api/queues/q%00"),
+        *("/api/queues/%ff", "/api/queues/q%0d%0aX:1", "//evil.example/api/queues"),
         "/api/queues/q" + "a" * 3_000,
-    ],
-)
-def test_paths_that_two_could_read_differently_are_refused(open_client: httpx.Client, path: str) -> None:
-    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
-    assert raw(open_client.base_url, request).split(b" ")[1] in (b"400", b"414")
+    ):
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        assert raw(open_client.base_url, request).split(b" ")[1] in (b"400", b"414")
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
+def test_headers_that_two_could_read_differently_are_refused(open_client: httpx.Client, queue: Queue) -> None:
+    for lines in (
         "Host: localhost\r\nHost: evil.example",
         "Host: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b",
         "Host: localhost\r\nIdempotency-Key: a\r\nIdempotency-Key: b",
@@ -332,13 +302,11 @@ def test_paths_that_two_could_read_differently_are_refused(open_client: httpx.Cl
         "Host: localhost\r\nContent-Length: -1",
         "Host: localhost\r\nCookie: a=b\r\nCookie: c=d",
         "X: y",
-    ],
-)
-def test_headers_that_two_could_read_differently_are_refused(open_client: httpx.Client, queue: Queue, lines: str) -> None:
-    head = f"POST {JOBS} HTTP/1.1\r\n{lines}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
-    answer = raw(open_client.base_url, head.encode() + b'{"name": "a"}\n')
-    assert answer.split(b" ")[1] == b"400", answer
-    assert queue.counts().waiting == 0
+    ):
+        head = f"POST {JOBS} HTTP/1.1\r\n{lines}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+        answer = raw(open_client.base_url, head.encode() + b'{"name": "a"}\n')
+        assert answer.split(b" ")[1] == b"400", answer
+        assert queue.counts().waiting == 0
 
 
 def test_headers_and_bodies_are_bounded(open_client: httpx.Client, queue: Queue) -> None:
@@ -471,20 +439,21 @@ def test_every_change_leaves_an_audit_line(client: httpx.Client, caplog: pytest.
 # -- settings
 
 
-@pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org", "localhost.example.org", ""]
-)
-def test_others_are_let_in_only_where_somebody_is_asked_who_it_is(host: str) -> None:
-    with pytest.raises(Malformed, match="host"):
-        check_bind(host, HttpSettings())
-    check_bind(host, HttpSettings(tokens=TOKENS))
-    for own in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
-        check_bind(own, HttpSettings())
+def test_others_are_let_in_only_where_somebody_is_asked_who_it_is() -> None:
+    for host in (
+        *("0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org", "localhost.example.org"),
+        "",
+    ):
+        with pytest.raises(Malformed, match="host"):
+            check_bind(host, HttpSettings())
+        check_bind(host, HttpSettings(tokens=TOKENS))
+        for own in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
+            check_bind(own, HttpSettings())
 
 
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
+def test_bad_settings_name_their_field() -> None:
+    fields: Any
+    for fields, field in (
         ({"url": "http://x"}, "url"),
         ({"model": "resque"}, "model"),
         ({"prefix": "a{b"}, "prefix"),
@@ -495,12 +464,10 @@ def test_others_are_let_in_only_where_somebody_is_asked_who_it_is(host: str) -> 
         ({"allowed_hosts": ("*",)}, "allowed_hosts"),
         ({"allowed_hosts": ("a.example:80",)}, "allowed_hosts"),
         ({"tokens": (TOKENS[0], TOKENS[0])}, "tokens"),
-    ],
-)
-def test_bad_settings_name_their_field(fields: dict[str, Any], field: str) -> None:
-    with pytest.raises(Malformed) as refused:
-        HttpSettings(**fields)
-    assert refused.value.field == field
+    ):
+        with pytest.raises(Malformed) as refused:
+            HttpSettings(**fields)
+        assert refused.value.field == field
 
 
 def test_a_short_secret_is_refused_and_never_shown() -> None:

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import redis
 
-from engine import Queue, models
+from engine import models
 from engine.models.bananas_keys import BananasKeys
 from engine.wire.operations import (
     Attributes,
@@ -29,7 +28,7 @@ from engine.wire.operations import (
 )
 from engine.wire.operations import Enqueue as EnqueueOperation
 from engine.worker.machine.sweeping import tick
-from tests.engine.desk import LEASE_MS, START_MS, Desk
+from tests.engine.desk import LEASE_MS, Desk
 
 DAY_S = 86_400
 #: START_MS as it stands in jobs.
@@ -41,11 +40,7 @@ class BananasDesk(Desk):
 
     def __init__(self, url: str, layout: models.BananasLayout, **settings: Any) -> None:
         self.layout = layout
-        self.queue = Queue("desk", models.Bananas(layout=layout, **settings), url=url)
-        self.redis: redis.Redis = redis.Redis.from_url(url)
-        self.now_ms = START_MS
-        self.queue.use_test_clock(self.now_ms)
-        self._counters: dict[str, int] = {}
+        super().__init__(url, models.Bananas(layout=layout, **settings))
 
     def list_key(self, route: str = "default", priority: str = "normal") -> str:
         """Where jobs wait."""
@@ -60,17 +55,9 @@ class BananasDesk(Desk):
         )
         assert self.run(operation).result == "created"
 
-    def take(
-        self,
-        limit: int = 10,
-        *,
-        worker: str = "a",
-        routes: tuple[str, ...] = ("default",),
-        priorities: tuple[int, int] | None = None,
-        names: tuple[str, ...] = ("main",),
-    ) -> list[LeasedJob]:
+    def take(self, limit: int = 10, **more: Any) -> list[LeasedJob]:
         """The next claim of a worker."""
-        return list(self.claimed(limit, worker=worker, routes=routes, priorities=priorities, names=names).jobs)
+        return list(self.claimed(limit, **more).jobs)
 
     def claimed(
         self,

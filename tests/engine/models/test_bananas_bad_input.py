@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.engine.models.bananas_desk import BananasDesk, desk
 
 __all__ = ["desk"]
@@ -13,89 +11,72 @@ __all__ = ["desk"]
 GOOD = '{"id":"bad","name":"main","payload":{},"status":"pending","priority":"normal","attempts":0,"max_retries":3}'
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        "",
-        "null",
-        "[]",
-        "7",
-        '"text"',
-        "{oops",
-        "\x00\x01",
-        "{}",
-        '{"error":"x","id":"bad"}',
-        GOOD.replace('"main"', "null"),
-        GOOD.replace('"main"', "[1]"),
-        GOOD.replace('"main"', '""'),
-        GOOD.replace('"attempts":0', '"attempts":"0"'),
-        GOOD.replace('"attempts":0', '"attempts":1.5'),
-        GOOD.replace('"max_retries":3', '"max_retries":{}'),
-        GOOD.replace('"normal"', "3"),
-        GOOD.replace('"pending"', "[]"),
-        GOOD.replace("{}", "[" * 2000 + "]" * 2000),
-        GOOD[:-1],
-    ],
-)
-def test_a_body_that_is_no_job_is_dead_with_the_reason_and_the_next_one_runs(desk: BananasDesk, raw: str) -> None:
-    desk.go("bad", raw=raw)
-    desk.go("good")
+#: In a job, what another text in its place makes no job of, and what Go reads all the same.
+NO_JOBS = [
+    *(("{}", "[" * 2000 + "]" * 2000), ('"normal"', "3"), ('"pending"', "[]")),
+    *(('"main"', text) for text in ("null", "[1]", '""')),
+    *(('"attempts":0', f'"attempts":{text}') for text in ('"0"', "1.5")),
+    ('"max_retries":3', '"max_retries":{}'),
+]
+JOBS = [
+    *(('"attempts":0', '"attempts":null'), ('"max_retries":3', '"max_retries":-3')),
+    *(('"normal"', '"urgent"'), ('"normal"', "null"), ('"status":"pending",', ""), ('"id":"bad"', '"id":"another"')),
+    *((',"payload":{}', ""), ('"payload":{}', '"payload":null')),
+    *(("3}", '3,"created_at":"yesterday","updated_at":5,"scheduled_for":null}'), ("3}", '3,"metadata":{"a":["}\\"{"]}}')),
+    ("3}", '3,"created_at":"0001-01-01T00:00:00Z","priority":"normal"}'),
+]
+
+
+def test_a_body_that_is_no_job_is_dead_with_the_reason_and_the_next_one_runs(desk: BananasDesk) -> None:
+    texts = ["", "null", "[]", "7", '"text"', "{oops", "\x00\x01", "{}", '{"error":"x","id":"bad"}', GOOD[:-1]]
+    for raw in (*texts, *(GOOD.replace(*change) for change in NO_JOBS)):
+        desk.begin()
+        desk.go("bad", raw=raw)
+        desk.go("good")
+        sets_aside_bad(desk)
+        assert desk.waiting() == []
+        stub = desk.body("bad")
+        assert stub["error"].startswith("Failed to unmarshal job: ") and len(stub["error"]) > 30
+        assert stub["corrupted_data"] == (raw if len(raw) <= 500 else raw[:500] + "...")
+
+
+def sets_aside_bad(desk: BananasDesk) -> None:
+    """A claim takes the good one, and what is none is dead."""
     claimed = desk.claimed()
     assert [leased.lease.job for leased in claimed.jobs] == ["good"] and claimed.corrupt == ("bad",)
-    assert desk.dead() == ["bad"] and desk.waiting() == []
-    stub = desk.body("bad")
-    assert stub["error"].startswith("Failed to unmarshal job: ") and len(stub["error"]) > 30
-    assert stub["corrupted_data"] == (raw if len(raw) <= 500 else raw[:500] + "...")
+    assert desk.dead() == ["bad"]
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        GOOD.replace('"attempts":0', '"attempts":null'),
-        GOOD.replace('"max_retries":3', '"max_retries":-3'),
-        GOOD.replace('"normal"', '"urgent"'),
-        GOOD.replace('"normal"', "null"),
-        GOOD.replace(',"payload":{}', ""),
-        GOOD.replace('"payload":{}', '"payload":null'),
-        GOOD.replace('"status":"pending",', ""),
-        GOOD[:-1] + ',"created_at":"yesterday","updated_at":5,"scheduled_for":null}',
-        GOOD[:-1] + ',"created_at":"0001-01-01T00:00:00Z","metadata":{"a":["}\\"{"]},"priority":"normal"}',
-        " \n" + GOOD.replace(",", " , ").replace(":", " : ") + "\n",
-        GOOD.replace('"id":"bad"', '"id":"another"'),
-    ],
-)
-def test_what_go_would_read_runs_and_ends(desk: BananasDesk, raw: str) -> None:
-    desk.go("bad", raw=raw)
-    (leased,) = desk.take()
-    assert json.loads(leased.payload) in ({}, None) and leased.enqueued_ms >= 0
-    assert desk.fail(leased.lease)[0] == "ok"
-    body = desk.body("bad")
-    assert body["error"] == "boom" and body["status"] in ("pending", "failed")
+def test_what_go_would_read_runs_and_ends(desk: BananasDesk) -> None:
+    spaced = " \n" + GOOD.replace(",", " , ").replace(":", " : ") + "\n"
+    for raw in (spaced, *(GOOD.replace(*change) for change in JOBS)):
+        desk.begin()
+        desk.go("bad", raw=raw)
+        (leased,) = desk.take()
+        assert json.loads(leased.payload) in ({}, None) and leased.enqueued_ms >= 0, raw
+        assert desk.fail(leased.lease)[0] == "ok"
+        body = desk.body("bad")
+        assert body["error"] == "boom" and body["status"] in ("pending", "failed"), raw
 
 
-@pytest.mark.parametrize("kind", ["hash", "list", "zset"])
-def test_a_job_whose_key_is_no_string_is_set_aside_as_it_is(desk: BananasDesk, kind: str) -> None:
-    desk.go("good")
-    desk.redis.lpush(desk.list_key(), "bad")
-    key = "bananas:job:bad"
-    if kind == "hash":
-        desk.redis.hset(key, "id", "bad")
-    elif kind == "list":
-        desk.redis.lpush(key, "x")
-    else:
-        desk.redis.zadd(key, {"x": 1})
-    claimed = desk.claimed()
-    assert [leased.lease.job for leased in claimed.jobs] == ["good"] and claimed.corrupt == ("bad",)
-    assert desk.dead() == ["bad"] and desk.redis.type(key) == kind.encode()
+def test_a_job_whose_key_is_no_string_is_set_aside_as_it_is(desk: BananasDesk) -> None:
+    writes = {"hash": ("HSET", "id", "bad"), "list": ("LPUSH", "x"), "zset": ("ZADD", 1, "x")}
+    for kind, (command, *words) in writes.items():
+        desk.begin()
+        desk.go("good")
+        desk.redis.lpush(desk.list_key(), "bad")
+        desk.redis.execute_command(command, "bananas:job:bad", *words)
+        sets_aside_bad(desk)
+        assert desk.redis.type("bananas:job:bad") == kind.encode()
 
 
-@pytest.mark.parametrize(
-    "job", ["a:b:c", "x" * 5000, "550e8400-e29b-41d4-a716-446655440000", "cron:n:5", "with space", "\xfc", "new\nline"]
-)
-def test_ids_of_any_text_run(desk: BananasDesk, job: str) -> None:
-    desk.go(job)
-    (leased,) = desk.take()
-    assert leased.lease.job == job and desk.succeed(leased.lease)[0] == "ok" and desk.body(job)["status"] == "completed"
+def test_ids_of_any_text_run(desk: BananasDesk) -> None:
+    uuid = "550e8400-e29b-41d4-a716-446655440000"
+    for job in ("a:b:c", "x" * 5000, uuid, "cron:n:5", "with space", "\xfc", "new\nline"):
+        desk.go(job)
+        (leased,) = desk.take()
+        assert leased.lease.job == job and desk.succeed(leased.lease)[0] == "ok"
+        assert desk.body(job)["status"] == "completed"
 
 
 def test_an_id_that_cannot_be_said_stops_nothing(desk: BananasDesk) -> None:
@@ -104,14 +85,15 @@ def test_an_id_that_cannot_be_said_stops_nothing(desk: BananasDesk) -> None:
     assert [leased.lease.job for leased in desk.take()] == ["good"]
 
 
-@pytest.mark.parametrize("score", [2**53 + 2.0, 1e300, float("inf")])
-def test_scores_beyond_all_time_wait_and_those_before_it_are_due(desk: BananasDesk, score: float) -> None:
-    desk.go("far")
-    desk.go("past")
-    desk.redis.delete(desk.list_key())
-    desk.redis.zadd("bananas:queue:scheduled", {"far": score, "past": -score})
-    assert desk.sweep().promoted == 1
-    assert desk.waiting() == ["past"] and list(desk.scheduled()) == ["far"]
+def test_scores_beyond_all_time_wait_and_those_before_it_are_due(desk: BananasDesk) -> None:
+    for score in (2**53 + 2.0, 1e300, float("inf")):
+        desk.begin()
+        desk.go("far")
+        desk.go("past")
+        desk.redis.delete(desk.list_key())
+        desk.redis.zadd("bananas:queue:scheduled", {"far": score, "past": -score})
+        assert desk.sweep().promoted == 1
+        assert desk.waiting() == ["past"] and list(desk.scheduled()) == ["far"], score
 
 
 def test_unknown_members_and_foreign_texts_stay(desk: BananasDesk) -> None:

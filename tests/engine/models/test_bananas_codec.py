@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -43,41 +42,36 @@ def test_a_job_of_the_python_client() -> None:
     assert (job.enqueued_ms, job.due_ms) == (1795233342047, 1795233342047)
 
 
-@pytest.mark.parametrize(
-    ("raw", "payload"),
-    [
+def test_payload_bytes_are_untouched() -> None:
+    for raw, payload in (
         ('{"name":"a"}', b"null"),
         (' {\n"payload" : [1,2 , 3] ,"name":"a"\t} ', b"[1,2 , 3]"),
         ('{"name":"a","payload":{"a":"}\\"{"}}', b'{"a":"}\\"{"}'),
         ('{"payload":1,"name":"a","payload":2}', b"2"),
         (b'{"name":"a","payload":"\xff"}', b'"\xff"'),
-    ],
-)
-def test_payload_bytes_are_untouched(raw: str | bytes, payload: bytes) -> None:
-    assert decoded(raw).payload == payload
+    ):
+        assert decoded(raw).payload == payload
 
 
-@pytest.mark.parametrize(
-    "raw", ["", "[]", "null", "{", '{"name"}', '{"name":1}', "{}", '{"name":"a"', '{"name":"a",}', '{"a":' * 10**5]
-)
-def test_what_is_no_job_is_a_script_fault(raw: str) -> None:
-    with pytest.raises(ScriptFault, match="^job j: it cannot be read"):
-        decoded(raw)
+def test_what_is_no_job_is_a_script_fault() -> None:
+    for raw in (
+        *("", "[]", "null", "{", '{"name"}', '{"name":1}', "{}", '{"name":"a"', '{"name":"a",}'),
+        '{"a":' * 10**5,
+    ):
+        with pytest.raises(ScriptFault, match="^job j: it cannot be read"):
+            decoded(raw)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
+def test_what_does_not_matter_may_be_anything() -> None:
+    for more in (
         {"created_at": 5},
         {"created_at": "yesterday"},
         {"created_at": "0001-01-01T00:00:00Z"},
         {"priority": 7},
         {"max_retries": None},
-    ],
-)
-def test_what_does_not_matter_may_be_anything(more: dict[str, Any]) -> None:
-    job = decoded(json.dumps({"name": "a", **more}))
-    assert (job.enqueued_ms, job.options.attempts, job.options.priority) == (0, 1, 5)
+    ):
+        job = decoded(json.dumps({"name": "a", **more}))
+        assert (job.enqueued_ms, job.options.attempts, job.options.priority) == (0, 1, 5)
 
 
 def test_ids_are_uuids_and_settings_are_checked() -> None:
@@ -87,9 +81,9 @@ def test_ids_are_uuids_and_settings_are_checked() -> None:
             models.Bananas(**{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_an_option_without_room_on_the_wire_is_refused_before_any_io() -> None:
+    """Nothing listens at that port."""
+    for options in (
         {"lifo": True},
         {"backoff_ms": 5},
         {"timeout_ms": 5},
@@ -100,13 +94,10 @@ def test_ids_are_uuids_and_settings_are_checked() -> None:
         {"target": {"stack": ["node"]}},
         {"crashes_max": 2},
         {"cost": 2},
-    ],
-)
-def test_an_option_without_room_on_the_wire_is_refused_before_any_io(options: dict[str, object]) -> None:
-    """Nothing listens at that port."""
-    queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
-    with pytest.raises(UnsupportedFeature, match=f"bananas.*{next(iter(options))}"):
-        queue.enqueue("work", {}, **options)  # type: ignore[arg-type]
+    ):
+        queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
+        with pytest.raises(UnsupportedFeature, match=f"bananas.*{next(iter(options))}"):
+            queue.enqueue("work", {}, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("field", "given"), [("route", {"route": "a:b"}), ("payload", {"payload": "proto:x"})])

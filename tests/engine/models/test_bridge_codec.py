@@ -40,9 +40,9 @@ def test_a_job_is_written_as_in_the_dump() -> None:
     assert encoded(**AS_DUMPED) == ["5", DUMPED, ',"attempts":0}']
 
 
-@pytest.mark.parametrize(
-    ("options", "member"),
-    [
+def test_what_is_asked_for_is_written() -> None:
+    options: Any
+    for options, member in (
         ({"delay_ms": 60_000}, '"schedule":{"delay":60000}'),
         ({"run_at_ms": 1_795_233_316_071}, '"schedule":{"runAt":1795233316071}'),
         ({"priority": 9}, '"priority":9'),
@@ -56,10 +56,8 @@ def test_a_job_is_written_as_in_the_dump() -> None:
         ({"backoff": "linear", "jitter": 0.25}, '"backoff":{"type":"linear","delay":1000,"jitter":true}'),
         ({"skip_on": ["TypeError"]}, '"skipOn":["TypeError"]'),
         ({"reroute_on": {"MemoryError": "big"}}, '"rerouteOn":{"MemoryError":"big"}'),
-    ],
-)
-def test_what_is_asked_for_is_written(options: dict[str, Any], member: str) -> None:
-    assert member in encoded(**options)[1]
+    ):
+        assert member in encoded(**options)[1]
 
 
 def test_the_payload_keeps_its_bytes() -> None:
@@ -68,9 +66,9 @@ def test_the_payload_keeps_its_bytes() -> None:
     assert decoded(payload).payload == payload
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
+def test_an_option_without_room_on_the_wire_is_refused() -> None:
+    options: Any
+    for options, name in (
         ({"backoff": "geometric"}, "backoff=geometric"),
         ({"backoff": "custom", "backoff_delays_ms": [1]}, "backoff_delays_ms"),
         ({"lifo": True}, "lifo"),
@@ -83,12 +81,10 @@ def test_the_payload_keeps_its_bytes() -> None:
         ({"result_ttl_ms": 5}, "result_ttl_ms"),
         ({"on_parent_failure": "ignore"}, "on_parent_failure"),
         ({"cost": 2}, "cost"),
-    ],
-)
-def test_an_option_without_room_on_the_wire_is_refused(options: dict[str, Any], name: str) -> None:
-    queue = Queue("q", models.Bridge(), url="redis://127.0.0.1:1")
-    with pytest.raises(UnsupportedFeature, match=f"^bridge has no .*{name}"):
-        queue.enqueue("email", {}, **options)
+    ):
+        queue = Queue("q", models.Bridge(), url="redis://127.0.0.1:1")
+        with pytest.raises(UnsupportedFeature, match=f"^bridge has no .*{name}"):
+            queue.enqueue("email", {}, **options)
 
 
 @pytest.mark.feature("BQ28", "BQ29", model="bridge")
@@ -142,10 +138,10 @@ def test_what_a_foreign_client_got_wrong_counts_as_absent() -> None:
     assert decoded(retry={"attempts": 1e400}, priority=99, unknown={"a": [None]}).options.priority == 10
 
 
-@pytest.mark.parametrize("raw", [[b"{oops", b"1"], [b"[]", b"1"], [b"{}", b"1"], [b"1"], [b"[" * 100_000, b"1"], [b"\xff", b"1"]])
-def test_what_cannot_be_read_is_a_fault_of_the_job(raw: list[bytes]) -> None:
-    with pytest.raises(ScriptFault, match="data of job a"):
-        MODEL.decode(raw, Lease("a", 1, "n"), 9, (1, 0, 0))
+def test_what_cannot_be_read_is_a_fault_of_the_job() -> None:
+    for raw in (*([b"{oops", b"1"], [b"[]", b"1"], [b"{}", b"1"], [b"1"], [b"[" * 100_000, b"1"], [b"\xff", b"1"]),):
+        with pytest.raises(ScriptFault, match="data of job a"):
+            MODEL.decode(raw, Lease("a", 1, "n"), 9, (1, 0, 0))
 
 
 @pytest.mark.feature("BQ09", model="bridge")
@@ -167,13 +163,13 @@ def test_ids_are_uuids_and_keys_begin_with_the_namespace() -> None:
     assert MODEL.wire.lock("a") == "bridge:jobs:lock:a"
 
 
-@pytest.mark.parametrize("name", ["active", "heartbeat:w1"])
-def test_a_worker_may_not_be_called_as_a_key_of_the_registry(name: str) -> None:
+def test_a_worker_may_not_be_called_as_a_key_of_the_registry() -> None:
     """1.3.12: `workers:active` is the set of all workers."""
-    claim = Claim("0" * 16, 1, 1, 1000, 0, name, 1000, ("email",))
-    for operation in (claim, Beat("0" * 16, 1, 30_000, 1, 9_000, 1_000, json.dumps({"name": name}))):
-        with pytest.raises(Malformed, match="worker name"):
-            MODEL.call(operation)
+    for name in ("active", "heartbeat:w1"):
+        claim = Claim("0" * 16, 1, 1, 1000, 0, name, 1000, ("email",))
+        for operation in (claim, Beat("0" * 16, 1, 30_000, 1, 9_000, 1_000, json.dumps({"name": name}))):
+            with pytest.raises(Malformed, match="worker name"):
+                MODEL.call(operation)
 
 
 @pytest.mark.feature("BQ10", model="bridge")

@@ -151,10 +151,7 @@ def test_a_queue_is_emptied(bull: BullDesk, node: NodeBull) -> None:
     node.add({})
     assert bull.queue.drain(delayed=True) == 3
     for name in (
-        bull.wire.wait,
-        bull.wire.paused,
-        bull.wire.delayed,
-        bull.wire.job(ids["waiting"]),
+        *(bull.wire.wait, bull.wire.paused, bull.wire.delayed, bull.wire.job(ids["waiting"])),
         bull.wire.job(ids["delayed"]),
     ):
         assert not bull.redis.exists(name), name

@@ -29,9 +29,9 @@ def decoded(opts: object = None, attempts: str = "1", timestamp: str = "5") -> O
 
 
 @pytest.mark.feature("BL07", "BL08", "BL09", "BL10", model="bull")
-@pytest.mark.parametrize(
-    ("options", "opts", "rest"),
-    [
+def test_opts_are_those_of_node() -> None:
+    options: Any
+    for options, opts, rest in (
         ({}, "{}", ""),
         ({"lifo": True}, '{"lifo":true}', ""),
         ({"delay_ms": 60000}, '{"delay":', "}"),
@@ -47,16 +47,14 @@ def decoded(opts: object = None, attempts: str = "1", timestamp: str = "5") -> O
         ),
         ({"attempts": 2, "backoff_ms": 0}, '{"attempts":2}', ""),
         ({"timestamp_ms": 77}, '{"timestamp":77}', ""),
-    ],
-)
-def test_opts_are_those_of_node(options: dict[str, Any], opts: str, rest: str) -> None:
-    fields = encoded(**options)
-    assert (fields[0], fields[1], fields[2]) == ('{"n":1}', opts, rest)
-    assert fields[3:] == [
-        str(options.get("attempts", 1)),
-        str(options.get("timestamp_ms", "")),
-        str(int(options.get("lifo", False))),
-    ]
+    ):
+        fields = encoded(**options)
+        assert (fields[0], fields[1], fields[2]) == ('{"n":1}', opts, rest)
+        assert fields[3:] == [
+            str(options.get("attempts", 1)),
+            str(options.get("timestamp_ms", "")),
+            str(int(options.get("lifo", False))),
+        ]
 
 
 def test_another_name_travels_in_opts() -> None:
@@ -69,16 +67,20 @@ def test_another_name_travels_in_opts() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "options", [{"attempts": 4, "backoff_ms": 700}, {"timeout_ms": 9000, "lifo": True}, {"timestamp_ms": 5}, {}]
-)
-def test_what_is_written_is_read_again(options: dict[str, Any]) -> None:
-    _, head, rest, attempts, timestamp, _ = encoded(**options)
-    found = decoded(head + rest, attempts, timestamp)
-    wanted = checked({"attempts": 1, **options})
-    for field in ("attempts", "backoff", "timeout_ms", "lifo"):
-        assert getattr(found, field) == getattr(wanted, field), field
-    assert found.attempts == 1 or found.backoff_ms == wanted.backoff_ms
+def test_what_is_written_is_read_again() -> None:
+    options: Any
+    for options in (
+        {"attempts": 4, "backoff_ms": 700},
+        {"timeout_ms": 9000, "lifo": True},
+        {"timestamp_ms": 5},
+        {},
+    ):
+        _, head, rest, attempts, timestamp, _ = encoded(**options)
+        found = decoded(head + rest, attempts, timestamp)
+        wanted = checked({"attempts": 1, **options})
+        for field in ("attempts", "backoff", "timeout_ms", "lifo"):
+            assert getattr(found, field) == getattr(wanted, field), field
+        assert found.attempts == 1 or found.backoff_ms == wanted.backoff_ms
 
 
 @pytest.mark.feature("BL09", model="bull")
@@ -112,11 +114,12 @@ def test_an_exponential_wait_has_a_bound() -> None:
     assert delay_ms(options, 900, lambda: 0.5) == max(options.backoff_delays_ms) <= 2**43
 
 
-@pytest.mark.parametrize(
-    "opts", ["null", "7", "[]", '"x"', "true", '{"timeout":null,"backoff":null}', '{"timeout":"x"}', '{"more":{}}']
-)
-def test_opts_without_meaning_are_none(opts: str) -> None:
-    assert decoded(opts) == Options(attempts=1, backoff_ms=0)
+def test_opts_without_meaning_are_none() -> None:
+    for opts in (
+        *("null", "7", "[]", '"x"', "true", '{"timeout":null,"backoff":null}', '{"timeout":"x"}'),
+        '{"more":{}}',
+    ):
+        assert decoded(opts) == Options(attempts=1, backoff_ms=0)
 
 
 def test_numbers_as_texts() -> None:
@@ -126,35 +129,22 @@ def test_numbers_as_texts() -> None:
     assert MODEL.decode(raw, Lease("1", 1, "n"), 0, (1, 0, 0)).enqueued_ms == 2**47
 
 
-@pytest.mark.parametrize(
-    "raw", [[b"{}", b"{oops", b"1", b"5"], [b"{}", b"[" * 200_000, b"1", b"5"], [b"{}"], b"x", [b"{}", b"\xff", b"1", b"5"]]
-)
-def test_what_cannot_be_read_is_said_of_its_job(raw: Any) -> None:
-    with pytest.raises(ScriptFault, match="job 7 of Bull's"):
-        MODEL.decode(raw, Lease("7", 1, "n"), 0, (1, 0, 0))
+def test_what_cannot_be_read_is_said_of_its_job() -> None:
+    for raw in (
+        *([b"{}", b"{oops", b"1", b"5"], [b"{}", b"[" * 200_000, b"1", b"5"], [b"{}"], b"x"),
+        [b"{}", b"\xff", b"1", b"5"],
+    ):
+        with pytest.raises(ScriptFault, match="job 7 of Bull's"):
+            MODEL.decode(raw, Lease("7", 1, "n"), 0, (1, 0, 0))
 
 
-@pytest.mark.parametrize(
-    "id",
-    [
-        "1",
-        "0042",
-        "wait",
-        "active",
-        "paused",
-        "delayed",
-        "completed",
-        "failed",
-        "id",
-        "meta-paused",
-        "jobs",
-        "7:lock",
-        "ironclaim:x",
-    ],
-)
-def test_ids_that_are_bulls_own(id: str) -> None:
-    with pytest.raises(Malformed, match="id"):
-        MODEL.check_id(id)
+def test_ids_that_are_bulls_own() -> None:
+    for id in (
+        *("1", "0042", "wait", "active", "paused", "delayed", "completed", "failed", "id", "meta-paused"),
+        *("jobs", "7:lock", "ironclaim:x"),
+    ):
+        with pytest.raises(Malformed, match="id"):
+            MODEL.check_id(id)
 
 
 def test_ids_of_ones_own() -> None:
@@ -162,11 +152,16 @@ def test_ids_of_ones_own() -> None:
     assert MODEL.new_id() == ""
 
 
-@pytest.mark.parametrize(
-    "options", [{"priority": 7}, {"unique": "u"}, {"headers": {"a": "b"}}, {"backoff": "linear"}, {"jitter": 0.5}]
-)
-def test_what_bull_has_no_room_for_is_refused_before_anything_is_sent(options: dict[str, Any]) -> None:
-    queue = Queue("q", models.Bull(), url="redis://127.0.0.1:1")
-    with pytest.raises(UnsupportedFeature, match="bull has no"):
-        queue.enqueue("work", {}, **options)
-    queue.close()
+def test_what_bull_has_no_room_for_is_refused_before_anything_is_sent() -> None:
+    options: Any
+    for options in (
+        {"priority": 7},
+        {"unique": "u"},
+        {"headers": {"a": "b"}},
+        {"backoff": "linear"},
+        {"jitter": 0.5},
+    ):
+        queue = Queue("q", models.Bull(), url="redis://127.0.0.1:1")
+        with pytest.raises(UnsupportedFeature, match="bull has no"):
+            queue.enqueue("work", {}, **options)
+        queue.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from tests.engine.helpers.bull_wire import wired
 NOW_MS = 1_795_233_060_000
 ROOT = "bull:q:"
 LEASE = {"token": "1795233060591:00ff00ff00ff00ff:7", "lease_ms": 50_000}
-
-
-@pytest.fixture
-def client(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as made:
-        yield made
 
 
 def job(client: redis.Redis, id: str, where: str = "wait", **fields: str) -> None:

@@ -23,12 +23,6 @@ WIRE = BullKeys("bull:q:")
 
 
 @pytest.fixture
-def client(ironclaim_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as made:
-        yield made
-
-
-@pytest.fixture
 def queue(ironclaim_url: str) -> Iterator[Queue]:
     with Queue("q", models.Bull(), url=ironclaim_url) as made:
         yield made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,23 +9,19 @@ import pytest
 from engine import Queue
 from engine.models.model import Spec
 from engine.wire.operations import AdminAction, Bury, Era, Extend, Failure, ReportRunTimes, Retry, RunTimes
+from tests.conformance.conftest import desk
 from tests.conformance.desk import STATES, ModelDesk, label_of
 from tests.conformance.models import FOREIGN, each
 from tests.engine.desk import LEASE_MS
 
+__all__ = ["desk"]
+
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(params=each(FOREIGN))
+@pytest.fixture(params=each(FOREIGN, later="-live"))
 def spec(request: pytest.FixtureRequest) -> Spec:
     return request.param
-
-
-@pytest.fixture
-def desk(spec: Spec, ironclaim_url: str) -> Iterator[ModelDesk]:
-    made = ModelDesk(ironclaim_url, spec)
-    yield made
-    made.close()
 
 
 def changed_keys(desk: ModelDesk, before: dict[str, Any]) -> set[str]:
@@ -61,95 +56,44 @@ def test_rule_26_a_claim_that_is_sent_again_does_not_lease_what_was_cancelled(de
     assert [label_of(job) for job in desk.send(call).jobs] == ["j2"]
 
 
-@pytest.mark.parametrize("name", ["waiting", "delayed"])
-def test_rule_26_what_has_not_started_never_starts(desk: ModelDesk, name: str) -> None:
-    desk.put("j", delay_ms=500 if name == "delayed" else 0)
-    (told,) = desk.alter("cancel", name, "j")
-    assert told.done and desk.state("j") == "cancelled"
-    desk.tick(1000)
-    desk.sweep()
-    assert desk.claim() == [] and not any(desk.listed().values())
+#: What may be done to jobs of which states.
+ACTIONS: dict[AdminAction, tuple[str, ...]] = {
+    "cancel": ("waiting", "delayed", "active"),
+    "remove": ("dead", "finished"),
+    "run_now": ("delayed",),
+    "discard": ("dead",),
+    "requeue": ("dead",),
+}
 
 
-@pytest.mark.parametrize(
-    ("action", "name"),
-    [
-        ("cancel", "waiting"),
-        ("cancel", "delayed"),
-        ("cancel", "active"),
-        ("remove", "dead"),
-        ("remove", "finished"),
-        ("discard", "dead"),
-        ("requeue", "dead"),
-        ("run_now", "delayed"),
-    ],
-)
-def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: ModelDesk, action: AdminAction, name: str) -> None:
+def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: ModelDesk) -> None:
     desk.one_of_each()
-    others = [job for job in STATES if job != name]
-    before = desk.dump()
-    operation = desk.alter_operation(action, name, *others, "nobody")
-    reply = desk.run(operation)
-    assert [(item.result, item.state) for item in reply.items] == [("changed", job) for job in others] + [("changed", "gone")]
-    assert changed_keys(desk, before) == {desk.keys.op(operation.op_id)}
+    for action, names in ACTIONS.items():
+        for name in names:
+            others = [job for job in STATES if job != name]
+            before = desk.dump()
+            operation = desk.alter_operation(action, name, *others, "nobody")
+            told = [(item.result, item.state) for item in desk.run(operation).items]
+            assert told == [("changed", job) for job in (*others, "gone")], (action, name)
+            assert changed_keys(desk, before) == {desk.keys.op(operation.op_id)}, (action, name)
 
 
-@pytest.mark.parametrize("action", ["cancel", "remove", "discard", "requeue", "run_now"])
-def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: ModelDesk, action: AdminAction) -> None:
-    name = {"cancel": "waiting", "run_now": "delayed"}.get(action, "dead")
-    desk.one_of_each()
-    operation = desk.alter_operation(action, name, name)
-    call = desk.call(operation)
-    first = desk.send(call)
-    assert first.result == "done" and first.items[0].done
-    before = desk.dump()
-    again = desk.send(call)
-    assert (again.result, again.items) == ("repeated", first.items)
-    assert changed_keys(desk, before) == set()
-    late = desk.call(desk.alter_operation("cancel", "active", "active"))
-    desk.tick(10_001)
-    before = desk.dump()
-    assert desk.send(late).result == "refused"
-    assert changed_keys(desk, before) == set()
-
-
-def test_a_job_is_removed_from_wherever_it_stands(desk: ModelDesk) -> None:
-    desk.put("finished")
-    (job,) = desk.claim()
-    desk.finish(job.lease)
-    desk.put("dead")
-    desk.bury("dead")
-    desk.put("delayed", delay_ms=5_000)
-    desk.put("waiting")
-    for name in ("dead", "delayed", "waiting", "finished"):
-        assert desk.alter("remove", name, name)[0].done
-        assert not any(name in found for found in desk.listed().values())
-    assert desk.finish(job.lease) == [("repeated", "finished")]
-
-
-def test_a_delayed_job_may_run_now(desk: ModelDesk) -> None:
-    desk.put("first", delay_ms=50_000)
-    desk.redis.delete(f"{desk.keys.prefix}wake")
-    assert desk.alter("run_now", "delayed", "first")[0].done
-    assert desk.redis.llen(f"{desk.keys.prefix}wake") == 1
-    assert list(desk.take()) == ["first"]
-
-
-def test_a_dead_job_runs_again_with_all_its_attempts(desk: ModelDesk) -> None:
-    desk.put("j", attempts=2)
-    for failures in range(2):
-        (job,) = desk.claim()
-        assert job.failures == failures
-        desk.retry(job.lease, delay_ms=0)
-        desk.tick(1)
-        desk.sweep()
-    assert desk.state("j") == "dead"
-    assert desk.alter("requeue", "dead", "j")[0].done
-    assert desk.state("j") == "waiting"
-    (job,) = desk.claim()
-    assert job.crashes == 0
-    desk.finish(job.lease)
-    assert desk.state("j") == "finished"
+def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: ModelDesk) -> None:
+    for action, (name, *_) in ACTIONS.items():
+        desk.begin()
+        desk.one_of_each()
+        call = desk.call(desk.alter_operation(action, name, name))
+        first = desk.send(call)
+        assert first.result == "done" and first.items[0].done, action
+        before = desk.dump()
+        again = desk.send(call)
+        assert (again.result, again.items) == ("repeated", first.items)
+        assert changed_keys(desk, before) == set(), action
+        late = desk.call(desk.alter_operation("cancel", "active", "active"))
+        desk.tick(10_001)
+        before = desk.dump()
+        assert desk.send(late).result == "refused"
+        assert changed_keys(desk, before) == set(), action
 
 
 def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(desk: ModelDesk) -> None:
@@ -197,16 +141,17 @@ def test_clean_removes_no_more_than_asked_and_goes_on_behind_what_stays(desk: Mo
     assert list(desk.take()) == ["j2"]
 
 
-@pytest.mark.parametrize("name", ["waiting", "delayed"])
-def test_rule_07_what_came_after_the_era_stays(desk: ModelDesk, name: str) -> None:
-    delay_ms = HOUR_MS if name == "delayed" else 0
-    desk.put("old", delay_ms=delay_ms)
+def test_rule_07_what_came_after_the_era_stays(desk: ModelDesk) -> None:
+    delays_ms = {"waiting": 0, "delayed": HOUR_MS}
+    for name, delay_ms in delays_ms.items():
+        desk.put(f"old-{name}", delay_ms=delay_ms)
     era = desk.run(desk.clean_operation("dead")).era
     assert era == Era(0, desk.now_ms)
     desk.tick(1_000)
-    desk.put("new", delay_ms=delay_ms)
-    assert desk.run(desk.clean_operation(name, era=era)).removed == 1
-    assert desk.listed()[name] == ["new"]
+    for name, delay_ms in delays_ms.items():
+        desk.put(f"new-{name}", delay_ms=delay_ms)
+        assert desk.run(desk.clean_operation(name, era=era)).removed == 1
+        assert desk.listed()[name] == [f"new-{name}"]
 
 
 def test_many_are_cleaned_and_drained_in_pieces(spec: Spec, ironclaim_url: str) -> None:
@@ -240,46 +185,3 @@ def test_obliterate_leaves_nothing_but_what_workers_know(spec: Spec, ironclaim_u
     desk.put("fresh")
     assert list(desk.take()) == ["fresh"]
     desk.close()
-
-
-# -- pauses
-
-
-@pytest.mark.parametrize("name", ["*", "main"])
-def test_nothing_is_claimed_while_a_pause_lasts(desk: ModelDesk, name: str) -> None:
-    desk.put("before")
-    (job,) = desk.claim()
-    operation = desk.pause_operation(name)
-    call = desk.call(operation)
-    assert desk.send(call).result == "done"
-    before = desk.dump()
-    assert desk.send(call).result == "repeated"
-    assert changed_keys(desk, before) == set()
-    desk.put("during")
-    assert desk.claim() == []
-    assert desk.finish(job.lease) == [("ok", "finished")]
-    desk.redis.delete(f"{desk.keys.prefix}wake")
-    desk.resume(name)
-    assert desk.redis.llen(f"{desk.keys.prefix}wake") == 1
-    assert list(desk.take()) == ["during"]
-
-
-@pytest.mark.parametrize("name", ["*", "main"])
-def test_a_pause_with_a_length_ends_by_itself(desk: ModelDesk, name: str) -> None:
-    desk.put("j")
-    desk.pause(name, 5_000)
-    assert desk.claim() == []
-    desk.tick(4_999)
-    desk.sweep()
-    assert desk.claim() == []
-    desk.tick(1)
-    desk.sweep()
-    assert list(desk.take()) == ["j"]
-    assert desk.redis.exists(desk.keys.rest) == 0
-
-
-def test_a_pause_of_one_name_holds_no_other(desk: ModelDesk) -> None:
-    desk.put("j1")
-    desk.put("j2", name="other")
-    desk.pause("main")
-    assert list(desk.take(classes=("main", "other"))) == ["j2"]

@@ -20,21 +20,8 @@ BRIDGE = BridgeKeys("bridge:")
 
 
 @pytest.fixture
-def client(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as made:
-        yield made
-
-
-@pytest.fixture
 def bridge(ironclaim_url: str) -> Iterator[ModelDesk]:
     made = ModelDesk(ironclaim_url, models.Bridge())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def bull(ironclaim_url: str) -> Iterator[ModelDesk]:
-    made = ModelDesk(ironclaim_url, models.Bull())
     yield made
     made.close()
 
@@ -66,7 +53,9 @@ def test_the_later_progress_of_a_bridge_job_counts(bridge: ModelDesk, client: re
 
 
 @pytest.mark.feature("BL11", model="bull")
-def test_another_progress_of_a_bull_job_is_a_later_one(bull: ModelDesk, client: redis.Redis) -> None:
+def test_another_progress_of_a_bull_job_is_a_later_one(ironclaim_url: str, client: redis.Redis) -> None:
+    bull = ModelDesk(ironclaim_url, models.Bull())
+
     def told() -> Any:
         return bull.queue.results.progress(bull.ids["j"])
 
@@ -84,6 +73,7 @@ def test_another_progress_of_a_bull_job_is_a_later_one(bull: ModelDesk, client: 
     for broken in ("", "no", "{}", "0x10", "nan", "1e999"):
         client.hset(key, "progress", broken)
         assert told().percent == 50, broken
+    bull.close()
 
 
 @pytest.mark.feature("BQ02", "BQ03", model="bridge")

@@ -319,14 +319,14 @@ def test_dead_jobs_of_theirs_are_requeued_with_all_their_attempts(desk: Mosquito
     assert desk.finish(job.lease) == [("ok", "finished")]
 
 
-@pytest.mark.parametrize("field", ["success_ttl_s", "dead_ttl_s", "adopt_after_ms"])
-def test_settings_have_bounds(field: str) -> None:
-    for bad in (-1, 1.5, "1", None):
-        given: dict[str, Any] = {field: bad}
-        with pytest.raises(Malformed, match=f"^{field}: "):
-            models.Mosquito(**given)
-    with pytest.raises(Malformed, match="^layout: "):
-        models.Mosquito(layout="both")  # type: ignore[arg-type]
+def test_settings_have_bounds() -> None:
+    for field in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
+        for bad in (-1, 1.5, "1", None):
+            given: dict[str, Any] = {field: bad}
+            with pytest.raises(Malformed, match=f"^{field}: "):
+                models.Mosquito(**given)
+        with pytest.raises(Malformed, match="^layout: "):
+            models.Mosquito(layout="both")  # type: ignore[arg-type]
 
 
 @pytest.mark.feature("MQ06", "MQ15", model="mosquito")

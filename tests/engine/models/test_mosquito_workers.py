@@ -21,7 +21,8 @@ NAMES = ("critical_job", "normal_job", "low_job")
 DAY_MS = 86_400_000
 
 
-@pytest.fixture(params=["live", "document"])
+#: A worker does the same on either; the scripts are tested on both.
+@pytest.fixture(params=["live", pytest.param("document", marks=pytest.mark.slow)])
 def layout(request: pytest.FixtureRequest) -> Layout:
     return request.param
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,47 +14,41 @@ from engine import Malformed
 from engine.http.channels import networks
 from engine.http.channels.settings import ChannelSettings
 from engine.http.security.roles import Token
-from tests.engine.http.channels.desk import ADMIN, desk
+from tests.engine.http.channels.desk import ADMIN, Desk, desk
 
 pytestmark = pytest.mark.feature("DS29", model="dsps")
 
 REVOKE = "/admin/jwt/revoke?jti=id-1&exp=4070912400"
 
 
-def revoked(ironclaim_url: str, settings: ChannelSettings, headers: dict[str, str], **more: Any) -> bool:
+def revoked(client: Desk, raw: redis.Redis, authorization: str | None) -> bool:
     """Whether the call did it; one that did not is a 403 without a word."""
-    with desk(ironclaim_url, settings, **more) as client, redis.Redis.from_url(ironclaim_url) as raw:
-        answer = client.put(REVOKE, headers=headers)
-        done = bool(raw.exists("jwt.{id-1}.revoke"))
-        assert (answer.status_code, done) in ((200, True), (403, False))
-        assert done or answer.json() == {"error": ""}
-        return done
+    answer = client.put(REVOKE, headers={} if authorization is None else {"Authorization": authorization})
+    done = bool(raw.exists("jwt.{id-1}.revoke"))
+    assert (answer.status_code, done) in ((200, True), (403, False)), authorization
+    assert done or answer.json() == {"error": ""}
+    return done
 
 
 BEARER = {"Authorization": f"Bearer {ADMIN}"}
+WRONG = (None, ADMIN, f"Basic {ADMIN}", f"Bearer {ADMIN}x", f"Bearer {ADMIN[:-1]}", "Bearer", f"Bearer x{ADMIN}")
 
 
-@pytest.mark.parametrize(
-    ("headers", "admitted"),
-    [
-        (BEARER, True),
-        ({}, False),
-        ({"Authorization": ADMIN}, False),
-        ({"Authorization": f"Basic {ADMIN}"}, False),
-        ({"Authorization": f"Bearer {ADMIN}x"}, False),
-        ({"Authorization": f"Bearer {ADMIN[:-1]}"}, False),
-        ({"Authorization": "Bearer"}, False),
-        ({"Authorization": f"Bearer x{ADMIN}"}, False),
-    ],
-)
-def test_a_bearer_token_is_asked_for(ironclaim_url: str, headers: dict[str, str], admitted: bool) -> None:
-    assert revoked(ironclaim_url, ChannelSettings(admin_tokens=("another-token-0123", ADMIN)), headers) is admitted
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as made:
+        yield made
 
 
-def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(ironclaim_url: str) -> None:
-    assert not revoked(ironclaim_url, ChannelSettings(), {"Authorization": "Bearer"})
-    tokens = (Token(secret=ADMIN, role="admin"),)
-    assert not revoked(ironclaim_url, ChannelSettings(), BEARER, tokens=tokens)
+def test_a_bearer_token_is_asked_for(ironclaim_url: str, raw: redis.Redis) -> None:
+    with desk(ironclaim_url, ChannelSettings(admin_tokens=("another-token-0123", ADMIN))) as client:
+        assert not any(revoked(client, raw, authorization) for authorization in WRONG)
+        assert revoked(client, raw, BEARER["Authorization"])
+
+
+def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(ironclaim_url: str, raw: redis.Redis) -> None:
+    with desk(ironclaim_url, tokens=(Token(secret=ADMIN, role="admin"),)) as client:
+        assert not any(revoked(client, raw, authorization) for authorization in (*WRONG, BEARER["Authorization"]))
 
 
 @pytest.mark.parametrize(
@@ -75,12 +70,7 @@ def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(iro
     ],
 )
 def test_the_network_counts(
-    ironclaim_url: str,
-    networks: tuple[str, ...],
-    header: str | None,
-    proxies: tuple[str, ...],
-    forwarded: list[str],
-    admitted: bool,
+    ironclaim_url: str, networks: Any, header: str | None, proxies: Any, forwarded: list[str], admitted: bool
 ) -> None:
     settings = ChannelSettings(admin_tokens=(ADMIN,), admin_networks=networks, real_ip_header=header, trusted_proxies=proxies)
     given = [("X-Forwarded-For", value) for value in forwarded]
@@ -95,22 +85,12 @@ def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 #: Values of the header, each of its lines, from which nobody can tell who calls.
 UNREADABLE = (
     *(
-        [],
-        [""],
-        ["unknown"],
-        ["203.0.113.5, unknown"],
-        ["unknown", ""],
-        ["127.0.0.1,"],
+        *([], [""], ["unknown"], ["203.0.113.5, unknown"], ["unknown", ""], ["127.0.0.1,"]),
         ["10.0.0.1", "", "127.0.0.1,unknown"],
     ),
     *(
-        ["127.0.0.1:"],
-        ["127.0.0.1:port"],
-        ["127.0.0.1:65536"],
-        ["[::1]:65536"],
-        ["127.0.0.1 127.0.0.1"],
-        ["127.0.0.1;127.0.0.1"],
-        ["[127.0.0.1]"],
+        *(["127.0.0.1:"], ["127.0.0.1:port"], ["127.0.0.1:65536"], ["[::1]:65536"]),
+        *(["127.0.0.1 127.0.0.1"], ["127.0.0.1;127.0.0.1"], ["[127.0.0.1]"]),
     ),
     *(["::1]"], ["[::1"], ["[::1]443"], ["[[::1]]"], ["::1%"], ["127.0.0.1%lo"], ["127.1"], ["2130706433"], ["0x7f000001"]),
     *(["0177.0.0.1"], ["127.0.0.01"], ["localhost"], ["for=127.0.0.1"], ['"127.0.0.1"'], ["_hidden"], ["127.0.0.1/8"], ["::g"]),
@@ -118,11 +98,13 @@ UNREADABLE = (
 )
 
 
-def test_a_caller_that_cannot_be_read_is_refused_and_audited(ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_caller_that_cannot_be_read_is_refused_and_audited(
+    ironclaim_url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     """The peer is a trusted proxy of an allowed network: it must not pass for the caller."""
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     settings = ChannelSettings(admin_tokens=(ADMIN,), real_ip_header="X-Forwarded-For")
-    with desk(ironclaim_url, settings) as client, redis.Redis.from_url(ironclaim_url) as raw:
+    with desk(ironclaim_url, settings) as client:
         for lines in (*UNREADABLE, ["203.0.113.5:4711"], ["[2001:db8::1]:443"]):
             caplog.clear()
             headers = [*BEARER.items(), *(("X-Forwarded-For", line.encode()) for line in lines)]
@@ -137,27 +119,23 @@ def test_a_caller_that_cannot_be_read_is_refused_and_audited(ironclaim_url: str,
         assert "refused" not in audited(caplog)[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
+def test_addresses_are_read_as_gateways_write_them() -> None:
+    for text, read in (
         *((text, "10.0.0.1") for text in ("10.0.0.1", " 10.0.0.1\t", "10.0.0.1:0", "10.0.0.1:65535", "::ffff:10.0.0.1")),
         *((text, "10.0.0.1") for text in ("::ffff:a00:1", "[::ffff:10.0.0.1]:443", "::FFFF:10.0.0.1%eth0")),
         *((text, "2001:db8::1") for text in ("2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443", "2001:DB8:0:0::1")),
         *((text, "fe80::1") for text in ("fe80::1%eth0", "[fe80::1%eth0]:8080", "fe80::1%2")),
         *((line, None) for lines in UNREADABLE if len(lines) == 1 for line in lines if "," not in line),
-    ],
-)
-def test_addresses_are_read_as_gateways_write_them(text: str, read: str | None) -> None:
-    found = networks.address(text)
-    assert (found and str(found)) == read
+    ):
+        found = networks.address(text)
+        assert (found and str(found)) == read
 
 
 PROXIES = networks.networks("", ("192.0.2.0/24",))
 
 
-@pytest.mark.parametrize(
-    ("hops", "forwarded", "caller"),
-    [
+def test_which_entry_is_the_caller() -> None:
+    for hops, forwarded, caller in (
         (0, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
         (0, ["10.0.0.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
         (0, ["unknown, 203.0.113.9"], "203.0.113.9"),
@@ -173,37 +151,29 @@ PROXIES = networks.networks("", ("192.0.2.0/24",))
         (2, ["203.0.113.9, unknown"], None),
         (2, ["203.0.113.9"], None),
         (3, ["203.0.113.9, 192.0.2.7"], None),
-    ],
-)
-def test_which_entry_is_the_caller(hops: int, forwarded: list[str], caller: str | None) -> None:
-    for peer in ("192.0.2.1", "::ffff:192.0.2.1"):
-        try:
-            found: str | None = str(networks.caller(peer, forwarded, PROXIES, hops))
-        except networks.Unreadable:
-            found = None
-        assert found == caller
-    # Of a peer that is no proxy, the header says nothing.
-    assert str(networks.caller("198.51.100.77", forwarded, PROXIES, hops)) == "198.51.100.77"
-    with pytest.raises(networks.Unreadable):
-        networks.caller("", forwarded, PROXIES, hops)
+    ):
+        for peer in ("192.0.2.1", "::ffff:192.0.2.1"):
+            try:
+                found: str | None = str(networks.caller(peer, forwarded, PROXIES, hops))
+            except networks.Unreadable:
+                found = None
+            assert found == caller
+        # Of a peer that is no proxy, the header says nothing.
+        assert str(networks.caller("198.51.100.77", forwarded, PROXIES, hops)) == "198.51.100.77"
+        with pytest.raises(networks.Unreadable):
+            networks.caller("", forwarded, PROXIES, hops)
 
 
-@pytest.mark.parametrize(
-    ("query", "error"),
-    [
-        ("exp=4070912400", 'Missing "jti" parameter'),
-        ("jti=&exp=4070912400", 'Missing "jti" parameter'),
-        ("jti=a&exp=soon", 'Invalid "exp" parameter'),
-        ("jti=a", 'Invalid "exp" parameter'),
-        ("jti=a&exp=-1", 'Invalid "exp" parameter'),
-        ("jti=a&exp=999999999999", 'Invalid "exp" parameter'),
-        (f"jti={'a' * 1025}&exp=4070912400", 'Invalid "jti" parameter'),
-    ],
-)
-def test_what_is_wrong_is_said(ironclaim_url: str, query: str, error: str) -> None:
-    with desk(ironclaim_url, ChannelSettings(admin_tokens=(ADMIN,))) as client, redis.Redis.from_url(ironclaim_url) as raw:
-        answer = client.put(f"/admin/jwt/revoke?{query}", headers=BEARER)
-        assert (answer.status_code, answer.json()) == (400, {"error": error}) and raw.dbsize() == 0
+def test_what_is_wrong_is_said(ironclaim_url: str, raw: redis.Redis) -> None:
+    queries = {
+        **dict.fromkeys(("exp=4070912400", "jti=&exp=4070912400"), 'Missing "jti" parameter'),
+        **dict.fromkeys((f"jti=a{exp}" for exp in ("", "&exp=soon", "&exp=-1", "&exp=999999999999")), 'Invalid "exp" parameter'),
+        f"jti={'a' * 1025}&exp=4070912400": 'Invalid "jti" parameter',
+    }
+    with desk(ironclaim_url, ChannelSettings(admin_tokens=(ADMIN,))) as client:
+        for query, error in queries.items():
+            answer = client.put(f"/admin/jwt/revoke?{query}", headers=BEARER)
+            assert (answer.status_code, answer.json()) == (400, {"error": error}) and raw.dbsize() == 0, query
 
 
 def test_a_server_that_changes_nothing_revokes_nothing(ironclaim_url: str) -> None:
@@ -233,9 +203,9 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [
+def test_settings_that_cannot_be_are_named() -> None:
+    settings: Any
+    for settings, field in (
         ({"admin_tokens": ("short",)}, "admin_tokens"),
         ({"admin_networks": ("10.0.0.0/33",)}, "admin_networks[0]"),
         ({"trusted_proxies": ("10.0.0.0/8", "proxy")}, "trusted_proxies[1]"),
@@ -247,17 +217,14 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         ({"long_poll_max_ms": 30_001}, "long_poll_max_ms"),
         ({"webhook_queue": "no queue"}, "webhook_queue"),
         ({"webhook_concurrency": 0}, "webhook_concurrency"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(settings: dict[str, Any], field: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        ChannelSettings(**settings)
-    assert caught.value.field == field
+    ):
+        with pytest.raises(Malformed) as caught:
+            ChannelSettings(**settings)
+        assert caught.value.field == field
 
 
-@pytest.mark.parametrize(
-    ("text", "public"),
-    [
+def test_which_addresses_are_of_the_internet() -> None:
+    for text, public in (
         *((address, True) for address in ("8.8.8.8", "1.1.1.1", "2001:4860:4860::8888", "::ffff:8.8.8.8", "2002:808:808::")),
         *((address, False) for address in ("127.0.0.1", "127.9.9.9", "10.0.0.1", "172.31.255.255", "192.168.1.1", "0.0.0.0")),
         *((address, False) for address in ("169.254.169.254", "100.64.0.1", "224.0.0.1", "255.255.255.255", "198.18.0.1")),
@@ -267,8 +234,6 @@ def test_settings_that_cannot_be_are_named(settings: dict[str, Any], field: str)
             for address in ("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "2002:a00:1::", "64:ff9b::7f00:1")
         ),
         *((address, False) for address in ("2001:0:4136:e378:8000:63bf:3fff:fdd2", "::127.0.0.1")),
-    ],
-)
-def test_which_addresses_are_of_the_internet(text: str, public: bool) -> None:
-    found = networks.address(text)
-    assert found is not None and networks.is_public(found) is public
+    ):
+        found = networks.address(text)
+        assert found is not None and networks.is_public(found) is public

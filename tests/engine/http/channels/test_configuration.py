@@ -130,19 +130,16 @@ def test_what_is_wrong_is_named_by_its_place(tmp_path: Path, content: Any, field
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize(
-    ("text", "ms"),
-    [
+def test_lengths_of_time_are_those_of_go() -> None:
+    for text, ms in (
         *(("0", 0), ("1s", 1_000), ("1h30m", 5_400_000), ("1.5s", 1_500), ("250ms", 250), ("1us", 1), ("1µs", 1), ("1ns", 1)),
         *((".5s", 500), ("1.s", 1_000), ("+2s", 2_000), ("-2s", 0), ("1s500ms", 1_500), ("0s", 0)),
-    ],
-)
-def test_lengths_of_time_are_those_of_go(text: str, ms: int) -> None:
-    assert duration_ms("timeout", text) == ms
+    ):
+        assert duration_ms("timeout", text) == ms
 
 
-@pytest.mark.parametrize("text", ["", "1", "s", "1d", "1 s", "1s ", "--1s", "1e3s", "\u0661s", "1" * 16 + "s", "1s" * 11])
-def test_what_is_no_length_of_time_is_named(text: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        duration_ms("timeout", text)
-    assert caught.value.field == "timeout"
+def test_what_is_no_length_of_time_is_named() -> None:
+    for text in ("", "1", "s", "1d", "1 s", "1s ", "--1s", "1e3s", "\u0661s", "1" * 16 + "s", "1s" * 11):
+        with pytest.raises(Malformed) as caught:
+            duration_ms("timeout", text)
+        assert caught.value.field == "timeout"

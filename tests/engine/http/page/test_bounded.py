@@ -16,21 +16,13 @@ from tests.engine.http.serving import coming, served
 #: Commands that the scripts of one view may give, whatever the queue holds: some for each of 500 lanes or 250 jobs.
 COMMANDS_MAX = 6_000
 VIEWS = (
-    "/queues",
-    "/queues/q",
-    "/queues/q/summary",
-    "/queues/q/jobs",
-    "/queues/q/jobs?state=waiting&name=n1",
-    "/queues/q/jobs?state=waiting&text=nothing&newest=1",
-    "/queues/q/jobs?state=waiting&cursor=250",
-    "/queues/q/jobs/some",
-    "/queues/q/jobs/some/events?since=1",
-    "/queues/q/dead",
+    *("/queues", "/queues/q", "/queues/q/summary", "/queues/q/jobs"),
+    *("/queues/q/jobs?state=waiting&name=n1", "/queues/q/jobs?state=waiting&text=nothing&newest=1"),
+    *("/queues/q/jobs?state=waiting&cursor=250", "/queues/q/jobs/some"),
+    *("/queues/q/jobs/some/events?since=1", "/queues/q/dead"),
     "/queues/q/bulk?action=cancel&state=waiting&name=n1",
     "/queues/q/bulk/count?action=cancel&state=waiting&name=n1&cursor=250&seen=250",
-    "/queues/q/schedules",
-    "/queues/q/workers",
-    "/queues/q/limits",
+    *("/queues/q/schedules", "/queues/q/workers", "/queues/q/limits"),
 )
 
 

@@ -118,6 +118,7 @@ def test_nothing_hostile_becomes_markup(
             ] == []
 
 
+@pytest.mark.slow
 def test_a_report_runs_in_a_sandbox_of_its_own(window: Browser, hostile: str, ironclaim_url: str, tmp_path: Path) -> None:
     with served(HttpSettings(url=ironclaim_url, runs=tmp_path / "runs")) as base:
         window.open(f"{base}/runs/20260501-120000-mixed-seed7")

@@ -14,16 +14,8 @@ from tests.engine.http.page.conftest import Busy
 from tests.reports.browser import Browser
 
 VIEWS = (
-    "",
-    "/jobs",
-    "/jobs?state=dead",
-    "/jobs/{dead}",
-    "/jobs/{running}",
-    "/dead",
-    "/bulk?state=dead&action=requeue&error=ValueError",
-    "/schedules",
-    "/workers",
-    "/limits",
+    *("", "/jobs", "/jobs?state=dead", "/jobs/{dead}", "/jobs/{running}", "/dead"),
+    *("/bulk?state=dead&action=requeue&error=ValueError", "/schedules", "/workers", "/limits"),
 )
 SITE = ("/queues", "/channels", "/runs", "/sign-in")
 

@@ -1,0 +1,15 @@
+"""What tests of formats start from: a client that sees keys as the programs of the format do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[Any]:
+    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as made:
+        yield made
