@@ -87,17 +87,18 @@ def result(verdict: str, reason: str = "", number: int = 0) -> CellResult:
 
 
 @pytest.mark.parametrize(
-    ("results", "line", "code"),
+    ("verdicts", "line", "code"),
     [
-        ([result("valid"), result("valid")], "nightly: cells 2, valid 2, unknown 0, violated 0", 0),
-        ([result("valid"), result("unknown")], "nightly: cells 2, valid 1, unknown 1, violated 0", 0),
-        ([result("valid"), result("violated"), result("unknown")], "nightly: cells 3, valid 1, unknown 1, violated 1", 1),
+        (["valid", "valid"], "nightly: cells 2, valid 2, unknown 0, violated 0", 0),
+        (["valid", "unknown"], "nightly: cells 2, valid 1, unknown 1, violated 0", 0),
+        (["valid", "violated", "unknown"], "nightly: cells 3, valid 1, unknown 1, violated 1", 1),
         # Nothing was proved.
-        ([result("unknown"), result("unknown")], "nightly: cells 2, valid 0, unknown 2, violated 0", 2),
+        (["unknown", "unknown"], "nightly: cells 2, valid 0, unknown 2, violated 0", 2),
         ([], "nightly: cells 0, valid 0, unknown 0, violated 0", 2),
     ],
 )
-def test_the_last_line_and_the_exit_code(results: list[CellResult], line: str, code: int) -> None:
+def test_the_last_line_and_the_exit_code(verdicts: list[str], line: str, code: int) -> None:
+    results = [result(verdict) for verdict in verdicts]
     assert (last_line(results), exit_code(results)) == (line, code)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from engine import Worker
 from engine.command.health import TIMEOUT_MS
