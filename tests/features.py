@@ -72,9 +72,7 @@ def proofs(folder: Path = FOLDER) -> list[Proof]:
     """Every test below the folder that marks features, from its source alone: nothing is imported."""
     texts = {path: path.read_text() for path in sorted(folder.rglob("*.py"))}
     # Parsed are the helpers of all, and of the tests those that may mark: the word alone is quick to look for.
-    trees = {
-        path: ast.parse(text) for path, text in texts.items() if not path.name.startswith("test_") or _MARK in text
-    }
+    trees = {path: ast.parse(text) for path, text in texts.items() if not path.name.startswith("test_") or _MARK in text}
     asserting = _asserting([tree for path, tree in trees.items() if not path.name.startswith("test_")], set())
     return [
         proof

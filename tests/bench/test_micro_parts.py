@@ -120,6 +120,7 @@ def test_a_drain_that_lost_a_job_is_no_measurement(server: EmbeddedServer, monke
         drain_here(Order(server.url, "drain", 11, "threads", 10))
 
 
+@pytest.mark.slow
 def test_claim_cost() -> None:
     found = claim_cost.measure(5, 1, claim_cost.scenes((20, 200), (1, 12), 50, 20), silent)
     check(found, "claim_deep", "claim_blocked", "claim_lanes")
@@ -166,6 +167,7 @@ def test_the_bare_loop_publishes_the_same_messages(server: EmbeddedServer) -> No
     assert [plain.get(f"c.{{bare}}.mid.{message.id}") for message in theirs] == [b"2", b"3", b"4"]
 
 
+@pytest.mark.slow
 def test_memory_and_a_server_that_is_missing() -> None:
     found = memory.measure({"valkey": place.servers()["valkey"], "redis": None}, 2_000, silent)
     assert found["bytes_per_job"]["redis"] is found["ratios"]["bytes_redis"] is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chaos import snapshot
-from engine import Queue, Snapshot
+from engine import NewJob, Queue, Snapshot
 from engine.history import HistoryFile, load_file
 
 #: More than two pages.
@@ -35,8 +35,7 @@ def queue(ironclaim_url: str) -> Iterator[Watched]:
 
 
 def enqueue(queue: Queue, jobs: int, **options: Any) -> None:
-    for _ in range(jobs):
-        queue.enqueue("email", None, **options)
+    queue.enqueue_many([NewJob("email", None, **options) for _ in range(jobs)])
 
 
 def take(queue: Queue, folder: Path) -> tuple[str, dict[str, tuple[int, list[str]]]]:
