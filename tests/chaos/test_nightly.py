@@ -118,8 +118,7 @@ def test_a_cell_can_be_named_and_another_name_is_refused() -> None:
 
 def test_a_drill_begins_only_while_there_is_time_for_it() -> None:
     assert command.enough(0, 0, 6, 60), "the first ones are not asked"
-    assert command.enough(600, 6, 6, 1_200)
-    assert not command.enough(601, 6, 6, 1_200)
+    assert command.enough(600, 6, 6, 1_200) and not command.enough(601, 6, 6, 1_200)
 
 
 def test_a_date_is_one() -> None:

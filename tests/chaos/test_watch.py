@@ -36,8 +36,7 @@ def test_a_file_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "late.jsonl")
     assert tail.read() == []
     (tmp_path / "late.jsonl").write_text('{"a":1}\n')
-    assert tail.read() == [{"a": 1}]
-    assert tail.read() == []
+    assert tail.read() == [{"a": 1}] and tail.read() == []
 
 
 def test_a_torn_last_line_waits_for_its_rest(tmp_path: Path) -> None:
@@ -46,8 +45,7 @@ def test_a_torn_last_line_waits_for_its_rest(tmp_path: Path) -> None:
     with path.open("a", buffering=1) as file:
         file.write('{"a":1}\n{"b":')
         file.flush()
-        assert tail.read() == [{"a": 1}]
-        assert tail.read() == []
+        assert tail.read() == [{"a": 1}] and tail.read() == []
         file.write('2}\n{"c":3}\n')
         assert tail.read() == [{"b": 2}, {"c": 3}]
     assert tail.corrupt_lines == 0
@@ -69,8 +67,7 @@ def test_lines_that_are_no_objects_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text('{"a":1}\nnonsense\n[1]\n{"b":2}\n')
     tail = Tail(path)
-    assert tail.read() == [{"a": 1}, {"b": 2}]
-    assert tail.corrupt_lines == 2
+    assert tail.read() == [{"a": 1}, {"b": 2}] and tail.corrupt_lines == 2
 
 
 def test_running_handlers_are_those_that_started_and_did_not_end(watch: Watch, worker: WorkerHistory) -> None:
@@ -92,8 +89,7 @@ def test_a_lease_is_held_until_its_end_was_sent(watch: Watch, worker: WorkerHist
     worker.send("retry", B)
     worker.answer("retry", B, result="ok")
     watch.poll()
-    assert watch.definitely_held("worker-1") == [C]
-    assert list(watch.view("worker-1").in_hand) == [C]
+    assert watch.definitely_held("worker-1") == [C] and list(watch.view("worker-1").in_hand) == [C]
     assert watch.finished() == 1
 
 
@@ -102,8 +98,7 @@ def test_an_end_whose_outcome_is_unknown_leaves_the_lease_open(watch: Watch, wor
     worker.send("finish", A)
     worker.answer("finish", A, result="unknown", kind="info")
     watch.poll()
-    assert list(watch.view("worker-1").in_hand) == [A]
-    assert watch.definitely_held("worker-1") == []
+    assert list(watch.view("worker-1").in_hand) == [A] and watch.definitely_held("worker-1") == []
     assert watch.finished() == 0
 
 

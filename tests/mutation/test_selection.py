@@ -176,8 +176,7 @@ def test_results_are_there_at_the_next_start_and_a_cut_line_is_not(tmp_path: Pat
     with path.open("a") as file:
         file.write(json.dumps({"key": "key", "id": "two"})[:20])
     again = Results(path)
-    assert list(again.done("key")) == ["one"]
-    assert again.done("another key") == {}
+    assert list(again.done("key")) == ["one"] and again.done("another key") == {}
 
 
 def test_the_table_says_which_files_alone_see_an_edit() -> None:

@@ -34,14 +34,20 @@ def steps() -> list[str]:
     return []
 
 
-@pytest.fixture
-def setup(tree: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The set-up of the copied tree as a module, with the slow parts (venv, pip, java) replaced by notes of their names."""
+def loaded(tree: Path) -> ModuleType:
+    """The set-up of the copied tree as a module."""
     loader = importlib.machinery.SourceFileLoader("ironclaim_setup", str(tree / ".ci" / "setup"))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def setup(tree: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The set-up of the copied tree as a module, with the slow parts (venv, pip, java) replaced by notes of their names."""
+    module = loaded(tree)
 
     def note_run(title: str, command: list[str], env: dict[str, str] | None = None) -> None:
         steps.append(title)
@@ -146,13 +152,9 @@ def test_an_old_python_is_one_clear_line(
 
 def run_setup(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """The real script on the copied tree, with a stamp that says that the environment is ready."""
-    return subprocess.run(
-        [sys.executable, str(tree / ".ci" / "setup")],
-        env={**os.environ, "TOXIPROXY_SERVER": "named", **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environment = {**os.environ, "TOXIPROXY_SERVER": "named", **environment}
+    command = [sys.executable, str(tree / ".ci" / "setup")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -199,10 +201,7 @@ def test_two_at_a_time_wait_for_each_other(setup: ModuleType, tree: Path) -> Non
 
 
 def test_a_failed_step_shows_the_end_of_its_log(setup: ModuleType, tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    spec = importlib.util.spec_from_loader("fresh", importlib.machinery.SourceFileLoader("fresh", str(tree / ".ci" / "setup")))
-    assert spec is not None and spec.loader is not None
-    fresh = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fresh)
+    fresh = loaded(tree)
     with pytest.raises(fresh.SetupError, match=r"a step failed with code 3; all of its output is in build/setup\.log"):
         fresh.run("a step", ["sh", "-c", "echo early; echo 'no matching distribution' >&2; exit 3"])
     assert "    no matching distribution\n" in capfd.readouterr().out
@@ -217,16 +216,9 @@ def test_a_tool_that_is_not_there_is_installed(
     monkeypatch.setattr(setup, "check_node_packages", lambda: steps.append("installing packages of Node"))
     monkeypatch.setattr(setup, "ELSEWHERE", str(tmp_path / "postgresql" / "*" / "bin"))
     setup.set_up(["redis", "postgres", "browser", "node"])
-    assert [step for step in steps if step.startswith("installing")] == [
-        "installing redis-server (apt-get)",
-        "installing postgresql (apt-get)",
-        "installing postgresql (apt-get)",
-        "installing chromium (apt-get)",
-        "installing chromium-driver (apt-get)",
-        "installing nodejs (apt-get)",
-        "installing npm (apt-get)",
-        "installing packages of Node",
-    ]
+    packages = ("redis-server", "postgresql", "postgresql", "chromium", "chromium-driver", "nodejs", "npm")
+    wanted = [*(f"installing {package} (apt-get)" for package in packages), "installing packages of Node"]
+    assert [step for step in steps if step.startswith("installing")] == wanted
 
 
 def test_programs_that_debian_keeps_off_the_path_are_found(
