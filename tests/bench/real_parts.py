@@ -105,6 +105,15 @@ class Processes:
             IRONCLAIM_PROC=name,
         )
 
+    def refused(self, arguments: tuple[str, ...], start: Callable[..., subprocess.Popen[bytes]]) -> str:
+        """What a run that is refused says. `{folder}` in an argument is one that has a file there.jsonl, which stays empty."""
+        there = self._folder / "there.jsonl"
+        there.touch()
+        process = start("-t", "5s", *(word.replace("{folder}", str(self._folder)) for word in arguments))
+        assert process.wait(timeout=120) == 2, self.output()
+        assert "Traceback" not in self.output() and there.read_text() == ""
+        return self.output()
+
     def output(self, log: str = "locust.log") -> str:
         return (self._folder / log).read_text()
 

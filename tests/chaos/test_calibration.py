@@ -22,6 +22,8 @@ from chaos.spec import RunSpec
 from engine.testing import EmbeddedServer
 from reports.catch_up import LAG_HIGHEST_MS, LAG_OF_CALIBRATION
 
+Patch = pytest.MonkeyPatch
+
 SECOND_NS = 1_000_000_000
 #: What complaints end with, and what is said of a rate that is carried.
 LATE, IN_TIME = "ms late, more than 100 ms", "of about 480 jobs were sent in time"
@@ -116,7 +118,7 @@ def test_channels_publish_at_the_same_part_of_their_rates() -> None:
 
 
 def test_a_machine_that_is_too_slow_is_said_before_the_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "calibrated", lambda *_: calibrate(carrying(10)))
     assert cli.main(["bench", "--faults", "worker-kill", "--runs", str(tmp_path)], Interrupts()) == 2
@@ -126,9 +128,7 @@ def test_a_machine_that_is_too_slow_is_said_before_the_load(
 
 
 @pytest.mark.slow
-def test_a_calibration_on_the_real_parts_leaves_nothing_behind(
-    ironclaim_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_calibration_on_the_real_parts_leaves_nothing_behind(ironclaim_server: EmbeddedServer, monkeypatch: Patch) -> None:
     """Whatever this machine carries, the senders had their time, and the server answered."""
     # Longer than a pause of the machine, in which nothing is sent in time.
     monkeypatch.setattr(trial, "TRIAL_S", 8.0)
@@ -137,7 +137,7 @@ def test_a_calibration_on_the_real_parts_leaves_nothing_behind(
     assert RATES_PER_S[-1] == 40
 
 
-def test_workers_that_cannot_start_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_cannot_start_are_one_line(monkeypatch: Patch) -> None:
     monkeypatch.setattr("chaos.processes.worker_command", lambda *_: ["sh", "-c", "echo no luck; exit 3"])
     with pytest.raises(HarnessError, match=r"^calibration: worker-\d: exit code 3 \(no luck\)$"):
         trial.calibrated("lanes", Interrupts())

@@ -18,6 +18,9 @@ from chaos.fault_table import table
 from chaos.interrupts import Interrupts
 from chaos.processes import ROOT
 
+Patch = pytest.MonkeyPatch
+Output = pytest.CaptureFixture[str]
+
 
 def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -30,7 +33,7 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
     )
 
 
-def refused(arguments: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def refused(arguments: tuple[str, ...], folder: Path, monkeypatch: Patch, capsys: Output) -> str:
     """The one line that a call in this folder leaves, and nothing else."""
     monkeypatch.chdir(folder)
     with Interrupts() as caught:
@@ -117,16 +120,12 @@ ATTEND = ("attend", "--url", "redis://127.0.0.1:1")
     ],
 )
 def test_wrong_arguments_are_one_line_and_start_nothing(
-    arguments: tuple[str, ...],
-    complaint: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...], complaint: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     assert complaint in refused(arguments, tmp_path, monkeypatch, capsys)
 
 
-def test_the_kinds_of_fault_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_kinds_of_fault_are_printed(capsys: Output) -> None:
     with Interrupts() as caught:
         assert main(("faults",), caught) == 0
     out, err = capsys.readouterr()
@@ -134,9 +133,7 @@ def test_the_kinds_of_fault_are_printed(capsys: pytest.CaptureFixture[str]) -> N
     assert "| `worker-kill` | SIGSTOP, and SIGKILL once" in out
 
 
-def test_a_missing_server_or_toxiproxy_is_one_line_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_server_or_toxiproxy_is_one_line_with_what_to_do(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     gone = str(tmp_path / "gone")
     monkeypatch.setenv("TOXIPROXY_SERVER", gone)
     error = refused(("bench",), tmp_path, monkeypatch, capsys)

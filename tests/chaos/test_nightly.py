@@ -23,6 +23,9 @@ from chaos.verdicts import Verdict
 from reports.errors import JudgeError
 from reports.nights import last_nights
 
+Patch = pytest.MonkeyPatch
+Output = pytest.CaptureFixture[str]
+
 DAY = date(2026, 11, 27)
 
 
@@ -126,7 +129,7 @@ def test_a_date_is_one() -> None:
 
 
 def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     def drilled(drills: list[schedule.NightDrill], place: Path, *_: object) -> list[CellResult]:
         assert place == tmp_path / "nightly" / "2026-11-27"
@@ -146,9 +149,7 @@ def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
     assert (tmp_path / "nightly" / "index.html").exists()
 
 
-def test_a_machine_that_is_too_slow_leaves_every_cell_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_that_is_too_slow_leaves_every_cell_unknown(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     def measure(*_: object) -> None:
         raise TooSlow("this machine is too slow")
 

@@ -15,7 +15,7 @@ from bench import models
 from chaos.faults import FAULTS
 from chaos.faults.base import Scene, carry_out
 from chaos.network import Network
-from chaos.plan import PRODUCER, PlannedFault
+from chaos.plan import KILLING, PRODUCER, PlannedFault
 from chaos.preload import library
 from chaos.preload.control import HOST, Preload
 from chaos.processes import Crew, send
@@ -84,7 +84,7 @@ class Stage:
 
 
 def planned(name: str, target: str) -> PlannedFault:
-    return PlannedFault(f"1-{name}", name, target, 0)
+    return PlannedFault(f"1-{name}", name, target, 0, "worker-3" if name in KILLING else "")
 
 
 def told(url: str, name: str) -> str:
@@ -131,7 +131,9 @@ def stage(
         stack.callback(watch.close)
         stack.callback(crew.stop_all, 5.0)
 
-        scene = Scene(crew, watch, waiting(watch.poll), send, LEASE_MS, LEASE_MS + 2_000, network, servers, preload=preload)
+        scene = Scene(
+            crew, watch, waiting(watch.poll), send, LEASE_MS, LEASE_MS + 2_000, network, servers, preload=preload, pretend=pretend
+        )
         for name in (TARGET, "worker-2"):
             crew.start_worker(name)
         watch.follow(PRODUCER)
