@@ -202,14 +202,9 @@ def test_the_card_names_what_the_numbers_depend_on() -> None:
 @pytest.mark.slow
 def test_a_whole_run_writes_json_and_a_figure_and_ends_in_the_ratios(tmp_path: Path) -> None:
     # redis-server is not on this PATH, so its number is unknown and the exit code says so
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.micro", "--quick", "--only", "memory", "--folder", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-m", "bench.micro", "--quick", "--only", "memory", "--folder", str(tmp_path)]
+    path = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=path, capture_output=True, text=True, timeout=120)
     last = done.stdout.splitlines()[-1]
     assert done.returncode == 2, done.stderr
     assert last.startswith("ratios: enqueue=- bulk=- ") and " bytes_redis=unknown " in last

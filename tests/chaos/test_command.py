@@ -23,14 +23,8 @@ Output = pytest.CaptureFixture[str]
 
 
 def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "chaos", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-    )
+    command, env = [sys.executable, "-m", "chaos", *arguments], {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
 
 
 def refused(arguments: tuple[str, ...], folder: Path, monkeypatch: Patch, capsys: Output) -> str:

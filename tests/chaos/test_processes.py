@@ -135,15 +135,9 @@ def test_the_manifest_names_every_file_before_the_process_starts(crew: Crew, mon
 
 def test_commands_carry_the_spec(tmp_path: Path) -> None:
     worker = " ".join(worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "h.jsonl", tmp_path / "lua"))
-    for part in (
-        "-m engine worker bench.handlers:handlers",
-        "--queue bench",
-        "--name worker-2",
-        "--lease-ms 1500",
-        "--sweep-ms 300",
-        "--capabilities heavy",
-    ):
+    for part in ("--queue bench", "--name worker-2", "--lease-ms 1500", "--sweep-ms 300", "--capabilities heavy"):
         assert part in worker
+    assert "-m engine worker bench.handlers:handlers" in worker
     assert worker.endswith(f"--history {tmp_path / 'h.jsonl'} --lua {tmp_path / 'lua'}")
     assert "--lua" not in worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "h.jsonl", None)
     consumer = " ".join(consumer_command(SPEC, "consumer-1", "redis://h:1/0", tmp_path / "c.jsonl", tmp_path / "lua"))

@@ -118,18 +118,8 @@ def make_stage(folder: Path) -> Iterator[Stage]:
         stack.callback(lambda: [thread.join() for thread in threads])
         stack.callback(over.set)
         stack.callback(network.heal_all)
-        scene = ChannelScene(
-            crew=crew,
-            watch=watch,
-            wait=waiting(watch.poll),
-            signal=send,
-            lease_ms=9_000,
-            recovery_bound_ms=9_000,
-            network=network,
-            servers=servers,
-            keyspace=keyspace,
-            harness=harness,
-        )
+        of_servers = {"network": network, "servers": servers, "keyspace": keyspace, "harness": harness}
+        scene = ChannelScene(crew, watch, waiting(watch.poll), send, 9_000, 9_000, **of_servers)
         assert scene.wait(lambda: watch.finished() > 10, timeout_s=120)
         yield Stage(scene, folder)
         watch.close()
