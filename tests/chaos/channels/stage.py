@@ -118,8 +118,9 @@ def make_stage(folder: Path) -> Iterator[Stage]:
         stack.callback(lambda: [thread.join() for thread in threads])
         stack.callback(over.set)
         stack.callback(network.heal_all)
-        of_servers = {"network": network, "servers": servers, "keyspace": keyspace, "harness": harness}
-        scene = ChannelScene(crew, watch, waiting(watch.poll), send, 9_000, 9_000, **of_servers)
+        times = {"lease_ms": 9_000, "recovery_bound_ms": 9_000}
+        servers_of = {"network": network, "servers": servers, "keyspace": keyspace, "harness": harness}
+        scene = ChannelScene(crew=crew, watch=watch, wait=waiting(watch.poll), signal=send, **times, **servers_of)
         assert scene.wait(lambda: watch.finished() > 10, timeout_s=120)
         yield Stage(scene, folder)
         watch.close()
