@@ -92,16 +92,18 @@ JUDGES_TOO = "tests/chaos/test_short_drill.py"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest scopes first; pytest-xdist keeps this order with --no-loadscope-reorder."""
 
-    def rank(item: pytest.Item) -> int:
-        scope = scope_of(item.nodeid)
-        return next((place for place, start in enumerate(LONGEST_FIRST) if scope.startswith(start)), len(LONGEST_FIRST))
+    @functools.cache
+    def rank(file: str) -> tuple[int, bool]:
+        scope = scope_of(file)
+        place = next((place for place, start in enumerate(LONGEST_FIRST) if scope.startswith(start)), len(LONGEST_FIRST))
+        return place, file == JUDGES_TOO
 
-    items.sort(key=lambda item: (rank(item), item.nodeid.startswith(JUDGES_TOO)))
+    items.sort(key=lambda item: rank(item.nodeid.partition("::")[0]))
 
 
 def scope_of(nodeid: str) -> str:
     """The tests that go to one process together with this one. Those of the capacity plan judge nothing."""
-    file = nodeid.split("::", 1)[0]
+    file = nodeid.partition("::")[0]
     judges = file == JUDGES_TOO or (file.startswith("tests/reports/") and not file.startswith("tests/reports/capacity/"))
     return "tests/reports" if judges else file
 

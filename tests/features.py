@@ -72,20 +72,24 @@ def proofs(folder: Path = FOLDER) -> list[Proof]:
     """Every test below the folder that marks features, from its source alone: nothing is imported."""
     texts = {path: path.read_text() for path in sorted(folder.rglob("*.py"))}
     # Parsed are the helpers of all, and of the tests those that may mark: the word alone is quick to look for.
-    trees = {
-        path: ast.parse(text) for path, text in texts.items() if not path.name.startswith("test_") or "mark.feature(" in text
-    }
+    trees = {path: ast.parse(text) for path, text in texts.items() if not path.name.startswith("test_") or _MARK in text}
     asserting = _asserting([tree for path, tree in trees.items() if not path.name.startswith("test_")], set())
     return [
         proof
         for path, tree in trees.items()
         if path.name.startswith("test_")
-        for proof in _proofs_of(tree, f"{path.relative_to(folder.parent)}", _asserting([tree], asserting))
+        for proof in _proofs_of(
+            tree, f"{path.relative_to(folder.parent)}", _asserting([tree], asserting), texts[path].count(_MARK)
+        )
     ]
 
 
-def _proofs_of(tree: ast.Module, file: str, asserting: set[str]) -> Iterator[Proof]:
-    """The marked tests of one file, and what looks like a mark and is none."""
+#: What stands in the source of each mark.
+_MARK = "mark.feature("
+
+
+def _proofs_of(tree: ast.Module, file: str, asserting: set[str], count: int) -> Iterator[Proof]:
+    """The marked tests of one file that has so many marks at most, and what looks like a mark and is none."""
     module = [node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"]
     used: set[ast.Call] = set()
     groups = [("", module, tree.body)]
@@ -98,7 +102,8 @@ def _proofs_of(tree: ast.Module, file: str, asserting: set[str]) -> Iterator[Pro
                 used |= set(marks)
                 for mark in marks:
                     yield _proof(mark, f"{file}::{prefix}{test.name}", _problem(test, outer, asserting))
-    for mark in _marks(tree):
+    # To look through all of the file takes long.
+    for mark in _marks(tree) if len(used) < count else ():
         if mark not in used:
             yield _proof(mark, f"{file}:{mark.lineno}", "it marks no test")
 
@@ -134,13 +139,20 @@ _ASSERT = "assert"
 def _asserting(trees: Sequence[ast.Module], known: set[str]) -> set[str]:
     """Names of the functions that assert, directly or by calling one that does, beside those that are known to."""
     places = [place for tree in trees for place in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef)))]
-    functions = [(node.name, _called(node)) for place in places for node in place.body if isinstance(node, _Function)]
+    functions = [
+        (node.name, _called(node))
+        for place in places
+        for node in place.body
+        # Nobody calls a test.
+        if isinstance(node, _Function) and not node.name.startswith("test_")
+    ]
     names = {_ASSERT, *known}
     while more := {name for name, called in functions if name not in names and not called.isdisjoint(names)}:
         names |= more
     return names
 
 
+@cache
 def _called(function: _Function) -> set[str]:
     """Last names of what a function calls; `_ASSERT` where it asserts itself."""
     found: set[str] = set()

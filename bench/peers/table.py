@@ -8,8 +8,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import matplotlib.pyplot as plt
-
 from bench.micro.rounds import median_interval
 from bench.peers.libraries import LIBRARIES, OURS
 
@@ -118,6 +116,9 @@ def _redelivery(result: Mapping[str, Any], name: str) -> str:
 
 def draw(found: Found, path: Path) -> None:
     """A bar for each library in six columns."""
+    # Here, because it takes half a second, and only who draws needs it.
+    import matplotlib.pyplot as plt
+
     shown = [column for column in (*RATES, *WAITS) if column.short][:9]
     names = sorted(found, key=lambda name: median(found[name].get("drain") or [0.0]))
     figure, grid = plt.subplots(3, 3, figsize=(15, 13), sharey=True, layout="constrained")

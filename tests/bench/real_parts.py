@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.workload import CAPABILITY
+from bench.workload import CAPABILITY, PlannedJob, Workload
 from engine.history import load_file
 from engine.testing import start_guarded
 
@@ -38,6 +39,37 @@ def rows_of(path: Path, kind: str = "") -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [row for row in load_file(path).rows if kind in ("", row["kind"])]
+
+
+def enqueues(history: Path) -> list[dict[str, Any]]:
+    """The enqueues of a producer that have ended."""
+    return [row for row in rows_of(history, "operation") if row["f"] == "enqueue" and row["type"] != "invoke"]
+
+
+def jobs_of(rows: list[dict[str, Any]]) -> list[str]:
+    return [item["job"] for row in rows for item in row["items"]]
+
+
+def enqueued_items(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The jobs of these rows, each with the instant at which it was meant to be sent and those of its row."""
+    times = ("intended_ns", "first_send_ns", "done_ns")
+    return [{**{name: row[name] for name in times}, **item} for row in rows for item in row["items"]]
+
+
+def schedule_kept(history: Path, *, seed: int, rate_per_s: float) -> tuple[list[PlannedJob], int]:
+    """The jobs that were sent, and the monotonic ns at which the next was due. They are the first of the plan but for those that
+    were dropped, each meant for its planned instant after one common start. Greenlets that enqueued at once share a row."""
+    items = enqueued_items(enqueues(history))
+    dropped = {row["detail"].split(":")[0] for row in rows_of(history, "drop")}
+    *planned, after = itertools.islice(Workload(seed=seed, rate_per_s=rate_per_s).jobs(), len(items) + len(dropped) + 1)
+    plan = [job for job in planned if job.id not in dropped]
+    assert sorted(item["job"] for item in items) == sorted(job.id for job in plan)
+    offset_ns = {job.id: round(job.offset_ms * 1_000_000) for job in plan}
+    (start_ns,) = {item["intended_ns"] - offset_ns[item["job"]] for item in items}
+    assert min(item["first_send_ns"] - item["intended_ns"] for item in items) >= 0
+    # What was due was sent or dropped, and nothing that came later than its last row.
+    assert start_ns + planned[-1].offset_ms * 1_000_000 < rows_of(history)[-1]["t_ns"]
+    return plan, start_ns + round(after.offset_ms * 1_000_000)
 
 
 class Processes:
@@ -72,6 +104,15 @@ class Processes:
             IRONCLAIM_SINK=str(self._folder / f"{name}.sink.jsonl"),
             IRONCLAIM_PROC=name,
         )
+
+    def refused(self, arguments: tuple[str, ...], start: Callable[..., subprocess.Popen[bytes]]) -> str:
+        """What a run that is refused says. `{folder}` in an argument is one that has a file there.jsonl, which stays empty."""
+        there = self._folder / "there.jsonl"
+        there.touch()
+        process = start("-t", "5s", *(word.replace("{folder}", str(self._folder)) for word in arguments))
+        assert process.wait(timeout=120) == 2, self.output()
+        assert "Traceback" not in self.output() and there.read_text() == ""
+        return self.output()
 
     def output(self, log: str = "locust.log") -> str:
         return (self._folder / log).read_text()

@@ -102,8 +102,7 @@ def test_steps_of_each_clock_are_known_before() -> None:
 def test_every_subscriber_has_one_share_and_the_fan_outs_are_1_10_100() -> None:
     shared = [(channel.name, one.name) for share in SHARES for channel, one in of_share(share)]
     everybody = [(channel.name, name) for channel in CHANNELS for name in channel.names]
-    assert sorted(shared) == sorted(everybody)
-    assert len(set(shared)) == len(shared)
+    assert sorted(shared) == sorted(everybody) and len(set(shared)) == len(shared)
     fan_outs = {channel.name: channel.fan_out for channel in CHANNELS}
     assert (fan_outs["fan-10"], fan_outs["fan-10-b"], fan_outs["fan-100"], fan_outs["short"]) == (10, 10, 100, 2)
     assert sum(fan_out == 1 for fan_out in fan_outs.values()) == SINGLES

@@ -37,8 +37,7 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     sink = rows_of(tmp_path / "worker-1.sink.jsonl")
     effects = [item["job"] for row in sink if row["kind"] == "effect" for item in row["items"]]
     assert Counter(effects) == Counter({"fine": 1, "fails-once": 1, "fails-twice": 1, "slow": 1, **dict.fromkeys(names, 1)})
-    assert sink[0]["kind"] == "open"
-    assert sink[0]["proc"] == "worker-1"
+    assert sink[0]["kind"] == "open" and sink[0]["proc"] == "worker-1"
     assert (sink[-1]["kind"], sink[-1]["rows"]) == ("close", len(sink))
 
     returned = {

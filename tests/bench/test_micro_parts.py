@@ -120,6 +120,7 @@ def test_a_drain_that_lost_a_job_is_no_measurement(server: EmbeddedServer, monke
         drain_here(Order(server.url, "drain", 11, "threads", 10))
 
 
+@pytest.mark.slow
 def test_claim_cost() -> None:
     found = claim_cost.measure(5, 1, claim_cost.scenes((20, 200), (1, 12), 50, 20), silent)
     check(found, "claim_deep", "claim_blocked", "claim_lanes")
@@ -166,6 +167,7 @@ def test_the_bare_loop_publishes_the_same_messages(server: EmbeddedServer) -> No
     assert [plain.get(f"c.{{bare}}.mid.{message.id}") for message in theirs] == [b"2", b"3", b"4"]
 
 
+@pytest.mark.slow
 def test_memory_and_a_server_that_is_missing() -> None:
     found = memory.measure({"valkey": place.servers()["valkey"], "redis": None}, 2_000, silent)
     assert found["bytes_per_job"]["redis"] is found["ratios"]["bytes_redis"] is None
@@ -200,14 +202,9 @@ def test_the_card_names_what_the_numbers_depend_on() -> None:
 @pytest.mark.slow
 def test_a_whole_run_writes_json_and_a_figure_and_ends_in_the_ratios(tmp_path: Path) -> None:
     # redis-server is not on this PATH, so its number is unknown and the exit code says so
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.micro", "--quick", "--only", "memory", "--folder", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-m", "bench.micro", "--quick", "--only", "memory", "--folder", str(tmp_path)]
+    path = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=path, capture_output=True, text=True, timeout=120)
     last = done.stdout.splitlines()[-1]
     assert done.returncode == 2, done.stderr
     assert last.startswith("ratios: enqueue=- bulk=- ") and " bytes_redis=unknown " in last

@@ -39,6 +39,7 @@ def test_every_part_of_lanes_has_its_numbers() -> None:
     assert len(told) == 5
 
 
+@pytest.mark.slow
 def test_a_foreign_model_looks_past_what_it_may_not_take() -> None:
     """Its claim sees a part of the jobs in front at a time."""
     told: list[str] = []

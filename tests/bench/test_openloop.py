@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import gevent
 import gevent.event
@@ -67,6 +68,13 @@ class Server:
         self.dropped.append((job.index, why))
 
 
+def begun(server: Server, jobs: list[PlannedJob], **settings: Any) -> OpenLoop:
+    """A loop that sends these jobs to the server, and has started."""
+    loop = OpenLoop(iter(jobs), **{"send": server.send, "drop": server.drop, **settings})
+    loop.start()
+    return loop
+
+
 def run_to_end(loop: OpenLoop, pacers: int) -> None:
     def pace() -> None:
         while loop.pace():
@@ -78,12 +86,10 @@ def run_to_end(loop: OpenLoop, pacers: int) -> None:
 @pytest.mark.parametrize("pacers", [1, 5])
 def test_every_job_once_at_its_instant_whatever_the_pacers(pacers: int) -> None:
     server, jobs = Server(), plan(300)
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, late_max_ms=PATIENT_MS)
-    loop.start()
+    loop = begun(server, jobs, late_max_ms=PATIENT_MS)
     run_to_end(loop, pacers)
     assert loop.finish(timeout_s=60) == 0
-    assert sorted(index for index, _, _ in server.sent) == list(range(300))
-    assert server.dropped == []
+    assert sorted(index for index, _, _ in server.sent) == list(range(300)) and server.dropped == []
     assert all(started_ns >= intended_ns for _, intended_ns, started_ns in server.sent)
     origin = {intended_ns - round(jobs[index].offset_ms * MS) for index, intended_ns, _ in server.sent}
     assert len(origin) == 1
@@ -92,12 +98,10 @@ def test_every_job_once_at_its_instant_whatever_the_pacers(pacers: int) -> None:
 def test_a_standstill_does_not_slow_the_schedule_and_is_counted(clock: Clock) -> None:
     server, jobs = Server(clock), plan(400)
     server.open.clear()
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, in_flight_max=10, late_max_ms=100, clock_ns=clock)
-    loop.start()
+    loop = begun(server, jobs, in_flight_max=10, late_max_ms=100, clock_ns=clock)
     run_to_end(loop, pacers=3)
     # ten unanswered sends fill the pool; everything later is dropped, none of it waits for the server to come back
-    assert len(server.sent) == 10
-    assert len(server.dropped) == 390
+    assert len(server.sent) == 10 and len(server.dropped) == 390
     assert {why for _, why in server.dropped} <= {"10 sends unanswered for 100 ms", "more than 100 ms late"}
     assert "10 sends unanswered for 100 ms" in {why for _, why in server.dropped}
     server.open.set()
@@ -113,8 +117,7 @@ def test_sending_goes_on_after_a_standstill(clock: Clock) -> None:
         server.drop(job, intended_ns, why)
         server.open.set()
 
-    loop = OpenLoop(iter(jobs), send=server.send, drop=drop, in_flight_max=10, late_max_ms=50, clock_ns=clock)
-    loop.start()
+    loop = begun(server, jobs, drop=drop, in_flight_max=10, late_max_ms=50, clock_ns=clock)
     run_to_end(loop, pacers=2)
     loop.finish(timeout_s=60)
     assert server.dropped
@@ -125,8 +128,7 @@ def test_sending_goes_on_after_a_standstill(clock: Clock) -> None:
 
 def test_a_killed_pacer_gives_its_job_back() -> None:
     server, jobs = Server(), plan(20, rate_per_s=100.0)
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, late_max_ms=PATIENT_MS)
-    loop.start()
+    loop = begun(server, jobs, late_max_ms=PATIENT_MS)
     killed = gevent.spawn(loop.pace)
     gevent.sleep(0)
     killed.kill()
@@ -138,31 +140,26 @@ def test_a_killed_pacer_gives_its_job_back() -> None:
 def test_finish_sends_what_is_due_and_nothing_later() -> None:
     now_ns = [1_000 * MS]
     server, jobs = Server(), plan(100)
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, clock_ns=lambda: now_ns[0], in_flight_max=100)
-    loop.start()
+    loop = begun(server, jobs, clock_ns=lambda: now_ns[0], in_flight_max=100)
     now_ns[0] += round(jobs[40].offset_ms * MS)
     loop.finish(timeout_s=60)
-    assert [index for index, _, _ in server.sent] == list(range(41))
-    assert server.dropped == []
+    assert [index for index, _, _ in server.sent] == list(range(41)) and server.dropped == []
     assert not loop.pace()
 
 
 def test_finish_drops_what_is_due_and_too_late() -> None:
     now_ns = [1_000 * MS]
     server, jobs = Server(), plan(100)
-    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, clock_ns=lambda: now_ns[0], late_max_ms=1)
-    loop.start()
+    loop = begun(server, jobs, clock_ns=lambda: now_ns[0], late_max_ms=1)
     now_ns[0] += round(jobs[-1].offset_ms * MS) + 10 * MS
     loop.finish(timeout_s=60)
-    assert [index for index, _ in server.dropped] == list(range(100))
-    assert server.sent == []
+    assert [index for index, _ in server.dropped] == list(range(100)) and server.sent == []
 
 
 def test_finish_gives_up_on_answers_that_do_not_come() -> None:
     server = Server()
     server.open.clear()
-    loop = OpenLoop(iter(plan(5)), send=server.send, drop=server.drop, late_max_ms=PATIENT_MS)
-    loop.start()
+    loop = begun(server, plan(5), late_max_ms=PATIENT_MS)
     run_to_end(loop, pacers=1)
     assert loop.finish(timeout_s=0.05) == 5
     assert server.cut_off == 5

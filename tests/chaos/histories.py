@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from chaos.faults.base import Wait
 from chaos.watch import Token
 from engine.history import HistoryFile
 
 
 def token(job: str, fence: int, worker: str = "1") -> Token:
     return Token(job, fence, f"{worker * 16}:1")
+
+
+def waiting(poll: Callable[[], object]) -> Wait:
+    """Waits as a drill does: it looks at the histories before each question."""
+
+    def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            poll()
+            # Asked once: a condition may use up what it reads.
+            if held := condition():
+                return held
+            if time.monotonic() >= deadline_s:
+                return False
+            time.sleep(poll_s)
+
+    return wait
 
 
 class WorkerHistory:

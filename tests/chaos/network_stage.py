@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from engine import EngineError, Handlers, Job, Queue, Worker
 from engine.history import HistoryFile
 from engine.recorder import Recorder
 from engine.testing import EmbeddedServer
+from tests.chaos.histories import waiting
 from tests.chaos.test_toxiproxy import program
 
 LEASE_MS = 1_500
@@ -76,14 +77,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     def work(job: Job) -> None:
         time.sleep(0.03)
 
-    def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            watch.poll()
-            if condition() or time.monotonic() >= deadline_s:
-                return condition()
-            time.sleep(poll_s)
-
     def connect(network: Network, name: str, role: str) -> Queue:
         watch.follow(name)
         recorder = Recorder(HistoryFile(folder / f"{name}.jsonl", proc=name, role=role), queue="stage")
@@ -95,8 +88,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         working.start()
         producer = Producer(connect(network, "producer-1", "producer"))
         crew = Crew(RunSpec(id="stage", seed=1), network.connect, folder, folder, manifest, watch)
-        scene = Scene(crew, watch, wait, send, LEASE_MS, LEASE_MS + 2_000, network)
-        assert wait(lambda: watch.finished() > 10, timeout_s=120)
+        scene = Scene(crew, watch, waiting(watch.poll), send, LEASE_MS, LEASE_MS + 2_000, network)
+        assert scene.wait(lambda: watch.finished() > 10, timeout_s=120)
         yield Stage(network, scene, folder)
         network.heal_all()
         producer.stop()

@@ -22,7 +22,14 @@ from chaos.spec import RunSpec
 from engine.testing import EmbeddedServer
 from reports.catch_up import LAG_HIGHEST_MS, LAG_OF_CALIBRATION
 
+Patch = pytest.MonkeyPatch
+
 SECOND_NS = 1_000_000_000
+#: What complaints end with, and what is said of a rate that is carried.
+LATE, IN_TIME = "ms late, more than 100 ms", "of about 480 jobs were sent in time"
+TOO_SLOW = "this machine is too slow: it does not carry 40 jobs/s"
+NOT_CARRIED = "warning: this machine does not carry the"
+QUICK = "(sends at most 5 ms late, a round trip 0.4 ms)"
 
 
 def samples(
@@ -35,35 +42,25 @@ def samples(
     return Samples(lags, [(round(at_s * SECOND_NS), waiting) for at_s in (0.5, 1.0, 1.5)], [0.4, 0.2, 42.0])
 
 
-@pytest.mark.parametrize(
-    ("seen", "complaint"),
-    [
-        pytest.param(samples(120), "", id="quick"),
-        pytest.param(samples(120, lag_ms=lambda at_s: 99.0), "", id="late within the bound"),
-        pytest.param(samples(120, lag_ms=lambda at_s: 900.0 if at_s < 0.7 else 5.0), "", id="one long pause"),
-        pytest.param(
-            samples(120, lag_ms=lambda at_s: 130.0 if at_s % 0.25 < 0.02 else 1.0),
-            "sends were 130 ms late, more than 100 ms",
-            id="late in every slice",
-        ),
-        pytest.param(samples(120, waiting=24), "", id="some wait"),
-        pytest.param(samples(120, waiting=25), "25 jobs waited for a worker, more than are sent in 100 ms", id="a backlog"),
-        pytest.param(replace(samples(120), scripts_s=1.4), "", id="a server with time to spare"),
-        pytest.param(
-            replace(samples(120), scripts_s=1.5),
-            "the server was in scripts for 75% of the time, more than 70%",
-            id="a server that is nearly full",
-        ),
-        pytest.param(samples(120, part=0.7), "only 336 of about 480 jobs were sent in time", id="hardly sent"),
-        pytest.param(Samples([], [], []), "only 0 of about 480 jobs were sent in time", id="nothing sent"),
-        pytest.param(
-            replace(samples(120), lags=[(number, 1.0) for number in range(480)]),
-            "only 480 of about 480 jobs were sent in time",
-            id="all at one instant",
-        ),
-    ],
-)
-def test_a_rate_is_carried_when_most_slices_are_in_time(seen: Samples, complaint: str) -> None:
+#: Samples of 120 a second, and what is said of them.
+SEEN: dict[str, tuple[Samples, str]] = {
+    "quick": (samples(120), ""),
+    "late within the bound": (samples(120, lag_ms=lambda at_s: 99.0), ""),
+    "one long pause": (samples(120, lag_ms=lambda at_s: 900.0 if at_s < 0.7 else 5.0), ""),
+    "late in every slice": (samples(120, lag_ms=lambda at_s: 130.0 if at_s % 0.25 < 0.02 else 1.0), f"sends were 130 {LATE}"),
+    "some wait": (samples(120, waiting=24), ""),
+    "a backlog": (samples(120, waiting=25), "25 jobs waited for a worker, more than are sent in 100 ms"),
+    "a server with time to spare": (replace(samples(120), scripts_s=1.4), ""),
+    "a full server": (replace(samples(120), scripts_s=1.5), "the server was in scripts for 75% of the time, more than 70%"),
+    "hardly sent": (samples(120, part=0.7), f"only 336 {IN_TIME}"),
+    "nothing sent": (Samples([], [], []), f"only 0 {IN_TIME}"),
+    "all at one instant": (replace(samples(120), lags=[(number, 1.0) for number in range(480)]), f"only 480 {IN_TIME}"),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_rate_is_carried_when_most_slices_are_in_time(name: str) -> None:
+    seen, complaint = SEEN[name]
     assert judged(120, seen).complaint == complaint
 
 
@@ -73,9 +70,8 @@ def test_the_median_of_the_round_trips_counts() -> None:
 
 def test_what_waits_before_the_first_send_and_after_the_last_does_not_count() -> None:
     seen = samples(120)
-    assert not judged(
-        120, replace(seen, waiting=[(-1, 900), *seen.waiting, (3 * SECOND_NS, 900), (4 * SECOND_NS, 900)])
-    ).complaint
+    waiting = [(-1, 900), *seen.waiting, (3 * SECOND_NS, 900), (4 * SECOND_NS, 900)]
+    assert not judged(120, replace(seen, waiting=waiting)).complaint
 
 
 def carrying(most_per_s: int) -> Callable[[int], Samples]:
@@ -86,32 +82,12 @@ def carrying(most_per_s: int) -> Callable[[int], Samples]:
 @pytest.mark.parametrize(
     ("most_per_s", "asked_per_s", "rate_per_s", "tried", "words"),
     [
-        (500, None, 120, 1, "this machine carries 120 jobs/s (sends at most 5 ms late, a round trip 0.4 ms)"),
-        (
-            70,
-            None,
-            60,
-            3,
-            "this machine carries 60 jobs/s (sends at most 5 ms late, a round trip 0.4 ms), not 120: "
-            "sends were 250 ms late, more than 100 ms",
-        ),
-        (
-            10,
-            None,
-            0,
-            4,
-            "this machine is too slow: it does not carry 40 jobs/s, the least that proves anything: "
-            "sends were 250 ms late, more than 100 ms",
-        ),
-        (500, 300, 300, 1, "this machine carries 300 jobs/s (sends at most 5 ms late, a round trip 0.4 ms)"),
-        (
-            70,
-            300,
-            300,
-            1,
-            "warning: this machine does not carry the 300 jobs/s that were asked for: sends were 250 ms late, more than 100 ms",
-        ),
-        (500, 20, 20, 1, "this machine carries 20 jobs/s (sends at most 5 ms late, a round trip 0.4 ms)"),
+        (500, None, 120, 1, f"this machine carries 120 jobs/s {QUICK}"),
+        (70, None, 60, 3, f"this machine carries 60 jobs/s {QUICK}, not 120: sends were 250 {LATE}"),
+        (10, None, 0, 4, f"{TOO_SLOW}, the least that proves anything: sends were 250 {LATE}"),
+        (500, 300, 300, 1, f"this machine carries 300 jobs/s {QUICK}"),
+        (70, 300, 300, 1, f"{NOT_CARRIED} 300 jobs/s that were asked for: sends were 250 {LATE}"),
+        (500, 20, 20, 1, f"this machine carries 20 jobs/s {QUICK}"),
     ],
 )
 def test_the_first_rate_that_is_carried_is_picked_and_one_that_was_asked_for_is_kept(
@@ -142,19 +118,17 @@ def test_channels_publish_at_the_same_part_of_their_rates() -> None:
 
 
 def test_a_machine_that_is_too_slow_is_said_before_the_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "calibrated", lambda *_: calibrate(carrying(10)))
     assert cli.main(["bench", "--faults", "worker-kill", "--runs", str(tmp_path)], Interrupts()) == 2
     said = capsys.readouterr().out.splitlines()
-    assert said[-2].startswith("this machine is too slow: it does not carry 40 jobs/s") and said[-1] == "verdict: unknown"
+    assert said[-2].startswith(TOO_SLOW) and said[-1] == "verdict: unknown"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_a_calibration_on_the_real_parts_leaves_nothing_behind(
-    ironclaim_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_calibration_on_the_real_parts_leaves_nothing_behind(ironclaim_server: EmbeddedServer, monkeypatch: Patch) -> None:
     """Whatever this machine carries, the senders had their time, and the server answered."""
     # Longer than a pause of the machine, in which nothing is sent in time.
     monkeypatch.setattr(trial, "TRIAL_S", 8.0)
@@ -163,7 +137,7 @@ def test_a_calibration_on_the_real_parts_leaves_nothing_behind(
     assert RATES_PER_S[-1] == 40
 
 
-def test_workers_that_cannot_start_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_cannot_start_are_one_line(monkeypatch: Patch) -> None:
     monkeypatch.setattr("chaos.processes.worker_command", lambda *_: ["sh", "-c", "echo no luck; exit 3"])
     with pytest.raises(HarnessError, match=r"^calibration: worker-\d: exit code 3 \(no luck\)$"):
         trial.calibrated("lanes", Interrupts())

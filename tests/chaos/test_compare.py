@@ -18,6 +18,8 @@ from chaos.plan import FAULT_NAMES, draw, worker_names
 from chaos.progress import Progress
 from chaos.spec import RunSpec
 
+Patch = pytest.MonkeyPatch
+
 
 @pytest.fixture
 def arguments(tmp_path: Path) -> argparse.Namespace:
@@ -50,9 +52,7 @@ def test_every_model_sees_every_fault_within_a_short_lease() -> None:
     assert {planned.name for planned in plan.faults} == set(FAULT_NAMES)
 
 
-def test_a_drill_and_its_costs_make_an_entry(
-    arguments: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_drill_and_its_costs_make_an_entry(arguments: argparse.Namespace, tmp_path: Path, monkeypatch: Patch) -> None:
     asked: list[RunSpec] = []
 
     def drill(spec: RunSpec, *_: object, calibration: Calibration) -> tuple[int, Path]:
@@ -71,7 +71,7 @@ def test_a_drill_and_its_costs_make_an_entry(
 
 
 def test_what_fails_is_missing_and_said_and_the_rest_is_measured(
-    arguments: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: argparse.Namespace, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     def no_drill(*_: object, **__: object) -> None:
         raise HarnessError("no server")

@@ -17,6 +17,8 @@ from chaos.processes import ROOT
 from chaos.progress import Progress
 from chaos.spec import RunSpec
 
+Patch = pytest.MonkeyPatch
+
 
 def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[int, list[str]]:
     """Exit code and printed lines of a drill that ended like this."""
@@ -30,12 +32,12 @@ def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[i
     return code, stream.getvalue().splitlines()
 
 
-def judge_says(monkeypatch: pytest.MonkeyPatch, code: int, complaint: str = "") -> None:
+def judge_says(monkeypatch: Patch, code: int, complaint: str = "") -> None:
     monkeypatch.setattr(command, "judge", lambda run, interrupts, started: (code, complaint))
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
-def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, code)
     exit_code, lines = conclude(tmp_path, errors=[])
     assert exit_code == code
@@ -43,29 +45,28 @@ def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_drill_that_failed_is_never_valid(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drill_that_failed_is_never_valid(code: int, tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, code)
     exit_code, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
     assert exit_code == 2
-    assert lines[0] == "harness: interrupted by SIGINT"
-    assert lines[-1] == "verdict: unknown"
+    assert lines[0] == "harness: interrupted by SIGINT" and lines[-1] == "verdict: unknown"
 
 
-def test_a_violation_counts_also_in_a_drill_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_violation_counts_also_in_a_drill_that_failed(tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, 1)
     exit_code, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
     assert exit_code == 1
     assert "verdict: unknown" not in lines
 
 
-def test_a_judge_without_a_verdict_is_unknown_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_without_a_verdict_is_unknown_and_says_why(tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, 2, "the judge gave no usable verdict")
     exit_code, lines = conclude(tmp_path, errors=[])
     assert exit_code == 2
     assert lines[-2:] == ["harness: the judge gave no usable verdict", "verdict: unknown"]
 
 
-def test_without_load_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_load_nothing_is_judged(tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, 0)
     exit_code, lines = conclude(tmp_path, errors=["worker-1: exit code 2"], loaded=False)
     assert exit_code == 2
@@ -85,12 +86,7 @@ sys.exit({"valid": 0, "unknown": 2}[verdict])
 
 @pytest.mark.parametrize(("errors", "verdict", "code"), [([], "valid", 0), (["interrupted by SIGINT"], "unknown", 2)])
 def test_there_is_one_verdict_line(
-    errors: list[str],
-    verdict: str,
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    errors: list[str], verdict: str, code: int, tmp_path: Path, monkeypatch: Patch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(judge, "judge_command", lambda run: [sys.executable, "-c", HONEST_JUDGE, str(run)])
     exit_code, lines = conclude(tmp_path, errors=errors)
@@ -99,13 +95,13 @@ def test_there_is_one_verdict_line(
     assert [line for line in said if line.startswith("verdict")] == [f"verdict: {verdict}"]
 
 
-def test_what_an_interrupted_drill_left_is_announced_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_interrupted_drill_left_is_announced_as_that(tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, 2)
     _, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
     assert lines[1] == "judging what there is of the drill with Spark, which takes some twenty seconds; Ctrl-C ends it at once"
 
 
-def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(command.time, "time", lambda: 1_769_860_800.0)
     monkeypatch.setattr(Drill, "run", lambda drill: None)
     carried = Calibration(120, (Trial(120, sent=360, lag_ms=5.0, waiting=0, ping_ms=0.4),))
@@ -127,7 +123,7 @@ def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_a_run_gets_a_copy_of_its_objectives(
-    options: tuple[str, ...], objectives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: tuple[str, ...], objectives: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Those of the tree hold for the default lease."""
     monkeypatch.chdir(tmp_path)

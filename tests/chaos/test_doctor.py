@@ -58,8 +58,7 @@ def test_missing_tools_come_with_the_line_that_installs_them(tmp_path: Path) -> 
 
 def test_it_runs_before_there_is_an_environment() -> None:
     answer = run_doctor("-S")
-    assert answer.returncode == 1
-    assert answer.stderr == ""
+    assert answer.returncode == 1 and answer.stderr == ""
     assert line_of(answer, "pyspark")[:2] == ["MISSING", "pyspark"]
     assert "make setup" in " ".join(line_of(answer, "pyspark"))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -22,16 +22,19 @@ from chaos.faults.worker_kill import WorkerKill
 from chaos.plan import PlannedFault
 from chaos.processes import Child, Crew, send
 from chaos.spec import RunSpec
-from chaos.watch import Watch
+from chaos.watch import Token, Watch
 from engine.history import HistoryFile, load_file
 from engine.testing import start_guarded
-from tests.chaos.histories import WorkerHistory, token
+from tests.chaos.histories import WorkerHistory, token, waiting
 
 A, B, C = token("a", 10), token("b", 11), token("c", 12)
 OTHERS = [token(job, 20, "2") for job in "abc"]
 
 KILL = PlannedFault("1-worker-kill", "worker-kill", "worker-1", 0, "worker-3")
 FREEZE = PlannedFault("2-worker-freeze", "worker-freeze", "worker-1", 0)
+
+F = TypeVar("F", WorkerKill, WorkerFreeze)
+MakeStage = Callable[..., "Stage"]
 
 
 def sleeper(name: str, logs: Path) -> Child:
@@ -59,20 +62,22 @@ class Stage:
     worker: WorkerHistory
     other: WorkerHistory
 
+    def injected(self, kind: type[F]) -> tuple[F, Seen]:
+        """A fault that has struck, and what its injection saw."""
+        fault = kind(self.scene, KILL if kind is WorkerKill else FREEZE)
+        return fault, fault.inject()
+
+    def others_take(self, *tokens: Token) -> None:
+        """The other worker claims these jobs and starts them."""
+        self.other.claim(*tokens)
+        self.other.start(*tokens)
+
 
 @pytest.fixture
-def make_stage(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+def make_stage(tmp_path: Path) -> Iterator[MakeStage]:
     manifest = HistoryFile(tmp_path / "manifest.jsonl", proc="manifest", role="harness")
     watch = Watch(tmp_path)
     crew = StubCrew(RunSpec(id="test", seed=1), lambda name: "", tmp_path, tmp_path, manifest, watch)
-
-    def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            watch.poll()
-            if condition() or time.monotonic() >= deadline_s:
-                return condition()
-            time.sleep(poll_s)
 
     def make(kill: Callable[[int, int], None] = send) -> Stage:
         for name in ("worker-1", "worker-2"):
@@ -81,7 +86,7 @@ def make_stage(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
         worker, other = WorkerHistory(tmp_path, "worker-1"), WorkerHistory(tmp_path, "worker-2")
         worker.claim(A, B, C)
         worker.start(A, B)
-        return Stage(Scene(crew, watch, wait, kill, 1_000, 3_000), crew.children["worker-1"], worker, other)
+        return Stage(Scene(crew, watch, waiting(watch.poll), kill, 1_000, 3_000), crew.children["worker-1"], worker, other)
 
     yield make
     for child in crew.children.values():
@@ -112,26 +117,21 @@ def harmless(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "STATE_TIMEOUT_S", 0.1)
 
 
-def test_kill_is_witnessed_by_waitpid_with_the_jobs_in_hand(make_stage: Callable[..., Stage]) -> None:
+def test_kill_is_witnessed_by_waitpid_with_the_jobs_in_hand(make_stage: MakeStage) -> None:
     stage = make_stage()
-    fault = WorkerKill(stage.scene, KILL)
-    injected = fault.inject()
+    fault, injected = stage.injected(WorkerKill)
     seen = fault.witness()
-    assert injected.ok
     assert stage.victim.process.returncode == -signal.SIGKILL
-    assert seen.ok
-    assert set(seen.tokens) == {A, B, C}
+    assert injected.ok and seen.ok and set(seen.tokens) == {A, B, C}
     assert injected.t_ns <= seen.t_ns
     assert "waitpid returned -9; 2 handlers cut off, 3 jobs in hand" in seen.detail
 
 
-def test_the_replacement_starts_once_the_jobs_have_started_elsewhere(make_stage: Callable[..., Stage]) -> None:
+def test_the_replacement_starts_once_the_jobs_have_started_elsewhere(make_stage: MakeStage) -> None:
     stage = make_stage()
-    fault = WorkerKill(stage.scene, KILL)
-    fault.inject()
+    fault, _ = stage.injected(WorkerKill)
     fault.witness()
-    stage.other.claim(*OTHERS)
-    stage.other.start(*OTHERS)
+    stage.others_take(*OTHERS)
     healing = fault.heal()
     assert "3 of 3 jobs in hand ran elsewhere" in healing.detail
     assert fault.witness_healed().ok
@@ -139,86 +139,72 @@ def test_the_replacement_starts_once_the_jobs_have_started_elsewhere(make_stage:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_replacement_starts_after_the_bound_when_jobs_stay_lost(make_stage: Callable[..., Stage]) -> None:
+def test_the_replacement_starts_after_the_bound_when_jobs_stay_lost(make_stage: MakeStage) -> None:
     stage = make_stage()
-    fault = WorkerKill(stage.scene, KILL)
-    fault.inject()
+    fault, _ = stage.injected(WorkerKill)
     fault.witness()
-    stage.other.claim(OTHERS[0])
-    stage.other.start(OTHERS[0])
+    stage.others_take(OTHERS[0])
     assert "1 of 3 jobs in hand ran elsewhere" in fault.heal().detail
     assert "worker-3" in stage.scene.crew.children
 
 
 @pytest.mark.usefixtures("harmless")
-def test_a_kill_that_did_nothing_has_no_witness(make_stage: Callable[..., Stage]) -> None:
+def test_a_kill_that_did_nothing_has_no_witness(make_stage: MakeStage) -> None:
     stage = make_stage(mutants.pretend)
-    fault = WorkerKill(stage.scene, KILL)
-    fault.inject()
+    fault, _ = stage.injected(WorkerKill)
     assert not fault.witness().ok
-    assert stage.victim.alive()
-    assert not stage.victim.exit_expected
+    assert stage.victim.alive() and not stage.victim.exit_expected
     fault.heal()
     assert "worker-3" not in stage.scene.crew.children
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_kill_between_two_jobs_has_no_witness(make_stage: Callable[..., Stage]) -> None:
+def test_a_kill_between_two_jobs_has_no_witness(make_stage: MakeStage) -> None:
     stage = make_stage()
     stage.worker.stop(A, B)
-    fault = WorkerKill(stage.scene, KILL)
-    fault.inject()
-    seen = fault.witness()
+    fault, _ = stage.injected(WorkerKill)
+    assert not fault.witness().ok
     assert stage.victim.process.returncode == -signal.SIGKILL
-    assert not seen.ok
 
 
-def test_freeze_is_witnessed_by_the_kernel_and_by_another_claim(make_stage: Callable[..., Stage]) -> None:
+def test_freeze_is_witnessed_by_the_kernel_and_by_another_claim(make_stage: MakeStage) -> None:
     stage = make_stage()
-    fault = WorkerFreeze(stage.scene, FREEZE)
-    fault.inject()
+    fault, _ = stage.injected(WorkerFreeze)
     assert process_states(stage.victim.pid) == {"T"}
     stage.other.claim(*OTHERS)
     seen = fault.witness()
-    assert seen.ok
-    assert set(seen.tokens) == {A, B}
+    assert seen.ok and set(seen.tokens) == {A, B}
     fault.heal()
     for one in (A, B):
         stage.worker.send("finish", one)
         stage.worker.answer("finish", one, result="stale", kind="fail")
     healed = fault.witness_healed()
-    assert healed.ok
-    assert "finish stale, finish stale" in healed.detail
+    assert healed.ok and "finish stale, finish stale" in healed.detail
     assert process_states(stage.victim.pid).isdisjoint({"T"})
 
 
 @pytest.mark.usefixtures("harmless")
-def test_a_freeze_that_did_nothing_has_no_witness(make_stage: Callable[..., Stage]) -> None:
+def test_a_freeze_that_did_nothing_has_no_witness(make_stage: MakeStage) -> None:
     stage = make_stage(mutants.pretend)
     stage.other.claim(*OTHERS)
-    fault = WorkerFreeze(stage.scene, FREEZE)
-    fault.inject()
+    fault, _ = stage.injected(WorkerFreeze)
     seen = fault.witness()
-    assert not seen.ok
-    assert "not stopped" in seen.detail
+    assert not seen.ok and "not stopped" in seen.detail
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_freeze_that_nobody_noticed_has_no_witness(make_stage: Callable[..., Stage]) -> None:
+def test_a_freeze_that_nobody_noticed_has_no_witness(make_stage: MakeStage) -> None:
     stage = make_stage()
     stage.other.claim(OTHERS[2])
-    fault = WorkerFreeze(stage.scene, FREEZE)
-    fault.inject()
+    fault, _ = stage.injected(WorkerFreeze)
     seen = fault.witness()
-    assert not seen.ok
-    assert "others claimed 0 of its 2 running jobs" in seen.detail
+    assert not seen.ok and "others claimed 0 of its 2 running jobs" in seen.detail
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_zombie_whose_ends_are_not_answered_is_not_healed(make_stage: Callable[..., Stage]) -> None:
+def test_a_zombie_whose_ends_are_not_answered_is_not_healed(make_stage: MakeStage) -> None:
     stage = make_stage()
-    fault = WorkerFreeze(stage.scene, FREEZE)
-    fault.inject()
+    fault, _ = stage.injected(WorkerFreeze)
     stage.other.claim(*OTHERS)
     assert fault.witness().ok
     fault.heal()
@@ -226,7 +212,7 @@ def test_a_zombie_whose_ends_are_not_answered_is_not_healed(make_stage: Callable
     assert not fault.witness_healed().ok
 
 
-def test_a_freeze_that_is_interrupted_while_it_is_injected_is_undone(make_stage: Callable[..., Stage]) -> None:
+def test_a_freeze_that_is_interrupted_while_it_is_injected_is_undone(make_stage: MakeStage) -> None:
     stage = make_stage()
 
     def interrupted(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
@@ -241,7 +227,7 @@ def test_a_freeze_that_is_interrupted_while_it_is_injected_is_undone(make_stage:
     assert stage.scene.wait(lambda: process_states(stage.victim.pid).isdisjoint({"T"}), timeout_s=60)
 
 
-def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: Callable[..., Stage]) -> None:
+def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: MakeStage) -> None:
     late = token("d", 13)
     stops: list[int] = []
 
@@ -256,14 +242,12 @@ def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: C
             stage.worker.start(late)
 
     stage = make_stage(kill)
-    fault = WorkerFreeze(stage.scene, FREEZE)
-    injected = fault.inject()
-    assert len(stops) == 2
-    assert "attempt 2, 1 handlers running" in injected.detail
+    _, injected = stage.injected(WorkerFreeze)
+    assert len(stops) == 2 and "attempt 2, 1 handlers running" in injected.detail
     assert process_states(stage.victim.pid) == {"T"}
 
 
-def test_a_frozen_worker_is_continued_also_when_the_witness_raises(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
+def test_a_frozen_worker_is_continued_also_when_the_witness_raises(make_stage: MakeStage, tmp_path: Path) -> None:
     stage = make_stage()
 
     class Broken(WorkerFreeze):
@@ -276,12 +260,9 @@ def test_a_frozen_worker_is_continued_also_when_the_witness_raises(make_stage: C
     assert stage.scene.wait(lambda: "T" not in process_states(stage.victim.pid), timeout_s=60)
 
 
-def test_four_rows_tell_the_story_of_a_fault_and_the_phases_start_at_its_instants(
-    make_stage: Callable[..., Stage], tmp_path: Path
-) -> None:
+def test_four_rows_tell_the_story_of_a_fault_and_the_phases_start_at_its_instants(make_stage: MakeStage, tmp_path: Path) -> None:
     stage = make_stage()
-    stage.other.claim(*OTHERS)
-    stage.other.start(*OTHERS)
+    stage.others_take(*OTHERS)
     phases: list[tuple[str, int]] = []
     harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
     healed_ns = carry_out(

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from bench import models
 from chaos import mutants
 from chaos.faults import clock_wrap, disk_slow, lease_expired, server_clock_jump, worker_clock_jump, worker_cut, worker_oom
 from chaos.faults.recorder_disk_full import RecorderDiskFull
-from tests.chaos.work_stage import LEASE_MS, TARGET, stage
+from tests.chaos.work_stage import LEASE_MS, TARGET, Stage, stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
 
@@ -46,12 +47,35 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_cut, "ANSWER_TIMEOUT_S", 0.1)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_all_four_stages_are_seen(name: str, tmp_path: Path) -> None:
-    target, more = CASES[name]
+def unseen(work: Stage, name: str, target: str = TARGET, **more: Any) -> None:
+    """The fault strikes, and its witness sees nothing."""
+    fault = work.fault(name, target, **more)
+    assert fault.inject().ok
+    seen = fault.witness()
+    fault.heal()
+    assert not seen.ok, seen.detail
+
+
+#: Kind of fault, whom it hits, and the stage that it needs.
+SEEN: dict[str, tuple[str, str, dict[str, Any]]] = {
+    **{name: (name, *case) for name, case in CASES.items()},
+    "a disk of a server that syncs once a second": ("disk-slow", "servers", {"topology": "aof", "durability": "everysec"}),
+    **{f"clock-wrap of {model}": ("clock-wrap", "servers", {"model": model, "delay_ms": 400}) for model in models.NAMES},
+    **{f"lease-expired of {model}": ("lease-expired", TARGET, {"model": model}) for model in models.NAMES[1:]},
+    "worker-cut of another format": ("worker-cut", TARGET, {"model": "bull"}),
+    "worker-cut behind a proxy": ("worker-cut", TARGET, {"dns": True}),
+}
+
+
+@pytest.mark.parametrize("case", SEEN)
+def test_all_four_stages_are_seen(case: str, tmp_path: Path) -> None:
+    name, target, more = SEEN[case]
     with stage(tmp_path, **more) as work:
         seen = work.carry_out(name, target)
+        (named,) = [row["items"] for row in work.rows if row["stage"] == "witness"]
     assert {stage: seen[stage][0] for stage in STAGES} == dict.fromkeys(STAGES, True), seen
+    assert all(ok for ok, _ in seen.values()), seen
+    assert name != "lease-expired" or {"job", "fence", "nonce"} <= set(named[0])
 
 
 @pytest.mark.usefixtures("impatient")
@@ -59,66 +83,22 @@ def test_all_four_stages_are_seen(name: str, tmp_path: Path) -> None:
 def test_a_fault_that_did_nothing_has_no_witness(name: str, tmp_path: Path) -> None:
     target, more = CASES[name]
     with stage(tmp_path, pretend=True, **more) as work:
-        fault = work.fault(name, target)
-        assert fault.inject().ok
-        seen = fault.witness()
-        fault.heal()
-    assert not seen.ok, seen.detail
+        unseen(work, name, target)
 
 
-def test_a_slow_disk_is_counted_by_a_server_that_syncs_once_a_second(tmp_path: Path) -> None:
-    with stage(tmp_path, topology="aof", durability="everysec") as work:
-        seen = work.carry_out("disk-slow", "servers")
-    assert all(ok for ok, _ in seen.values()), seen
-
-
-@pytest.mark.parametrize("model", ["lanes", "bridge", "bananas", "bull", "mosquito"])
-def test_numbers_come_to_their_end(model: str, tmp_path: Path) -> None:
-    with stage(tmp_path, model=model, delay_ms=400) as work:
-        seen = work.carry_out("clock-wrap", "servers")
-    assert all(ok for ok, _ in seen.values()), seen
-
-
-@pytest.mark.parametrize(("script", "does_nothing"), [("SET_FENCE", "return 1"), ("SET_SEQUENCE", "return 1")])
-def test_numbers_that_were_not_set_have_no_witness(
-    script: str, does_nothing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clock_wrap, script, does_nothing)
+@pytest.mark.parametrize("script", ["SET_FENCE", "SET_SEQUENCE"])
+def test_numbers_that_were_not_set_have_no_witness(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_wrap, script, "return 1")
     monkeypatch.setattr(clock_wrap, "CLAIM_TIMEOUT_S", 2.0)
     with stage(tmp_path, delay_ms=400) as work:
-        fault = work.fault("clock-wrap", "servers")
-        assert fault.inject().ok
-        seen = fault.witness()
-        fault.heal()
-        fault.witness_healed()
-    assert not seen.ok, seen.detail
-
-
-@pytest.mark.parametrize("model", ["bridge", "bananas", "bull", "mosquito"])
-def test_leases_of_every_format_can_be_ended(model: str, tmp_path: Path) -> None:
-    with stage(tmp_path, model=model) as work:
-        seen = work.carry_out("lease-expired")
-        (named,) = [row["items"] for row in work.rows if row["stage"] == "witness"]
-    assert all(ok for ok, _ in seen.values()), seen
-    assert named and {"job", "fence", "nonce"} <= set(named[0])
-
-
-@pytest.mark.parametrize("more", [{"model": "bull"}, {"dns": True}], ids=["another format", "behind a proxy"])
-def test_the_connections_of_a_worker_can_be_cut_everywhere(more: dict[str, Any], tmp_path: Path) -> None:
-    with stage(tmp_path, **more) as work:
-        seen = work.carry_out("worker-cut")
-    assert all(ok for ok, _ in seen.values()), seen
+        unseen(work, "clock-wrap", "servers")
 
 
 @pytest.mark.usefixtures("impatient")
 def test_leases_that_were_not_ended_have_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_expired, "EXPIRE", "return 1")
     with stage(tmp_path) as work:
-        fault = work.fault("lease-expired")
-        assert fault.inject().ok
-        seen = fault.witness()
-        fault.heal()
-    assert not seen.ok, seen.detail
+        unseen(work, "lease-expired")
 
 
 def test_only_the_lease_that_is_meant_is_ended(tmp_path: Path) -> None:
@@ -136,13 +116,12 @@ def test_a_worker_that_did_not_grow_is_not_killed(tmp_path: Path, monkeypatch: p
     with stage(tmp_path) as work:
         monkeypatch.setattr(work.scene.crew, "grow_file", lambda name: tmp_path / "another.grow")
         fault = work.fault("worker-oom")
-        injected, seen = fault.inject(), None
+        injected = fault.inject()
         # Somebody else kills it: it was not too big.
         work.scene.crew.children[TARGET].exit_expected = True
         work.scene.signal(work.scene.crew.children[TARGET].pid, signal.SIGKILL)
         seen = fault.witness()
-    assert not injected.ok
-    assert not seen.ok and "resident" in seen.detail
+    assert not injected.ok and not seen.ok and "resident" in seen.detail
 
 
 def test_a_worker_that_is_too_big_and_lives_has_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,11 +144,7 @@ def test_a_history_that_is_not_full_has_no_witness(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("chaos.faults.recorder_disk_full.STOP_TIMEOUT_S", 1.0)
     monkeypatch.setattr("chaos.faults.recorder_disk_full.ROOM_BYTES", 1 << 40)
     with stage(tmp_path) as work:
-        fault = work.fault("recorder-disk-full", make_fault=RecorderDiskFull)
-        assert fault.inject().ok
-        seen = fault.witness()
-        fault.heal()
-    assert not seen.ok, seen.detail
+        unseen(work, "recorder-disk-full", make_fault=RecorderDiskFull)
 
 
 def test_the_jump_is_drawn_by_the_seed(tmp_path: Path) -> None:

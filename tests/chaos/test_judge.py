@@ -40,12 +40,25 @@ def test_objectives_of_a_valid_run_are_part_of_the_exit_code(results: list[str],
     assert judge(tmp_path, Interrupts(), command(1, tmp_path, violated)) == (1, "")
 
 
-def test_objectives_are_validated_before_a_drill(tmp_path: Path) -> None:
+@pytest.fixture
+def of_channels(tmp_path: Path) -> Path:
+    """A file of objectives that only channels can meet."""
     file = tmp_path / "my.toml"
     file.write_text("[latency.all.'fan-out 1']\np50_ms = 5")
-    validate_objectives(file, channels=True)
+    return file
+
+
+@pytest.mark.slow
+def test_objectives_of_channels_are_those_of_channels(of_channels: Path) -> None:
+    validate_objectives(of_channels, channels=True)
+    of_channels.write_text("[latency.all.'fan-out 1']\np50_ms = -5")
+    with pytest.raises(HarnessError, match="p50_ms"):
+        validate_objectives(of_channels, channels=True)
+
+
+def test_objectives_are_validated_before_a_drill(of_channels: Path) -> None:
     with pytest.raises(HarnessError, match=r"^my\.toml: latency\.all\.\"fan-out 1\" is not known, the series must be service, "):
-        validate_objectives(file, channels=False)
+        validate_objectives(of_channels, channels=False)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,20 @@ def healed(stage: Stage) -> Iterator[None]:
     assert stage.scene.wait(lambda: stage.scene.watch.finished() > finished + 3, timeout_s=20)
 
 
-def pretending(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage.network, "_pretend", True)
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does nothing is not waited for."""
+    for name in ("net_reply_lost.SHORT_LOSSES_S", "net_latency.ANSWERS_S", "net_latency.RENEWAL_LEASES"):
+        monkeypatch.setattr(f"chaos.faults.{name}", 0.1)
+
+
+def unseen(stage: Stage, name: str) -> tuple[Seen, Seen]:
+    """The fault strikes, and its witness sees nothing; what injection and witness say."""
+    fault = stage.make(name)
+    injected, seen = fault.inject(), fault.witness()
+    assert not seen.ok, seen.detail
+    fault.heal()
+    return injected, seen
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,34 +66,23 @@ def test_a_fault_is_witnessed_and_healed(name: str, stage: Stage, tmp_path: Path
         assert (shown["enabled"], shown["toxics"]) == (True, [])
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_that_did_nothing_has_no_witness(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretending(stage, monkeypatch)
-    monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
-    monkeypatch.setattr("chaos.faults.net_latency.ANSWERS_S", 0.1)
-    monkeypatch.setattr("chaos.faults.net_latency.RENEWAL_LEASES", 0.1)
-    fault = stage.make(name)
-    assert fault.inject().ok
-    seen = fault.witness()
-    assert not seen.ok, seen.detail
-    fault.heal()
+    monkeypatch.setattr(stage.network, "_pretend", True)
+    injected, _ = unseen(stage, name)
+    assert injected.ok
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("name", "spared"), [*zip(NAMES, 2 * TARGETS.split(","), strict=True)])
 def test_a_fault_that_spared_a_target_has_no_witness(
     name: str, spared: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
-    monkeypatch.setattr("chaos.faults.net_latency.ANSWERS_S", 0.1)
-    monkeypatch.setattr("chaos.faults.net_latency.RENEWAL_LEASES", 0.1)
     poison, cut = stage.network.poison, stage.network.cut
     monkeypatch.setattr(stage.network, "poison", lambda names, toxics: poison(set(names) - {spared}, toxics))
     monkeypatch.setattr(stage.network, "cut", lambda names: cut(set(names) - {spared}))
-    fault = stage.make(name)
-    fault.inject()
-    seen = fault.witness()
-    assert not seen.ok, seen.detail
-    fault.heal()
+    unseen(stage, name)
 
 
 @pytest.mark.parametrize("name", ["net-request-lost", "net-down"])
@@ -98,22 +99,17 @@ def test_a_target_that_asks_for_nothing_is_no_witness(name: str, stage: Stage, m
     monkeypatch.setattr(stage.scene.watch, "poll", poll_without_it)
     seen = fault.witness()
     monkeypatch.undo()
-    assert not seen.ok
-    assert seen.detail.endswith("no call answered: worker-1")
+    assert not seen.ok and seen.detail.endswith("no call answered: worker-1")
     fault.heal()
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("name", "other"), [("net-request-lost", "downstream"), ("net-reply-lost", "upstream")])
 def test_the_wrong_direction_has_no_witness(name: str, other: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     module = f"chaos.faults.{name.replace('-', '_')}"
-    monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
     monkeypatch.setattr(f"{module}.blackhole", lambda stream: blackhole(other))
-    fault = stage.make(name)
-    fault.inject()
-    seen = fault.witness()
-    assert not seen.ok
+    _, seen = unseen(stage, name)
     assert ("not at the server" in seen.detail) == (other == "upstream")
-    fault.heal()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,6 +23,9 @@ from chaos.verdicts import Verdict
 from reports.errors import JudgeError
 from reports.nights import last_nights
 
+Patch = pytest.MonkeyPatch
+Output = pytest.CaptureFixture[str]
+
 DAY = date(2026, 11, 27)
 
 
@@ -87,17 +90,18 @@ def result(verdict: str, reason: str = "", number: int = 0) -> CellResult:
 
 
 @pytest.mark.parametrize(
-    ("results", "line", "code"),
+    ("verdicts", "line", "code"),
     [
-        ([result("valid"), result("valid")], "nightly: cells 2, valid 2, unknown 0, violated 0", 0),
-        ([result("valid"), result("unknown")], "nightly: cells 2, valid 1, unknown 1, violated 0", 0),
-        ([result("valid"), result("violated"), result("unknown")], "nightly: cells 3, valid 1, unknown 1, violated 1", 1),
+        (["valid", "valid"], "nightly: cells 2, valid 2, unknown 0, violated 0", 0),
+        (["valid", "unknown"], "nightly: cells 2, valid 1, unknown 1, violated 0", 0),
+        (["valid", "violated", "unknown"], "nightly: cells 3, valid 1, unknown 1, violated 1", 1),
         # Nothing was proved.
-        ([result("unknown"), result("unknown")], "nightly: cells 2, valid 0, unknown 2, violated 0", 2),
+        (["unknown", "unknown"], "nightly: cells 2, valid 0, unknown 2, violated 0", 2),
         ([], "nightly: cells 0, valid 0, unknown 0, violated 0", 2),
     ],
 )
-def test_the_last_line_and_the_exit_code(results: list[CellResult], line: str, code: int) -> None:
+def test_the_last_line_and_the_exit_code(verdicts: list[str], line: str, code: int) -> None:
+    results = [result(verdict) for verdict in verdicts]
     assert (last_line(results), exit_code(results)) == (line, code)
 
 
@@ -117,8 +121,7 @@ def test_a_cell_can_be_named_and_another_name_is_refused() -> None:
 
 def test_a_drill_begins_only_while_there_is_time_for_it() -> None:
     assert command.enough(0, 0, 6, 60), "the first ones are not asked"
-    assert command.enough(600, 6, 6, 1_200)
-    assert not command.enough(601, 6, 6, 1_200)
+    assert command.enough(600, 6, 6, 1_200) and not command.enough(601, 6, 6, 1_200)
 
 
 def test_a_date_is_one() -> None:
@@ -126,7 +129,7 @@ def test_a_date_is_one() -> None:
 
 
 def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     def drilled(drills: list[schedule.NightDrill], place: Path, *_: object) -> list[CellResult]:
         assert place == tmp_path / "nightly" / "2026-11-27"
@@ -146,9 +149,7 @@ def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
     assert (tmp_path / "nightly" / "index.html").exists()
 
 
-def test_a_machine_that_is_too_slow_leaves_every_cell_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_that_is_too_slow_leaves_every_cell_unknown(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     def measure(*_: object) -> None:
         raise TooSlow("this machine is too slow")
 

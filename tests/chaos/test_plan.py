@@ -119,12 +119,10 @@ def test_the_producers_are_hit_by_every_network_fault_and_by_no_other() -> None:
 def test_a_plan_starts_quiet_and_ends_healed_settled_and_drained() -> None:
     for plan in PLANS:
         phases = plan.phases()
-        assert phases[0] == "lead-in"
-        assert phases[-3:] == ("settle", "drain", "end")
+        assert phases[0] == "lead-in" and phases[-3:] == ("settle", "drain", "end")
         faults = phases[1:-3]
         assert list(faults[1::2]) == [f"recover-{fault}" for fault in faults[0::2]]
-        assert plan.pace.lead_in_ms > 0
-        assert plan.pace.settle_ms > 0
+        assert plan.pace.lead_in_ms > 0 and plan.pace.settle_ms > 0
         assert all(0 <= planned.delay_ms <= plan.pace.delay_max_ms for planned in plan.faults)
 
 

@@ -135,8 +135,7 @@ def test_a_drill_without_a_compiler_does_not_begin(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(library, "COMPILERS", ("no-such-compiler",))
     run(drill)
-    assert not drill.loaded
-    assert len(drill.errors) == 1 and library.INSTALL in drill.errors[0]
+    assert not drill.loaded and len(drill.errors) == 1 and library.INSTALL in drill.errors[0]
 
 
 def test_a_fault_in_a_run_without_the_library_is_refused() -> None:

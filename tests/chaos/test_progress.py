@@ -56,8 +56,7 @@ def test_a_draw_is_due_after_the_period_or_in_a_new_phase(terminal: bool, period
     progress = Progress(Stream(terminal), clock_s=clock)
     assert progress.due("lead-in")
     progress.draw(state(0, 0))
-    assert not progress.due("lead-in")
-    assert progress.due("kill")
+    assert not progress.due("lead-in") and progress.due("kill")
     clock.now_s += period_s
     assert progress.due("lead-in")
 

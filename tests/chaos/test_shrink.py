@@ -19,6 +19,9 @@ from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault
 from chaos.shrink import without_others
 
+Patch = pytest.MonkeyPatch
+Output = pytest.CaptureFixture[str]
+
 FAULTS = (
     PlannedFault("1-worker-kill", "worker-kill", "worker-2", 0, "worker-4"),
     PlannedFault("2-net-latency", "net-latency", "worker-1,worker-4,producer-1", 0),
@@ -88,15 +91,13 @@ def decided(folder: Path, result: str, errors: Sequence[str] = ()) -> Path:
     return folder
 
 
-def shrunk(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> int:
+def shrunk(recorded: Recorded, monkeypatch: Patch) -> int:
     monkeypatch.setattr(shrink, "measure", lambda *_: CARRIED)
     monkeypatch.setattr(shrink, "carry_out", recorded.carry_out)
     return shrink.shrink(recorded, argparse.Namespace(), Interrupts())
 
 
-def test_the_faults_that_are_enough_are_said_in_the_last_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_faults_that_are_enough_are_said_in_the_last_line(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("3-worker-freeze",))
     assert shrunk(recorded, monkeypatch) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -105,9 +106,7 @@ def test_the_faults_that_are_enough_are_said_in_the_last_line(
     assert len(set(drills)) == len(drills)
 
 
-def test_a_drill_that_proves_nothing_is_taken_for_not_enough_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_drill_that_proves_nothing_is_taken_for_not_enough_and_said(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("4-worker-kill",), unknown=("3-worker-freeze",))
     assert shrunk(recorded, monkeypatch) == 1
     out = capsys.readouterr().out
@@ -116,7 +115,7 @@ def test_a_drill_that_proves_nothing_is_taken_for_not_enough_and_said(
 
 
 def test_a_drill_that_violates_another_check_is_taken_for_not_enough_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("4-worker-kill",))
 
@@ -130,21 +129,19 @@ def test_a_drill_that_violates_another_check_is_taken_for_not_enough_and_said(
     assert "3-worker-freeze, 4-worker-kill: violated by J13 alone, so it is taken for not enough" in capsys.readouterr().out
 
 
-def test_a_violation_that_does_not_come_again_is_not_said_to_need_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_violation_that_does_not_come_again_is_not_said_to_need_all(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     recorded = Recorded(decided(tmp_path / "run", "violated"), needed=("of another day",))
     assert shrunk(recorded, monkeypatch) == 2
     assert "the violation did not come again, not even with all 4 faults" in capsys.readouterr().out.splitlines()[-1]
 
 
 @pytest.mark.parametrize("result", ["valid", "unknown"])
-def test_a_run_that_is_not_violated_is_refused(result: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_not_violated_is_refused(result: str, tmp_path: Path, monkeypatch: Patch) -> None:
     with pytest.raises(HarnessError, match="run is not violated: there is nothing to shrink"):
         shrunk(Recorded(decided(tmp_path / "run", result), needed=()), monkeypatch)
 
 
-def test_after_a_drill_that_a_signal_ended_no_other_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_drill_that_a_signal_ended_no_other_begins(tmp_path: Path, monkeypatch: Patch) -> None:
     ended = decided(tmp_path / "ended", "unknown", ["interrupted by SIGINT"])
     recorded = Recorded(decided(tmp_path / "run", "violated"), needed=())
     monkeypatch.setattr(Recorded, "carry_out", lambda *_: (2, ended))

@@ -123,28 +123,32 @@ def test_each_connection_hears_once_that_the_slot_has_moved(stage: Stage) -> Non
         assert len(between) == len(set(between))
 
 
-def test_a_seed_replays_to_the_byte(stage: Stage) -> None:
-    plan = plan_of(11, BY_NAME["everything"])
-    first = stage.play(plan)
-    assert len(first.rows) > 100 and first.found is None
-    assert digest(stage.play(plan)) == digest(first)
-    assert digest(stage.play(plan_of(12, BY_NAME["everything"]))) != digest(first)
-
-
-def test_a_seed_replays_under_another_hash_order(stage: Stage, ironclaim_server: EmbeddedServer) -> None:
+@pytest.mark.parametrize("name", ["limits", pytest.param("everything", marks=pytest.mark.slow)])
+def test_a_seed_replays_to_the_byte_also_under_another_hash_order(
+    name: str, stage: Stage, ironclaim_server: EmbeddedServer
+) -> None:
     """And on the other server, where there is one."""
-    here = digest(stage.play(plan_of(3, BY_NAME["limits"])))
+    first = stage.play(plan_of(3, BY_NAME[name]))
+    here = digest(first)
+    assert len(first.rows) > 100 and first.found is None
+    assert digest(stage.play(plan_of(3, BY_NAME[name]))) == here
     code = (
         "import sys; from chaos.simulate.episode import QUEUE, Stage, plan_of; from chaos.simulate.profiles import BY_NAME;"
         "from chaos.simulate.trace import digest; from chaos.simulate.wire import Wire; from engine.models.lanes import Lanes;"
-        "print(digest(Stage(Wire(int(sys.argv[1])), Lanes(QUEUE)).play(plan_of(3, BY_NAME['limits']))))"
+        "print(digest(Stage(Wire(int(sys.argv[1])), Lanes(QUEUE)).play(plan_of(3, BY_NAME[sys.argv[2]]))))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7" if os.environ.get("PYTHONHASHSEED") != "7" else "8"}
     other = EmbeddedServer(binary="redis-server") if "CI" in os.environ or shutil.which("redis-server") else None
     with other or nullcontext(ironclaim_server) as server:
-        words = [sys.executable, "-c", code, str(server.port)]
+        words = [sys.executable, "-c", code, str(server.port), name]
         there = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=True)
     assert there.stdout.strip() == here
+
+
+@pytest.mark.slow
+def test_another_seed_is_another_episode(stage: Stage) -> None:
+    first, second = (digest(stage.play(plan_of(seed, BY_NAME["everything"]))) for seed in (11, 12))
+    assert first != second
 
 
 #: Removals that are found within a second or two, each of another part; make simulate-rules takes away all that there are.

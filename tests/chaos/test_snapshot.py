@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chaos import snapshot
-from engine import Queue, Snapshot
+from engine import NewJob, Queue, Snapshot
 from engine.history import HistoryFile, load_file
 
 #: More than two pages.
@@ -35,8 +36,13 @@ def queue(ironclaim_url: str) -> Iterator[Watched]:
 
 
 def enqueue(queue: Queue, jobs: int, **options: Any) -> None:
-    for _ in range(jobs):
-        queue.enqueue("email", None, **options)
+    queue.enqueue_many([NewJob("email", None, **options) for _ in range(jobs)])
+
+
+def joined(queue: Queue, seen: Snapshot) -> Snapshot:
+    """A job comes in beside the listing."""
+    enqueue(queue, 1)
+    return seen
 
 
 def take(queue: Queue, folder: Path) -> tuple[str, dict[str, tuple[int, list[str]]]]:
@@ -57,14 +63,9 @@ def test_a_quiet_queue_of_many_pages_is_listed_in_full(queue: Watched, tmp_path:
     enqueue(queue, 3, delay_ms=3_600_000)
     complaint, states = take(queue, tmp_path)
     assert (complaint, queue.listings) == ("", 1)
-    assert {state: (count, len(set(jobs))) for state, (count, jobs) in states.items()} == {
-        "waiting": (MANY, MANY),
-        "delayed": (3, 3),
-        "active": (0, 0),
-        "dead": (0, 0),
-        "done": (0, 0),
-        "blocked": (0, 0),
-    }
+    others = dict.fromkeys(("active", "dead", "done", "blocked"), (0, 0))
+    found = {state: (count, len(set(jobs))) for state, (count, jobs) in states.items()}
+    assert found == {"waiting": (MANY, MANY), "delayed": (3, 3), **others}
 
 
 def test_a_job_that_is_not_listed_is_counted(queue: Watched, tmp_path: Path) -> None:
@@ -79,11 +80,7 @@ def test_a_job_that_is_not_listed_is_counted(queue: Watched, tmp_path: Path) -> 
 def test_many_pages_of_a_queue_that_keeps_moving_are_not_recorded(queue: Watched, tmp_path: Path) -> None:
     enqueue(queue, MANY)
 
-    def move(seen: Snapshot) -> Snapshot:
-        enqueue(queue, 1)
-        return seen
-
-    queue.beside = move
+    queue.beside = partial(joined, queue)
     complaint, states = take(queue, tmp_path)
     assert complaint.startswith("the snapshot 'end' was not taken: the queue kept moving while its 2")
     assert states == {}
@@ -105,11 +102,7 @@ def test_a_queue_that_comes_to_rest_is_listed_again(queue: Watched, tmp_path: Pa
 def test_one_page_is_one_instant_also_of_a_queue_that_moves(queue: Watched, tmp_path: Path) -> None:
     enqueue(queue, 5)
 
-    def move(seen: Snapshot) -> Snapshot:
-        enqueue(queue, 1)
-        return seen
-
-    queue.beside = move
+    queue.beside = partial(joined, queue)
     complaint, states = take(queue, tmp_path)
     assert (complaint, queue.listings) == ("", 1)
     assert (states["waiting"][0], len(states["waiting"][1])) == (5, 5)

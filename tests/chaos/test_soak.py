@@ -8,6 +8,7 @@ import math
 import os
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -117,10 +118,8 @@ def test_latencies_are_those_of_jobs_that_were_created_and_accepted_as_finished(
         {"job": "lost", "delay_ms": 0, "intended_ns": 9 * s_ns, "result": "created"},
     ]
     (tmp_path / "producer-1.jsonl").write_text(operation("enqueue", "invoke", *made) + operation("enqueue", "ok", *made))
-    ends = [
-        {"job": job, "result": result}
-        for job, result in (("plain", "ok"), ("delayed", "ok"), ("duplicate", "ok"), ("lost", "stale"))
-    ]
+    ended = {"plain": "ok", "delayed": "ok", "duplicate": "ok", "lost": "stale"}
+    ends = [{"job": job, "result": result} for job, result in ended.items()]
     (tmp_path / "worker-1.jsonl").write_text(
         operation("finish", "ok", *ends, done_ns=11 * s_ns)
         + operation("finish", "ok", ends[0], done_ns=20 * s_ns)
@@ -216,17 +215,8 @@ def test_its_defaults_are_those_of_make() -> None:
 
 def short(folder: Path) -> Soak:
     """A soak of seconds."""
-    spec = RunSpec(
-        id=runs.run_id("soak", 1, "", 0.0),
-        seed=1,
-        scenario="soak",
-        lease_ms=1_500,
-        sweep_ms=200,
-        consumers=0,
-        rate_per_s=30,
-        workers=2,
-        concurrency=2,
-    )
+    spec = RunSpec(runs.run_id("soak", 1, "", 0.0), seed=1, scenario="soak", lease_ms=1_500, sweep_ms=200)
+    spec = replace(spec, consumers=0, rate_per_s=30, workers=2, concurrency=2)
     target = ",".join([*worker_names(spec.workers), PRODUCER])
     plan = Plan(1, Pace(), tuple(PlannedFault(f"{number}-net-down", "net-down", target, 0) for number in range(5)))
     made = Soak(spec, plan, runs.create(folder, spec.id), Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find())

@@ -50,8 +50,7 @@ def test_the_file_has_what_a_judge_needs(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     spec(lease_ms=9_000, mutant="inject-nothing").write(path, harness_errors=["late"])
     content = json.loads(path.read_text())
-    assert content["schema"] == 1
-    assert content["mutant"] == "inject-nothing"
+    assert content["schema"] == 1 and content["mutant"] == "inject-nothing"
     assert (content["recovery_bound_ms"], content["liveness_ms"]) == (11_000, 15_000)
     assert content["harness_errors"] == ["late"]
     assert {"scenario", "seed", "queue", "model", "lease_ms", "sweep_ms", "workers", "rate_per_s", "plan", "started_utc"} <= set(
@@ -67,16 +66,13 @@ def test_a_spec_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 def test_the_machine_card_is_measured() -> None:
     card = machine.machine_card()
-    assert card["cores"] >= 1
-    assert card["memory_bytes"] > 1 << 20
-    assert len(card["load"]) == 3
+    assert card["cores"] >= 1 and card["memory_bytes"] > 1 << 20 and len(card["load"]) == 3
 
 
 def test_versions_name_the_server_and_tolerate_an_absent_package() -> None:
     found = machine.versions(server_binary())
     assert "server v=" in found["server"]
-    assert found["toxiproxy"] == ""
-    assert found["redis"].split(".")[0].isdigit()
+    assert found["toxiproxy"] == "" and found["redis"].split(".")[0].isdigit()
     assert machine.package_version("no-such-distribution") == ""
 
 
@@ -90,5 +86,4 @@ def test_toxiproxys_version_is_what_it_says_or_what_we_built(tmp_path: Path, mon
 
 
 def test_a_tool_that_is_missing_or_fails_says_nothing(tmp_path: Path) -> None:
-    assert machine.output_of([str(tmp_path / "absent")]) == ""
-    assert machine.git_commit(tmp_path) == ""
+    assert machine.output_of([str(tmp_path / "absent")]) == "" and machine.git_commit(tmp_path) == ""

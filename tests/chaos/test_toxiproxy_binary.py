@@ -93,13 +93,7 @@ def test_without_go_it_says_what_installs_it() -> None:
 def test_the_command_needs_the_standard_library_alone(tmp_path: Path) -> None:
     program = script(tmp_path / "toxiproxy", "exit 0")
     for value, code, out in ((str(program), 0, f"{program}\n"), (str(tmp_path / "gone"), 2, "")):
-        done = subprocess.run(
-            [sys.executable, "-S", "-m", "chaos.toxiproxy_binary"],
-            cwd=ROOT,
-            env={**os.environ, "TOXIPROXY_SERVER": value},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        command, env = [sys.executable, "-S", "-m", "chaos.toxiproxy_binary"], {**os.environ, "TOXIPROXY_SERVER": value}
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
         assert (done.returncode, done.stdout) == (code, out)
         assert len(done.stderr.splitlines()) == (code == 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos.tail import Tail
-from chaos.watch import NEVER, Answer, Watch
+from chaos.watch import NEVER, Answer, ProcessView, Watch
 from tests.chaos.histories import WorkerHistory, token
 
 A, B, C = token("a", 10), token("b", 11), token("c", 12)
@@ -32,12 +32,17 @@ def other(tmp_path: Path) -> WorkerHistory:
     return WorkerHistory(tmp_path, "worker-2")
 
 
+def seen(watch: Watch) -> ProcessView:
+    """The worker as its history is now."""
+    watch.poll()
+    return watch.view("worker-1")
+
+
 def test_a_file_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "late.jsonl")
     assert tail.read() == []
     (tmp_path / "late.jsonl").write_text('{"a":1}\n')
-    assert tail.read() == [{"a": 1}]
-    assert tail.read() == []
+    assert tail.read() == [{"a": 1}] and tail.read() == []
 
 
 def test_a_torn_last_line_waits_for_its_rest(tmp_path: Path) -> None:
@@ -46,8 +51,7 @@ def test_a_torn_last_line_waits_for_its_rest(tmp_path: Path) -> None:
     with path.open("a", buffering=1) as file:
         file.write('{"a":1}\n{"b":')
         file.flush()
-        assert tail.read() == [{"a": 1}]
-        assert tail.read() == []
+        assert tail.read() == [{"a": 1}] and tail.read() == []
         file.write('2}\n{"c":3}\n')
         assert tail.read() == [{"b": 2}, {"c": 3}]
     assert tail.corrupt_lines == 0
@@ -69,18 +73,15 @@ def test_lines_that_are_no_objects_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text('{"a":1}\nnonsense\n[1]\n{"b":2}\n')
     tail = Tail(path)
-    assert tail.read() == [{"a": 1}, {"b": 2}]
-    assert tail.corrupt_lines == 2
+    assert tail.read() == [{"a": 1}, {"b": 2}] and tail.corrupt_lines == 2
 
 
 def test_running_handlers_are_those_that_started_and_did_not_end(watch: Watch, worker: WorkerHistory) -> None:
     worker.claim(A, B, C)
     worker.start(A, B)
-    watch.poll()
-    assert set(watch.view("worker-1").running) == {A, B}
+    assert set(seen(watch).running) == {A, B}
     worker.stop(A)
-    watch.poll()
-    assert set(watch.view("worker-1").running) == {B}
+    assert set(seen(watch).running) == {B}
 
 
 def test_a_lease_is_held_until_its_end_was_sent(watch: Watch, worker: WorkerHistory) -> None:
@@ -91,9 +92,7 @@ def test_a_lease_is_held_until_its_end_was_sent(watch: Watch, worker: WorkerHist
     worker.answer("finish", A, result="ok")
     worker.send("retry", B)
     worker.answer("retry", B, result="ok")
-    watch.poll()
-    assert watch.definitely_held("worker-1") == [C]
-    assert list(watch.view("worker-1").in_hand) == [C]
+    assert list(seen(watch).in_hand) == watch.definitely_held("worker-1") == [C]
     assert watch.finished() == 1
 
 
@@ -101,17 +100,14 @@ def test_an_end_whose_outcome_is_unknown_leaves_the_lease_open(watch: Watch, wor
     worker.claim(A)
     worker.send("finish", A)
     worker.answer("finish", A, result="unknown", kind="info")
-    watch.poll()
-    assert list(watch.view("worker-1").in_hand) == [A]
-    assert watch.definitely_held("worker-1") == []
+    assert list(seen(watch).in_hand) == [A] and watch.definitely_held("worker-1") == []
     assert watch.finished() == 0
 
 
 def test_a_repeated_claim_is_one_lease(watch: Watch, worker: WorkerHistory) -> None:
     worker.claim(A)
     worker.claim(A, result="repeated")
-    watch.poll()
-    assert watch.view("worker-1").claimed == {"a": [10]}
+    assert seen(watch).claimed == {"a": [10]}
 
 
 def test_claimed_elsewhere_needs_another_process_and_a_later_fence(
@@ -135,24 +131,20 @@ def test_the_answer_to_a_late_end_is_kept(watch: Watch, worker: WorkerHistory) -
     worker.claim(A)
     worker.send("finish", A)
     worker.answer("finish", A, result="stale", kind="fail")
-    watch.poll()
-    assert watch.view("worker-1").ended[A][:2] == ("finish", "stale")
+    assert seen(watch).ended[A][:2] == ("finish", "stale")
 
 
 def test_created_jobs_are_counted_once(watch: Watch, worker: WorkerHistory) -> None:
     for result in ("created", "repeated", "duplicate", "refused"):
-        row = {"kind": "operation", "f": "enqueue", "type": "ok", "items": [{"job": "a", "result": result}]}
-        worker.file.append([json.dumps(row)[1:-1]])
+        append(worker, kind="operation", f="enqueue", type="ok", items=[{"job": "a", "result": result}])
     watch.poll()
     assert watch.created() == 1
 
 
 def test_open_and_close_are_seen(watch: Watch, worker: WorkerHistory) -> None:
-    watch.poll()
-    assert (watch.view("worker-1").opened, watch.view("worker-1").closed) == (True, False)
+    assert (seen(watch).opened, watch.view("worker-1").closed) == (True, False)
     worker.file.close()
-    watch.poll()
-    assert watch.view("worker-1").closed
+    assert seen(watch).closed
 
 
 def append(worker: WorkerHistory, **row: object) -> None:
@@ -163,24 +155,19 @@ def test_only_a_row_with_the_servers_time_is_an_answer(watch: Watch, worker: Wor
     times = {"first_send_ns": 10, "last_send_ns": 20, "done_ns": 30}
     append(worker, kind="operation", f="extend", type="info", op="w-1.0", **times)
     append(worker, kind="operation", f="handle", type="ok", op="w-2.0", first_send_ns=50, done_ns=60)
-    watch.poll()
-    view = watch.view("worker-1")
-    assert view.answered == NEVER
+    assert seen(watch).answered == NEVER
     append(worker, kind="operation", f="extend", type="ok", op="w-3.0", srv_us=1, **times)
     append(worker, kind="operation", f="claim", type="ok", op="w-4.0", srv_us=1, last_send_ns=15, done_ns=99)
-    watch.poll()
-    assert view.answered == Answer(20, 30)
+    assert seen(watch).answered == Answer(20, 30)
     assert Answer(1_000_000, 3_500_000).took_ms == 2.5
 
 
 def test_what_was_sent_is_unanswered_until_its_completion(watch: Watch, worker: WorkerHistory) -> None:
     append(worker, kind="operation", f="claim", type="invoke", op="w-1.1", first_send_ns=10, items=[])
     append(worker, kind="operation", f="handle", type="invoke", op="w-2.0", first_send_ns=11, items=[])
-    watch.poll()
-    assert watch.view("worker-1").unanswered == {"w-1.1": ("claim", 10)}
+    assert seen(watch).unanswered == {"w-1.1": ("claim", 10)}
     append(worker, kind="operation", f="claim", type="info", op="w-1.1", items=[])
-    watch.poll()
-    assert watch.view("worker-1").unanswered == {}
+    assert seen(watch).unanswered == {}
 
 
 @pytest.mark.parametrize(
@@ -196,24 +183,19 @@ def test_a_repeat_is_seen_in_the_row_or_in_an_item(
 ) -> None:
     row = {"srv_us": 1, "last_send_ns": 5, "done_ns": 7, "result": result, "items": items}
     append(worker, kind="operation", f="claim", type="ok", op="w-1.0", **row)
-    watch.poll()
-    assert watch.view("worker-1").repeated_ns == ({"claim": 7} if repeated else {})
+    assert seen(watch).repeated_ns == ({"claim": 7} if repeated else {})
 
 
 def test_the_newest_connection_counts(watch: Watch, worker: WorkerHistory) -> None:
     for t_ns in (5, 9):
         worker.file.append(['"kind":"connection"'], t_ns=t_ns)
-    watch.poll()
-    assert watch.view("worker-1").connected_ns == 9
+    assert seen(watch).connected_ns == 9
 
 
 def test_a_renewal_counts_when_it_renewed_something(watch: Watch, worker: WorkerHistory) -> None:
-    view = watch.view("worker-1")
     lease = {"job": "a", "fence": 1, "nonce": "n"}
     row = {"kind": "operation", "f": "extend", "type": "ok", "srv_us": 1, "done_ns": 30}
     append(worker, **row, op="w-1.0", last_send_ns=20, items=[{**lease, "result": "stale"}])
-    watch.poll()
-    assert view.renewed == NEVER
+    assert seen(watch).renewed == NEVER
     append(worker, **row, op="w-2.0", last_send_ns=21, items=[{**lease, "result": "stale"}, {**lease, "result": "ok"}])
-    watch.poll()
-    assert view.renewed == Answer(21, 30)
+    assert seen(watch).renewed == Answer(21, 30)

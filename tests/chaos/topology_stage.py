@@ -27,6 +27,7 @@ from chaos.topology import Durable, Setting, make
 from chaos.topology.clients import client_of
 from chaos.watch import NEVER, Answer
 from engine.history import HistoryFile
+from tests.chaos.histories import waiting
 from tests.chaos.network_stage import program
 
 #: Keys of the writer: so many that a slot has some to move.
@@ -80,11 +81,7 @@ class TopologyStage:
         return [key for key, value in acknowledged.items() if int(self.client.get(key) or -1) < value]
 
 
-def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
-    deadline_s = time.monotonic() + timeout_s
-    while not (held := condition()) and time.monotonic() < deadline_s:
-        time.sleep(poll_s)
-    return held
+wait = waiting(lambda: None)
 
 
 def code_of(error: Exception) -> str:

@@ -4,7 +4,6 @@ inside of processes and servers."""
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from bench import models
 from chaos.faults import FAULTS
 from chaos.faults.base import Scene, carry_out
 from chaos.network import Network
-from chaos.plan import PRODUCER, PlannedFault
+from chaos.plan import KILLING, PRODUCER, PlannedFault
 from chaos.preload import library
 from chaos.preload.control import HOST, Preload
 from chaos.processes import Crew, send
@@ -26,6 +25,7 @@ from chaos.watch import Watch
 from engine import EngineError
 from engine.history import HistoryFile, load_file
 from engine.recorder import Recorder
+from tests.chaos.histories import waiting
 from tests.chaos.network_stage import program
 
 LEASE_MS = 3_000
@@ -84,7 +84,7 @@ class Stage:
 
 
 def planned(name: str, target: str) -> PlannedFault:
-    return PlannedFault(f"1-{name}", name, target, 0)
+    return PlannedFault(f"1-{name}", name, target, 0, "worker-3" if name in KILLING else "")
 
 
 def told(url: str, name: str) -> str:
@@ -131,22 +131,13 @@ def stage(
         stack.callback(watch.close)
         stack.callback(crew.stop_all, 5.0)
 
-        def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
-            deadline_s = time.monotonic() + timeout_s
-            while True:
-                watch.poll()
-                # Asked once: a condition may use up what it reads.
-                if held := condition():
-                    return held
-                if time.monotonic() >= deadline_s:
-                    return False
-                time.sleep(poll_s)
-
-        scene = Scene(crew, watch, wait, send, LEASE_MS, LEASE_MS + 2_000, network, servers, preload=preload)
+        scene = Scene(
+            crew, watch, waiting(watch.poll), send, LEASE_MS, LEASE_MS + 2_000, network, servers, preload=preload, pretend=pretend
+        )
         for name in (TARGET, "worker-2"):
             crew.start_worker(name)
         watch.follow(PRODUCER)
         producer = Producer(spec, servers.url, history, delay_ms)
         stack.callback(producer.stop)
-        assert wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=60)
+        assert scene.wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=60)
         yield Stage(scene, folder)

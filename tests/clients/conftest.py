@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 from chaos.interop import node
+from engine import Handlers, Queue, Worker, models
 from engine.http.channels.settings import ChannelSettings
 from engine.http.security.roles import Token
 from engine.http.settings import HttpSettings
@@ -22,6 +23,7 @@ from ironclaim_client import Retries
 from tests.absent import without
 from tests.clients.faces import AsyncFace, Connect, Face, SyncFace
 from tests.clients.relay import HttpRelay, relay
+from tests.engine.helpers.at_work import at_work
 from tests.engine.http.serving import served
 from tests.reports.browser import Browser
 from tests.reports.browser import window as window
@@ -50,6 +52,17 @@ def harmed(application_url: str) -> Iterator[HttpRelay]:
     """A relay to the application, that harms what it is told to."""
     with relay(application_url) as made:
         yield made
+
+
+@contextmanager
+def working(url: str, of: str = "emails", **handlers: Any) -> Iterator[None]:
+    """A worker of a queue, of that of Bananas in Bananas' own keyspace."""
+    known = Handlers()
+    for name, function in handlers.items():
+        known(name)(function)
+    model = (models.Bananas(),) if of == "bananas" else ()
+    with Queue(of, *model, url=url) as queue, at_work(Worker(queue, known, sweep_ms=50)):
+        yield
 
 
 @pytest.fixture(params=["sync", "async"])

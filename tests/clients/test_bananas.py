@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import redis
 
-from engine import Handlers, Queue, Worker, models
 from ironclaim_client import Retries
 from ironclaim_client.bananas import (
     BananasError,
@@ -23,7 +20,7 @@ from ironclaim_client.bananas import (
     JobStatus,
     SerializationError,
 )
-from tests.clients.conftest import TOKEN
+from tests.clients.conftest import TOKEN, working
 from tests.clients.relay import HARM, HttpRelay
 
 JOBS = "POST /api/v1/jobs"
@@ -35,23 +32,6 @@ def client(harmed: HttpRelay) -> Iterator[Client]:
     retries = Retries(deadline_ms=15_000, attempt_ms=15_000, first_ms=1, longest_ms=20)
     with Client(harmed.url, token=TOKEN, retries=retries) as opened:
         yield opened
-
-
-@contextmanager
-def working(url: str, **handlers: Any) -> Iterator[None]:
-    """A worker of Bananas' jobs."""
-    known = Handlers()
-    for name, function in handlers.items():
-        known(name)(function)
-    with Queue("bananas", models.Bananas(), url=url) as queue:
-        worker = Worker(queue, known, sweep_ms=50)
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        try:
-            yield
-        finally:
-            worker.stop()
-            thread.join()
 
 
 def stored(url: str, id: str) -> dict[str, Any]:
@@ -93,7 +73,7 @@ def test_results_and_failures_come_back(client: Client, ironclaim_url: str) -> N
     def fail(job: Any) -> None:
         raise ValueError("no such address")
 
-    with working(ironclaim_url, add=lambda job: {"sum": sum(job.payload["n"])}, fail=fail):
+    with working(ironclaim_url, "bananas", add=lambda job: {"sum": sum(job.payload["n"])}, fail=fail):
         done = client.submit_and_wait("add", {"n": [1, 2]}, JobPriority.HIGH, timedelta(minutes=2))
         assert done is not None and done.is_success() and not done.is_failed() and done.result == {"sum": 3}
         assert abs(done.completed_at - datetime.now(UTC)) < timedelta(minutes=5)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from engine import Handlers, Queue, Worker
+from engine import Queue
 from engine.http.security.roles import Token
 from engine.http.settings import HttpSettings
 from ironclaim_client import (
@@ -26,30 +24,13 @@ from ironclaim_client import (
     ServerUnavailable,
     TimedOut,
 )
-from tests.clients.conftest import TOKEN
+from tests.clients.conftest import TOKEN, working
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import served
 
 ENQUEUE, BATCH, RESULT = "POST /api/queues/emails/jobs", "POST /api/queues/emails/jobs/batch", "/result"
-
-
-@contextmanager
-def working(url: str, **handlers: Any) -> Iterator[None]:
-    """A worker of the queue `emails`."""
-    known = Handlers()
-    for name, function in handlers.items():
-        known(name)(function)
-    with Queue("emails", url=url) as queue:
-        worker = Worker(queue, known, sweep_ms=50)
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        try:
-            yield
-        finally:
-            worker.stop()
-            thread.join()
 
 
 @pytest.fixture
@@ -74,8 +55,7 @@ def test_the_life_of_a_job(connect: Connect, application_url: str, ironclaim_url
     with pytest.raises(TimedOut, match=f"^job {enqueued.id} is waiting$"):
         emails.wait(enqueued.id, timeout_ms=0)
     with working(ironclaim_url, add=lambda job: sum(job.payload)):
-        assert emails.wait(enqueued.id) == 3
-        assert emails.call("add", [3, 4]) == 7
+        assert emails.wait(enqueued.id) == 3 and emails.call("add", [3, 4]) == 7
     found = emails.result(enqueued.id)
     assert found.ended and found.value == 3 and found.ended_ms > 0 and found.took_ms is not None
     with pytest.raises(NotFound):

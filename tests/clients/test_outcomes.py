@@ -12,10 +12,9 @@ import pytest
 
 from engine import Queue
 from ironclaim_client import ClientError
-from tests.clients.conftest import TOKEN, InNode, Scenarios
+from tests.clients.conftest import TOKEN, InNode, Scenarios, working
 from tests.clients.faces import Connect
 from tests.clients.relay import HttpRelay, Rule, relay
-from tests.clients.test_jobs import working
 from tests.engine.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.feature("BN35")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.interop import node
-from tests.clients.conftest import ROOT, TOKEN, run
-from tests.clients.test_jobs import working
+from tests.clients.conftest import ROOT, TOKEN, run, working
 
 
 @pytest.mark.parametrize("language", ["python", pytest.param("typescript", marks=pytest.mark.slow)])

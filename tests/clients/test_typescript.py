@@ -13,10 +13,10 @@ import redis
 from engine import Queue
 from ironclaim_client import Client
 from tests.clients import test_bananas
-from tests.clients.conftest import TOKEN, Scenarios
+from tests.clients.conftest import TOKEN, Scenarios, working
 from tests.clients.relay import HARM, HttpRelay, relay
 from tests.clients.test_channels import ACKNOWLEDGE, POLL
-from tests.clients.test_jobs import BATCH, ENQUEUE, RESULT, working
+from tests.clients.test_jobs import BATCH, ENQUEUE, RESULT
 from tests.engine.helpers.waiting import wait_until
 
 #: Each test starts Node or a page of Chromium.
@@ -230,7 +230,7 @@ def test_dsps_own_client_hears_of_an_end_that_is_not_its_own(scenario: Scenarios
 @pytest.mark.feature("BN35", model="bananas")
 def test_the_calls_of_bananas_own_client(scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str) -> None:
     harmed.next("gateway", "lose_reply", of=test_bananas.JOBS)
-    with test_bananas.working(ironclaim_url, add=lambda job: {"sum": sum(job.payload["n"])}):
+    with working(ironclaim_url, "bananas", add=lambda job: {"sum": sum(job.payload["n"])}):
         found = scenario("bananas", harmed, token=TOKEN)
     assert (found["done"]["status"], found["done"]["result"]) == ("completed", {"sum": 3})
     for name, route, priority in (("plain", "default", "high"), ("routed", "gpu", "low"), ("scheduled", "default", "high")):

@@ -11,19 +11,16 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from engine import Worker
 from engine.command.health import TIMEOUT_MS
-from engine.queue.settings import QueueSettings
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,18 +146,6 @@ def recipe(word: str, url: str) -> dict[str, Any]:
     return names
 
 
-@contextmanager
-def working(queue: QueueSettings) -> Iterator[None]:
-    worker = Worker(queue)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        worker.stop()
-        thread.join()
-
-
 @pytest.mark.slow
 def test_the_fastapi_service_enqueues_once_and_shows_what_came_of_it(ironclaim_url: str) -> None:
     names = recipe("FastAPI(", ironclaim_url)
@@ -170,7 +155,7 @@ def test_the_fastapi_service_enqueues_once_and_shows_what_came_of_it(ironclaim_u
         assert client.post("/orders/7/receipt").json() == made.json(), "it is under way"
         path = f"/jobs/{made.json()['job']}"
         assert client.get(path).json() == {"ended": False, "receipt": None}
-        with working(names["queue"]):
+        with at_work(Worker(names["queue"])):
             wait_until(lambda: client.get(path).json()["ended"], "the job has run")
         assert client.get(path).json() == {"ended": True, "receipt": "receipt of order 7"}
         assert client.post("/orders/seven/receipt").status_code == 422
@@ -193,7 +178,7 @@ def test_the_flask_service_runs_its_handlers_in_the_context_of_an_app(ironclaim_
     look.enqueue()
     path = f"/jobs/{made.json['job']}"
     assert (made.status_code, client.get(path).json) == (202, {"ended": False, "receipt": None})
-    with working(names["queue"]):
+    with at_work(Worker(names["queue"])):
         wait_until(lambda: client.get(path).json["ended"], "the job has run")
         wait_until(lambda: seen == ["shop"], "a handler has seen the app")
     assert client.get(path).json == {"ended": True, "receipt": "receipt of order 7"}

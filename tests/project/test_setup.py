@@ -16,6 +16,9 @@ from types import ModuleType
 
 import pytest
 
+Patch = pytest.MonkeyPatch
+Output = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,14 +37,20 @@ def steps() -> list[str]:
     return []
 
 
-@pytest.fixture
-def setup(tree: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The set-up of the copied tree as a module, with the slow parts (venv, pip, java) replaced by notes of their names."""
+def loaded(tree: Path) -> ModuleType:
+    """The set-up of the copied tree as a module."""
     loader = importlib.machinery.SourceFileLoader("ironclaim_setup", str(tree / ".ci" / "setup"))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def setup(tree: Path, steps: list[str], monkeypatch: Patch) -> ModuleType:
+    """The set-up of the copied tree as a module, with the slow parts (venv, pip, java) replaced by notes of their names."""
+    module = loaded(tree)
 
     def note_run(title: str, command: list[str], env: dict[str, str] | None = None) -> None:
         steps.append(title)
@@ -64,9 +73,7 @@ def test_the_second_time_does_nothing(setup: ModuleType, steps: list[str]) -> No
     assert steps == []
 
 
-def test_every_extra_and_every_group_is_installed_by_a_pip_that_knows_groups(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_extra_and_every_group_is_installed_by_a_pip_that_knows_groups(setup: ModuleType, monkeypatch: Patch) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(setup, "run", lambda title, command, env=None: commands.append(command))
     setup.install()
@@ -104,11 +111,7 @@ def test_an_environment_of_another_folder_or_python_is_made_anew(setup: ModuleTy
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
 def test_an_interrupted_set_up_is_begun_again(
-    setup: ModuleType,
-    steps: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    end: type[BaseException],
+    setup: ModuleType, steps: list[str], monkeypatch: Patch, capfd: Output, end: type[BaseException]
 ) -> None:
     setup.main()
     setup.CONSTRAINTS.write_text(setup.CONSTRAINTS.read_text() + "# changed\n")
@@ -128,7 +131,7 @@ def test_an_interrupted_set_up_is_begun_again(
     assert len(steps) == 4 and not (setup.VENV / "half-installed").exists()
 
 
-def test_a_foreign_environment_is_left_alone(setup: ModuleType, steps: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_foreign_environment_is_left_alone(setup: ModuleType, steps: list[str], capfd: Output) -> None:
     setup.VENV.mkdir()
     (setup.VENV / "precious").touch()
     assert setup.main() == 1
@@ -136,9 +139,7 @@ def test_a_foreign_environment_is_left_alone(setup: ModuleType, steps: list[str]
     assert (setup.VENV / "precious").exists() and steps == []
 
 
-def test_an_old_python_is_one_clear_line(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_old_python_is_one_clear_line(setup: ModuleType, monkeypatch: Patch, capfd: Output) -> None:
     monkeypatch.setattr(setup, "PYTHON_MIN", (99, 0))
     assert setup.main() == 1
     assert "make PYTHON=" in capfd.readouterr().err
@@ -146,13 +147,9 @@ def test_an_old_python_is_one_clear_line(
 
 def run_setup(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """The real script on the copied tree, with a stamp that says that the environment is ready."""
-    return subprocess.run(
-        [sys.executable, str(tree / ".ci" / "setup")],
-        env={**os.environ, "TOXIPROXY_SERVER": "named", **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environment = {**os.environ, "TOXIPROXY_SERVER": "named", **environment}
+    command = [sys.executable, str(tree / ".ci" / "setup")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -198,39 +195,27 @@ def test_two_at_a_time_wait_for_each_other(setup: ModuleType, tree: Path) -> Non
         assert second.wait(30) == 0
 
 
-def test_a_failed_step_shows_the_end_of_its_log(setup: ModuleType, tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    spec = importlib.util.spec_from_loader("fresh", importlib.machinery.SourceFileLoader("fresh", str(tree / ".ci" / "setup")))
-    assert spec is not None and spec.loader is not None
-    fresh = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fresh)
+def test_a_failed_step_shows_the_end_of_its_log(setup: ModuleType, tree: Path, capfd: Output) -> None:
+    fresh = loaded(tree)
     with pytest.raises(fresh.SetupError, match=r"a step failed with code 3; all of its output is in build/setup\.log"):
         fresh.run("a step", ["sh", "-c", "echo early; echo 'no matching distribution' >&2; exit 3"])
     assert "    no matching distribution\n" in capfd.readouterr().out
 
 
-def test_a_tool_that_is_not_there_is_installed(
-    setup: ModuleType, steps: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_tool_that_is_not_there_is_installed(setup: ModuleType, steps: list[str], monkeypatch: Patch, tmp_path: Path) -> None:
     (tmp_path / "apt-get").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(setup, "check_node_packages", lambda: steps.append("installing packages of Node"))
     monkeypatch.setattr(setup, "ELSEWHERE", str(tmp_path / "postgresql" / "*" / "bin"))
     setup.set_up(["redis", "postgres", "browser", "node"])
-    assert [step for step in steps if step.startswith("installing")] == [
-        "installing redis-server (apt-get)",
-        "installing postgresql (apt-get)",
-        "installing postgresql (apt-get)",
-        "installing chromium (apt-get)",
-        "installing chromium-driver (apt-get)",
-        "installing nodejs (apt-get)",
-        "installing npm (apt-get)",
-        "installing packages of Node",
-    ]
+    packages = ("redis-server", "postgresql", "postgresql", "chromium", "chromium-driver", "nodejs", "npm")
+    wanted = [*(f"installing {package} (apt-get)" for package in packages), "installing packages of Node"]
+    assert [step for step in steps if step.startswith("installing")] == wanted
 
 
 def test_programs_that_debian_keeps_off_the_path_are_found(
-    setup: ModuleType, steps: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    setup: ModuleType, steps: list[str], monkeypatch: Patch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(setup, "ELSEWHERE", str(tmp_path / "*" / "bin"))
@@ -245,7 +230,7 @@ def test_programs_that_debian_keeps_off_the_path_are_found(
 
 
 def test_without_the_right_to_install_a_server_is_an_error_and_the_others_are_remarks(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    setup: ModuleType, monkeypatch: Patch, capfd: Output
 ) -> None:
     monkeypatch.setenv("PATH", "")
     setup.set_up(["browser"])
@@ -258,9 +243,7 @@ def test_without_the_right_to_install_a_server_is_an_error_and_the_others_are_re
         setup.set_up(["redis"])
 
 
-def test_an_unknown_tool_is_one_clear_line(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_tool_is_one_clear_line(setup: ModuleType, monkeypatch: Patch, capfd: Output) -> None:
     monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
     assert setup.main() == 1
     assert capfd.readouterr().err == "setup: kafka: it must be one of browser, compiler, luacheck, node, postgres, redis\n"

@@ -70,8 +70,7 @@ def test_a_limit_is_found_within_five_per_cent_by_a_long_step(limit_per_s: float
     found, tried = searched(lambda step, _: MET if step.rate_per_s <= limit_per_s else MISSED)
     assert found.rate_per_s is not None and found.high_per_s is not None
     assert found.rate_per_s <= limit_per_s < found.high_per_s <= 1.05 * found.rate_per_s
-    assert tried[-1] == Tried(found.rate_per_s, 60, MET)
-    assert len(tried) <= 17
+    assert tried[-1] == Tried(found.rate_per_s, 60, MET) and len(tried) <= 17
 
 
 def test_a_limit_that_long_steps_see_lower_is_that_of_the_long_steps() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from engine import Channel, EngineError, models
 from engine.channel.recorder import ChannelRecorder
 from engine.history import HistoryFile
 from engine.testing import start_guarded
+from tests.chaos.histories import waiting
 from tests.chaos.test_toxiproxy import program
 
 CHANNEL, SUBSCRIBER = "orders", "reader"
@@ -96,14 +96,6 @@ def make_stage(folder: Path) -> Iterator[Stage]:
     watch, over = ChannelWatch(folder), threading.Event()
     (folder / "logs").mkdir()
 
-    def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            watch.poll()
-            if condition() or time.monotonic() >= deadline_s:
-                return condition()
-            time.sleep(poll_s)
-
     with ExitStack() as stack:
         manifest = HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
         harness = HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
@@ -126,19 +118,10 @@ def make_stage(folder: Path) -> Iterator[Stage]:
         stack.callback(lambda: [thread.join() for thread in threads])
         stack.callback(over.set)
         stack.callback(network.heal_all)
-        scene = ChannelScene(
-            crew=crew,
-            watch=watch,
-            wait=wait,
-            signal=send,
-            lease_ms=9_000,
-            recovery_bound_ms=9_000,
-            network=network,
-            servers=servers,
-            keyspace=keyspace,
-            harness=harness,
-        )
-        assert wait(lambda: watch.finished() > 10, timeout_s=120)
+        times = {"lease_ms": 9_000, "recovery_bound_ms": 9_000}
+        servers_of = {"network": network, "servers": servers, "keyspace": keyspace, "harness": harness}
+        scene = ChannelScene(crew=crew, watch=watch, wait=waiting(watch.poll), signal=send, **times, **servers_of)
+        assert scene.wait(lambda: watch.finished() > 10, timeout_s=120)
         yield Stage(scene, folder)
         watch.close()
 

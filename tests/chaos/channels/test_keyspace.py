@@ -61,8 +61,7 @@ def test_who_has_not_read_everything_is_behind(keyspace: Keyspace, ironclaim_url
         assert receipt is not None
         channel.acknowledge("b", receipt)
     look = keyspace.look()
-    assert look.behind() == [("wrapping", "a")]
-    assert look.clocks == {"wrapping": CLOCK_MIN, "plain": None}
+    assert look.behind() == [("wrapping", "a")] and look.clocks == {"wrapping": CLOCK_MIN, "plain": None}
     assert look.cursors == {"wrapping": {"a": CLOCK_MAX - 1, "b": CLOCK_MIN}, "plain": {"a": None}}
     harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
     keyspace.end(harness, 17)

@@ -151,6 +151,7 @@ def whole(path: Path) -> tuple[dict[str, Any], ...]:
     return file.rows
 
 
+@pytest.mark.slow
 def test_the_adapter_of_this_engine_writes_what_it_sends_and_runs(ironclaim_url: str, tmp_path: Path) -> None:
     watch, command = TargetWatch(tmp_path), command_of(OURS)
     for name in ("producer-1", "worker-1"):

@@ -83,15 +83,8 @@ def test_a_port_shows_what_the_original_shows(
     side: str, program: str, worker: tuple[str, ...], expected: str, ironclaim_url: str, tmp_path: Path
 ) -> None:
     with running(side, worker, ironclaim_url, tmp_path):
-        done = subprocess.run(
-            [sys.executable, program],
-            cwd=HERE / side,
-            env=environment(ironclaim_url),
-            capture_output=True,
-            text=True,
-            timeout=END_S,
-            check=False,
-        )
+        command, env = [sys.executable, program], environment(ironclaim_url)
+        done = subprocess.run(command, cwd=HERE / side, env=env, capture_output=True, text=True, timeout=END_S)
     # What the original says as its process ends is its own: Celery's results complain when the pool is gone first.
     assert (done.returncode, done.stderr if side == "after" else "") == (0, "")
     assert done.stdout == expected
