@@ -11,6 +11,7 @@ import pytest
 
 from engine import ConnectOptions, Queue
 from engine.testing import EmbeddedServer, free_port
+from tests.engine.desk import desk as desk
 from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers

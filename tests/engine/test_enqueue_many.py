@@ -20,13 +20,11 @@ from engine.queue import producing
 from engine.recorder import Recorder
 from engine.testing import free_port
 from engine.wire.operations import EnqueueMany
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import claim, ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import check_rows, raw_rows
-
-__all__ = ["desk"]
 
 
 @pytest.fixture(params=["sync", "async"])

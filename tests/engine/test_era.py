@@ -17,12 +17,11 @@ import pytest
 from engine import AsyncQueue, ConnectOptions, DataLoss, Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
 from engine.testing import EmbeddedServer
 from engine.wire.operations import NoteEra
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
-__all__ = ["desk"]
 QUICK = ConnectOptions(idle_check_ms=0)
 
 

@@ -9,9 +9,7 @@ from engine import Handlers, Queue, validate
 from engine.handlers import fault_of
 from engine.wire.operations import Bury, Failure, Lease, Retry
 from engine.worker.worker import Worker
-from tests.engine.desk import Desk, desk, run_texts
-
-__all__ = ["desk"]
+from tests.engine.desk import Desk, run_texts
 
 
 def entries(desk: Desk, job: str) -> dict[str, str]:

@@ -11,10 +11,9 @@ import pytest
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
 from engine.queue.administering import EVENTS_KEPT_MAX
 from engine.wire.operations import Bury, Drop, Enqueue, Failure, Finish, NoteProgress, Operation, Release, Retry
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 
-__all__ = ["desk"]
 pytestmark = pytest.mark.feature("BL31", "BL32")
 
 

@@ -15,11 +15,9 @@ from engine.options import checked
 from engine.outcomes import Ending, ending, verdict_of
 from engine.wire.operations import Backoff, Drop, Failure, Options, Retry
 from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk, run_fields
+from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields
 from tests.engine.helpers import failing_handlers
 from tests.engine.helpers.scenes import saved
-
-__all__ = ["desk"]
 
 
 def waits(count: int = 6, draw: float = 1.0, **options: Any) -> list[int]:

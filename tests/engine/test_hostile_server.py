@@ -18,13 +18,11 @@ from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUna
 from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.binary import server_binary
 from engine.wire.operations import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import bound
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
-
-__all__ = ["desk"]
 
 #: How a state begins and ends: generators that stop in the middle.
 State = Callable[[EmbeddedServer, Any], Iterator[None]]

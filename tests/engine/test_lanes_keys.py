@@ -9,9 +9,7 @@ import pytest
 from engine.errors import Malformed, ScriptFault
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
-from tests.engine.desk import LEASE_MS, START_MS, TOMBSTONE, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, START_MS, TOMBSTONE, Desk
 
 BAND = 2**49
 MIDDLE = 2**48

@@ -10,9 +10,7 @@ import pytest
 
 from engine import AsyncQueue, Queue, join_metrics, models
 from engine.wire.operations import Beat, Bury, Failure
-from tests.engine.desk import LEASE_MS, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, Desk
 
 
 @pytest.mark.feature("BN33")

@@ -7,11 +7,9 @@ import pytest
 from engine.wire.operations import Finish, Lease, LeasedJob, Release
 from engine.worker.machine.concurrency import Prefetch
 from engine.worker.machine.events import StopAsked
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
 from tests.engine.helpers.machine import MS, Machine
-
-__all__ = ["desk"]
 
 
 def measured(took_ms: float, *, concurrency: int = 1, most: int = 64, runs: int = 20) -> Prefetch:

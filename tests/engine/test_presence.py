@@ -36,14 +36,12 @@ from engine.wire.operations import (
 )
 from engine.worker.machine.events import MS, ControlLost, Subscribed
 from engine.worker.machine.presence import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.machine import SERVER_MS, Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until, whole_lines
-
-__all__ = ["desk"]
 
 #: The server of the raw keys, and one before it.
 RUN, OTHER = "a" * 40, "b" * 40

@@ -14,10 +14,9 @@ from engine.queue.results import Waiting, progress_of, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.wire.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
-from tests.engine.desk import LEASE_MS, Desk, desk, run_fields
+from tests.engine.desk import LEASE_MS, Desk, run_fields
 from tests.engine.helpers.machine import Machine
 
-__all__ = ["desk"]
 pytestmark = pytest.mark.feature("BN14", "BL12")
 
 HOUR_MS = 3_600_000

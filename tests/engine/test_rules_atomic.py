@@ -19,9 +19,7 @@ from engine.wire.operations import (
     Release,
     Retry,
 )
-from tests.engine.desk import LEASE_MS, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, Desk
 
 JOBS = ("j1", "j2", "j3")
 

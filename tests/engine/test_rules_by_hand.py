@@ -10,13 +10,11 @@ import pytest
 
 from engine.errors import ScriptFault
 from engine.wire.operations import Bury, Extend, Failure, Finish, Retry
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
 from tests.engine.helpers.scenes import drain
 from tests.scenes import CLASSES, SCENES, Scene, limited
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 

@@ -20,10 +20,8 @@ from engine.wire.operations import (
     Retry,
     Value,
 )
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members, names_of
-
-__all__ = ["desk"]
 
 
 def callback(name: str, parent: str, payload: bytes = b"1") -> Enqueue:

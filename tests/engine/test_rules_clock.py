@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Claim, LeasedJob
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 

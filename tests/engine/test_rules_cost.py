@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Release
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, members
-
-__all__ = ["desk"]
 
 pytestmark = pytest.mark.feature("MQ17")
 CLASSES = ("main", "main@gpu", "sms")

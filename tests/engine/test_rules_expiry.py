@@ -27,10 +27,9 @@ from engine.wire.operations import (
     TickPolicy,
     Timing,
 )
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members
 
-__all__ = ["desk"]
 EXPIRES_MS = 1_000
 
 

@@ -20,10 +20,8 @@ from engine.wire.operations import (
     Release,
     Retry,
 )
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.scenes import scene
-
-__all__ = ["desk"]
 
 
 def test_rule_12_a_repeated_sweep_tells_again_which_leases_it_took(desk: Desk) -> None:

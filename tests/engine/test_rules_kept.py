@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Alter, Bury, Enqueue, Failure
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.scenes import saved
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
-
-__all__ = ["desk"]
 
 pytestmark = pytest.mark.feature("BQ35")
 

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Bury, Failure, Finish, Release
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import BAND, check, hash_of, markers, members, parked, take_markers
-
-__all__ = ["desk"]
 
 
 def fill(desk: Desk, lane: str, count: int, **options: Any) -> None:

@@ -10,12 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.wire.operations import Bury, Failure, Finish, LeasedJob, Limit, Release
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_oracle import Oracle
 from tests.engine.helpers.lanes_state import check, markers, members, names_of, parked
 from tests.walks import examples
-
-__all__ = ["desk"]
 
 #: Each example starts from an empty server, and does real I/O.
 SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)

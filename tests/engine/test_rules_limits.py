@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Retry, Value
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk, write_run
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, START_MS, Desk, write_run
 
 pytestmark = pytest.mark.feature("BQ35")
 

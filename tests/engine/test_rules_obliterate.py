@@ -11,10 +11,8 @@ from engine.queue.clearing import obliterating
 from engine.queue.steps import DeadlineBound
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import names_of
-
-__all__ = ["desk"]
 
 Meanwhile = Callable[[Desk, Operation], None]
 #: `seq` tells late copies from later jobs, `sweep` is what the sweeps know of the clock.

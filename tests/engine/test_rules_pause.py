@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.wire.operations import Finish, Operation
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 BOTH = ("mail", "sms")

@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 
 from engine.wire.operations import Bury, Failure, LeasedJob, Mark, Release
-from tests.engine.desk import LEASE_MS, TOMBSTONE, Desk, desk, write_run
+from tests.engine.desk import LEASE_MS, TOMBSTONE, Desk, write_run
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault
-
-__all__ = ["desk"]
 
 
 def test_rule_12_the_first_crash_is_counted_and_free(desk: Desk) -> None:

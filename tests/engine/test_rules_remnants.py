@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.scenes import saved
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 

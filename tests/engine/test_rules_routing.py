@@ -11,10 +11,8 @@ import pytest
 
 from engine.errors import ScriptFault
 from engine.wire.operations import Count, EnqueueMany, ReadWorkerUpdates
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
-
-__all__ = ["desk"]
 
 ALL = ("main", "main@gpu")
 

@@ -24,9 +24,7 @@ from engine.wire.operations import (
     SetRetention,
 )
 from engine.worker.machine.sweeping import ORPHANS_PAGE, SWEEP_LIMIT
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 HOUR_MS = 3_600_000
 #: Commands of one call, whatever the size of the queue: the scripts work in parts of some 500.

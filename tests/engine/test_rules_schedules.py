@@ -25,9 +25,7 @@ from engine.wire.operations import (
     Timing,
 )
 from engine.worker.machine.sweeping import tick
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 MINUTE_MS = 60_000
 #: The first full minute after the desk's clock starts.

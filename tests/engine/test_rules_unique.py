@@ -8,10 +8,8 @@ import pytest
 
 from engine.errors import ServerUnavailable
 from engine.wire.operations import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Release, Retry
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check
-
-__all__ = ["desk"]
 
 
 def add(desk: Desk, job: str, **options: Any) -> tuple[str, str, str]:

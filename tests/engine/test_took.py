@@ -27,11 +27,9 @@ from engine.wire.operations import (
 )
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.machine import Machine, exits
 from tests.engine.helpers.waiting import wait_until
-
-__all__ = ["desk"]
 
 pytestmark = pytest.mark.feature("MQ36")
 

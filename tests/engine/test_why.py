@@ -12,11 +12,9 @@ from engine import AsyncQueue, Malformed, Queue
 from engine.options import route_text
 from engine.routing import Target
 from engine.wire.operations import Beat, Bury, Failure
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until
-
-__all__ = ["desk"]
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"

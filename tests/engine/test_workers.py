@@ -13,9 +13,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, Queue
 from engine.wire.operations import Beat, Lease
-from tests.engine.desk import LEASE_MS, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, Desk
 
 HOUR_MS = 3_600_000
 TTL_MS = 30_000
