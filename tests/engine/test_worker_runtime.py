@@ -182,7 +182,7 @@ def test_the_memory_that_this_process_holds() -> None:
 
 
 @pytest.mark.feature("BN37", "BN28")
-@pytest.mark.parametrize("processes", ["0", "1"])
+@pytest.mark.parametrize("processes", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_each_failed_run_is_one_line_of_json_with_its_job_fence_and_traceback(
     queue: Queue, workers: Workers, processes: str
 ) -> None:
