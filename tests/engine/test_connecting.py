@@ -58,15 +58,12 @@ def test_a_queue_goes_where_a_client_goes_on_connections_of_its_own(ironclaim_ur
 
 
 @pytest.mark.feature("BL35")
-def test_an_asyncio_client_serves_an_async_queue(ironclaim_url: str) -> None:
-    async def use() -> None:
-        client: Any = redis.asyncio.Redis.from_url(ironclaim_url, decode_responses=True)
-        async with AsyncQueue("q", client=client) as queue:
-            assert (await queue.enqueue("work", {}, id="a")).created
-        assert await client.exists(Queue("q").model.keys.job("a")) == 1
-        await client.aclose()
-
-    asyncio.run(use())
+async def test_an_asyncio_client_serves_an_async_queue(ironclaim_url: str) -> None:
+    client: Any = redis.asyncio.Redis.from_url(ironclaim_url, decode_responses=True)
+    async with AsyncQueue("q", client=client) as queue:
+        assert (await queue.enqueue("work", {}, id="a")).created
+    assert await client.exists(Queue("q").model.keys.job("a")) == 1
+    await client.aclose()
 
 
 def test_clients_that_do_not_fit_are_refused_with_the_reason() -> None:

@@ -247,6 +247,7 @@ def test_a_late_copy_runs_nothing_again(relay: Relay, queue: Any, direct: Queue)
 
 
 def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: Any, direct: Queue) -> None:
+    """Eight pieces go out in one pipeline, and a connection is lost behind the first of them."""
     jobs = new_jobs(9_500)
     relay.standing = "one_reply"
     target = vars(queue.driver).get("_target", queue.driver)

@@ -335,7 +335,7 @@ def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[l
     queue.enqueue("work", {}, id="j")
     queue.enqueue("later", {}, id="k")
     done = subprocess.run(
-        [sys.executable, "-m", "engine", "worker", f"{name}:queue", "--name", "w", "--burst", *options],
+        [sys.executable, "-m", "engine", "worker", f"{name}:queue", "--name", "w", "--burst", "--sweep-ms", "100", *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"},
         capture_output=True,

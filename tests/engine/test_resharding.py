@@ -77,7 +77,7 @@ def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:
 # -- what is kept
 
 
-@pytest.mark.parametrize(("before", "after"), [(4, 9), (9, 4), (1, 4)])
+@pytest.mark.parametrize(("before", "after"), [pytest.param(4, 9, marks=pytest.mark.slow), (9, 4), (1, 4)])
 def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
     with Queue("mails", url=ironclaim_url, shards=before) as old:
         assert dedup_windows(old, "first") == ["created"] * 12

@@ -72,7 +72,7 @@ def counts_in_parts(desk: Desk, *classes: str) -> list[int]:
             return found
 
 
-@pytest.mark.parametrize("classes", [1, 3, 1_200])
+@pytest.mark.parametrize("classes", [pytest.param(1, marks=pytest.mark.slow), 3, 1_200])
 def test_waiting_jobs_of_many_lanes_are_counted_in_parts_that_add_up(desk: Desk, classes: int) -> None:
     add_lanes(desk, 2_000, lambda number: f"c{number % classes}")
     park_lanes(desk, 1_300)

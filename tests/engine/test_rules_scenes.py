@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -110,22 +109,12 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_doubles_and_leaks_nothin
             assert leaks(desk.dump(), desk) == set()
 
 
-@contextmanager
-def full_memory(desk: Desk, full: bool) -> Iterator[None]:
-    """The server has no memory left, where it is said to be full."""
-    desk.redis.config_set("maxmemory", int(full))
-    try:
-        yield
-    finally:
-        desk.redis.config_set("maxmemory", 0)
-
-
 @each(WRITING)
 def test_rules_02_to_07_it_is_done_in_a_full_memory_and_copies_change_nothing_and_start_nothing(desk: Desk, scene: Scene) -> None:
     call = desk.call(scene.begin(desk))
     assert call.script is not None and call.script.name == scene.script
     before = desk.dump()
-    with full_memory(desk, scene in FREE):
+    with desk.full(scene in FREE):
         first = desk.send(call)
     after = desk.dump()
     assert after != before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from pathlib import Path
@@ -73,12 +72,9 @@ def test_a_serialiser_of_ones_own_is_named_in_the_job_and_read_by_workers_with_a
 
 
 @pytest.mark.feature("MQ26")
-def test_an_asyncio_producer_and_child_processes(workers: Workers, queue: Queue) -> None:
-    async def send() -> None:
-        async with AsyncQueue("q", url=workers.url, serializer=Backwards()) as other:
-            await other.enqueue("tell", {"folder": str(workers.folder), "value": 1}, id="a")
-
-    asyncio.run(send())
+async def test_an_asyncio_producer_and_child_processes(workers: Workers, queue: Queue) -> None:
+    async with AsyncQueue("q", url=workers.url, serializer=Backwards()) as other:
+        await other.enqueue("tell", {"folder": str(workers.folder), "value": 1}, id="a")
     with Queue("q", url=workers.url, serializers=[Backwards()]) as reader:
         Worker(reader, backwards.handlers, sweep_ms=50, processes=1).run(burst=True)
     assert Path(workers.folder, "a").read_text() == "1"

@@ -10,7 +10,7 @@ import pytest
 
 from engine import Queue
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.processes import Workers, cpu_s
+from tests.engine.helpers.processes import Workers, cpu_s, put
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import rows_of, wait_until
@@ -128,29 +128,25 @@ def test_a_worker_outlives_an_outage_and_idles_through_it(
         assert worker.wait(120) == 0
 
 
-def test_replies_that_get_lost_double_nothing(queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer) -> None:
+def test_replies_that_get_lost_double_nothing_and_flushed_scripts_are_loaded_again(
+    queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer
+) -> None:
     jobs = [f"j{number}" for number in range(40)]
-    for job in jobs:
-        queue.enqueue("mark", {"folder": str(workers.folder)}, id=job)
+    put(queue, workers, "mark", *jobs)
     with Relay(ironclaim_server.port) as relay:
         workers.url = relay.url
         for _ in range(30):
             relay.next("pass", "lose_reply", "lose_request")
         worker = workers.start("--concurrency", "3", "--sweep-ms", "100")
         wait_until(lambda: queue.counts().finished == 40, "all are finished")
+        for number in range(3):
+            with raw_client(queue.url) as client:
+                client.script_flush()
+            put(queue, workers, "mark", f"late{number}")
+            wait_until(lambda number=number: queue.counts().finished == 41 + number, f"job {number} after a flush ran")
         worker.terminate()
         assert worker.wait(120) == 0
-    assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
-
-
-def test_a_worker_survives_flushed_scripts(queue: Queue, workers: Workers) -> None:
-    workers.start("--sweep-ms", "100")
-    for number in range(3):
-        with raw_client(workers.url) as client:
-            client.script_flush()
-        queue.enqueue("mark", {"folder": str(workers.folder)}, id=f"j{number}")
-        wait_until(lambda number=number: workers.marks("ran", f"j{number}"), f"job {number} ran")
-    wait_until(lambda: queue.counts().finished == 3, "all are finished")
+    assert sorted(mark.job for mark in workers.marks("ran")) == sorted([*jobs, "late0", "late1", "late2"])
 
 
 @pytest.mark.slow
