@@ -199,6 +199,11 @@ class Desk:
         self.queue.use_test_clock(self.now_ms)
         self.redis.eval(EXPIRE, 0, self.expires_from_ms, self.now_ms, max(0, ms) if self.passes_for_all else 0)
 
+    def later(self, ms: int) -> Swept:
+        """Move the clock, and let a worker sweep then."""
+        self.tick(ms)
+        return self.sweep()
+
     # -- operations
 
     def call(self, operation: Operation) -> Call[Any]:
@@ -248,6 +253,16 @@ class Desk:
         for job in jobs:
             enqueued: Enqueued = self.run(self.enqueue_operation(job, **options))
             assert enqueued.result == "created"
+
+    def family(self, **options: Any) -> None:
+        """A parent `p`, and a `child` that needs it."""
+        self.enqueue("p")
+        self.enqueue("child", needs=("p",), **options)
+
+    def leased(self, *jobs: str, **options: Any) -> list[LeasedJob]:
+        """Enqueue them, and let a worker claim what may run."""
+        self.enqueue(*jobs, **options)
+        return self.claim()
 
     def claim_operation(
         self,

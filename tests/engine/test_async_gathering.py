@@ -64,13 +64,12 @@ def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_o
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_batch_is_one_call_of_the_server(ironclaim_url: str) -> None:
+async def test_a_batch_is_one_call_of_the_server(ironclaim_url: str, client: Any) -> None:
     async with AsyncQueue("q", url=ironclaim_url) as queue:
         await queue.enqueue("work", None)
-        with raw_client(ironclaim_url) as client:
-            client.config_resetstat()
-            await asyncio.gather(*(queue.enqueue("work", number, priority=number % 10 + 1) for number in range(101)))
-            assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
+        client.config_resetstat()
+        await asyncio.gather(*(queue.enqueue("work", number, priority=number % 10 + 1) for number in range(101)))
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
 
 
 @pytest.mark.usefixtures("patient")
@@ -117,13 +116,12 @@ def test_what_a_batch_refuses_it_refuses_one_by_one(ironclaim_url: str, direct: 
     assert ids_of(direct, "delayed") == ["e"] and ids_of(direct, "blocked") == ["d"]
 
 
-async def test_the_jobs_of_a_foreign_format_leave_together_in_calls_of_their_own(ironclaim_url: str) -> None:
+async def test_the_jobs_of_a_foreign_format_leave_together_in_calls_of_their_own(ironclaim_url: str, client: Any) -> None:
     async with AsyncQueue("q", models.Bull(), url=ironclaim_url) as queue:
         await queue.enqueue("work", None)
-        with raw_client(ironclaim_url) as client:
-            client.config_resetstat()
-            ends = await asyncio.gather(*(queue.enqueue("work", number) for number in range(20)))
-            assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 20
+        client.config_resetstat()
+        ends = await asyncio.gather(*(queue.enqueue("work", number) for number in range(20)))
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 20
         assert {end.result for end in ends} == {"created"} and len({end.job for end in ends}) == 20
 
 
@@ -149,9 +147,8 @@ async def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay:
     assert {"a", "c"} <= set(ids_of(direct, "waiting"))
 
 
-async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_url: str, direct: Queue) -> None:
-    with raw_client(ironclaim_url) as client:
-        client.set(direct.model.keys.lane("bad"), "no zset")
+async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_url: str, direct: Queue, client: Any) -> None:
+    client.set(direct.model.keys.lane("bad"), "no zset")
     async with AsyncQueue("q", url=ironclaim_url) as queue:
         await queue.enqueue("work", None, id="contact")
         bad = queue.enqueue("bad", None, id="b")

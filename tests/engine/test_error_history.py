@@ -29,8 +29,7 @@ def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk
         (job,) = desk.claim()
         fences.append(job.lease.fence)
         desk.run(fail(job.lease, f"boom {run}", f"at line {run}"))
-        desk.tick(1)
-        desk.sweep()
+        desk.later(1)
     state = desk.run_hash("j")
     assert (state["errors"], state["error"], state["failures"]) == ("12", "boom 11", "12")
     found = entries(desk, "j")
@@ -46,8 +45,7 @@ def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk
 def test_a_retry_and_a_burial_cut_off_anywhere_note_the_run_once(desk: Desk) -> None:
     for bury in (False, True):
         for writes in desk.each_cut(1):
-            desk.enqueue("j")
-            failure = Failure(desk.claim()[0].lease, "boom", 100, "trace")
+            failure = Failure(desk.leased("j")[0].lease, "boom", 100, "trace")
             operation = Bury((failure,)) if bury else Retry((failure,))
             desk.cut_off(operation, writes)
             for _ in range(2):

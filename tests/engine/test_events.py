@@ -42,8 +42,7 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     (first, *_) = desk.queue.events.read("0", wait_ms=0)
     assert first == Event(raw.decode(), int(raw.split(b"-")[0]), "created", "j1", "main", "delayed")
     forget_what_was(desk)
-    desk.tick(50)
-    desk.sweep()
+    desk.later(50)
     j1, j2 = desk.claim("a")
     desk.run(NoteProgress(j2.lease, 1, b'"percent":42.5,"message":null,"data":null}'))
     assert desk.finish(j2.lease) == [("ok", "finished")]
@@ -94,8 +93,7 @@ def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
 def test_children_are_told_when_their_parents_end(desk: Desk) -> None:
     on(desk)
     desk.enqueue("parent")
-    desk.enqueue("child", needs=("parent",))
-    (parent,) = desk.claim()
+    (parent,) = desk.leased("child", needs=("parent",))
     desk.finish(parent.lease)
     assert [(kind, job, detail) for kind, job, detail in told(desk) if kind != "claimed"] == [
         ("created", "parent", "waiting"),
@@ -126,8 +124,7 @@ def operations(desk: Desk, what: str) -> Operation:
     if what == "reap":
         desk.sweep()
         for _ in range(4):
-            desk.tick(LEASE_MS // 4)
-            desk.sweep()
+            desk.later(LEASE_MS // 4)
         desk.tick(1)
         return desk.sweep_operation()
     if what == "requeue":
@@ -240,8 +237,7 @@ def test_a_plain_enqueue_reads_each_key_once(desk: Desk) -> None:
 def test_a_foreign_key_in_its_place_harms_no_job(desk: Desk) -> None:
     on(desk)
     desk.redis.set(desk.keys.events, "mine")
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert desk.finish(job.lease) == [("ok", "finished")]
     with pytest.raises(WrongKeyType, match="WRONGTYPE"):
         desk.queue.events.on()

@@ -121,8 +121,7 @@ def test_a_job_that_succeeds_in_its_last_attempt_has_succeeded(queue: Queue) -> 
 
 @pytest.mark.feature("MQ12")
 def test_a_handler_may_say_how_long_its_job_waits(desk: Desk) -> None:
-    desk.enqueue("j", attempts=2)
-    (job,) = desk.claim()
+    (job,) = desk.leased("j", attempts=2)
     assert desk.run(Retry((Failure(job.lease, "later", 5000, charge=False),))).items == (("ok", "retried"),)
     assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 5000  # type: ignore[index]
     desk.tick(5000)
@@ -285,8 +284,7 @@ def test_rule_01_a_drop_cut_off_after_any_write_loses_and_doubles_nothing(desk: 
             assert [outcome for _, outcome in desk.run(operation).items] == ["skipped", "discarded", "rerouted"], writes
         finished: set[str] = set()
         for _ in range(8):
-            desk.tick(LEASE_MS // 3)
-            desk.sweep()
+            desk.later(LEASE_MS // 3)
             finished |= {job.lease.job for job in desk.claim("z") if desk.finish(job.lease) == [("ok", "finished")]}
         dead = {job for job in ("a1", "b1", "c1") if desk.places(job) == {"dead"}}
         # Whose end was not told has run again, and its children after it.

@@ -16,8 +16,7 @@ from tests.engine.desk import LEASE_MS, Desk
 @pytest.mark.feature("BN33")
 def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None:
     desk.enqueue("j6", expires_ms=1)
-    desk.tick(1)
-    desk.sweep()
+    desk.later(1)
     desk.enqueue("j1", "j2", "j3", "j4")
     first, second, _ = desk.claim(limit=3)
     desk.enqueue("j5", delay_ms=1000)

@@ -38,8 +38,7 @@ def record(desk: Desk, job: str = "j1") -> Any:
 
 @pytest.mark.feature("BQ27", "MQ06", "BN09")
 def test_a_value_is_stored_by_the_script_that_finishes_the_job_and_expires_by_its_own_time(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    first, second = (job.lease for job in desk.claim())
+    first, second = (job.lease for job in desk.leased("j1", "j2"))
     reply = desk.run(Finish((first, second), None, (Value(1, b'{"total":[]}', 5_000, 12),)))
     assert reply.items == (("ok", "finished"), ("ok", "finished"))
     assert desk.redis.exists(desk.keys.result("j1")) == 0
@@ -63,8 +62,7 @@ def test_a_value_travels_with_a_finish_that_claims(desk: Desk) -> None:
 
 
 def test_a_stale_finish_and_a_repeated_one_write_no_value(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (zombie,) = desk.claim()
+    (zombie,) = desk.leased("j1")
     desk.sweep_past(LEASE_MS + 1)
     assert finish(desk, zombie.lease, b'"zombie"') == [("stale", "")]
     assert desk.redis.exists(desk.keys.result("j1")) == 0
@@ -76,8 +74,7 @@ def test_a_stale_finish_and_a_repeated_one_write_no_value(desk: Desk) -> None:
 
 
 def test_the_same_token_twice_in_one_call_keeps_the_first_value(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     values = (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0))
     assert desk.run(Finish((job.lease, job.lease), None, values)).items == (("ok", "finished"), ("repeated", "finished"))
     assert record(desk)["value"] == 1
@@ -85,8 +82,7 @@ def test_the_same_token_twice_in_one_call_keeps_the_first_value(desk: Desk) -> N
 
 def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_copy(desk: Desk) -> None:
     for writes in desk.each_cut():
-        desk.enqueue("j1", "j2")
-        leases = tuple(job.lease for job in desk.claim())
+        leases = tuple(job.lease for job in desk.leased("j1", "j2"))
         operation = Finish(leases, None, (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0)))
         desk.cut_off(operation, writes)
         # What is stored before the end is not yet told.
@@ -134,8 +130,7 @@ def test_a_dead_job_keeps_its_error_as_its_result(desk: Desk, end: str, ttl_ms: 
 
 
 def test_a_record_of_an_earlier_life_of_the_id_is_not_taken_for_this_one(desk: Desk) -> None:
-    desk.enqueue("j1")
-    finish(desk, desk.claim()[0].lease, b'"first life"')
+    finish(desk, desk.leased("j1")[0].lease, b'"first life"')
     desk.tick(60_000)
     desk.enqueue("j1", nonce=b"another-")
     assert record(desk)["value"] == "first life"
@@ -150,8 +145,7 @@ def test_a_record_of_an_earlier_life_of_the_id_is_not_taken_for_this_one(desk: D
 
 
 def test_what_is_left_when_everything_else_has_expired_is_the_record(desk: Desk) -> None:
-    desk.enqueue("j1")
-    finish(desk, desk.claim()[0].lease, b"7")
+    finish(desk, desk.leased("j1")[0].lease, b"7")
     ended_ms = desk.now_ms
     desk.tick(60_000)
     desk.redis.delete(desk.keys.done)
@@ -231,8 +225,7 @@ def test_a_key_of_another_type_in_place_of_a_registration_does_not_stop_a_finish
 
 @pytest.mark.feature("BQ25", "BL11")
 def test_progress_is_noted_under_the_token_and_an_older_copy_changes_nothing(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert desk.run(NoteProgress(job.lease, 1, b'"percent":5}')).result == "ok"
     late = desk.call(NoteProgress(job.lease, 1, b'"percent":5}'))
     assert desk.run(NoteProgress(job.lease, 2, b'"percent":7,"data":[]}')).result == "ok"

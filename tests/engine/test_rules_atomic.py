@@ -25,8 +25,7 @@ JOBS = ("j1", "j2", "j3")
 
 
 def leased(desk: Desk) -> tuple[Lease, ...]:
-    desk.enqueue(*JOBS)
-    return tuple(job.lease for job in desk.claim())
+    return tuple(job.lease for job in desk.leased(*JOBS))
 
 
 def claim_all(desk: Desk) -> list[LeasedJob]:
@@ -56,8 +55,7 @@ def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doub
             assert [item.job for item in reply.items] == jobs
             assert (results.count("repeated"), results.count("created")) == (there, 1000 - there)
             there = 1000
-        desk.tick(1000)
-        desk.sweep()
+        desk.later(1000)
         finished = [job.lease.job for job in claim_all(desk)]
         assert len(finished) == len(set(finished)) == there, writes
     assert writes == 9
@@ -85,21 +83,17 @@ def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
 @pytest.mark.parametrize("end", ["bury", "retry with no attempt left"])
 def test_rule_01_a_burial_cut_off_and_never_sent_again_is_completed_by_the_sweep(desk: Desk, end: str) -> None:
     for writes in desk.each_cut(1):
-        desk.enqueue("j1", attempts=1)
-        failure = Failure(desk.claim()[0].lease, "no", 0)
+        failure = Failure(desk.leased("j1", attempts=1)[0].lease, "no", 0)
         desk.cut_off(Bury((failure,)) if end == "bury" else Retry((failure,)), writes)
-        desk.tick(LEASE_MS + 1)
-        desk.sweep()
+        desk.later(LEASE_MS + 1)
         assert desk.claim("b") == [], writes
         assert desk.places("j1") == {"dead"}, writes
 
 
 def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert desk.cut_off(Retry((Failure(job.lease, "boom", 3 * LEASE_MS),)), 1)
-    desk.tick(LEASE_MS + 1)
-    desk.sweep()
+    desk.later(LEASE_MS + 1)
     assert desk.places("j1") == {"due"}
     assert desk.claim("b") == []
     desk.tick(2 * LEASE_MS)
@@ -108,16 +102,14 @@ def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
 
 def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: Desk) -> None:
     for writes in desk.each_cut(1):
-        desk.enqueue("j1", attempts=2)
-        operation = Retry((Failure(desk.claim()[0].lease, "boom", 200),))
+        operation = Retry((Failure(desk.leased("j1", attempts=2)[0].lease, "boom", 200),))
         desk.cut_off(operation, writes)
         assert desk.run(operation).items[0][1] == "retried", writes
         assert (desk.run_hash("j1")["failures"], desk.places("j1")) == ("1", {"due"})
 
 
 def test_rule_01_a_job_whose_token_lives_is_not_leased_again_from_a_half_written_index(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    first, second = (job.lease for job in desk.claim())
+    first, second = (job.lease for job in desk.leased("j1", "j2"))
     # Cut off after their first index writes: j1 is in its lane again, j2 is due at once, and both tokens still live.
     assert desk.cut_off(Release((first,)), 2)
     assert desk.cut_off(Retry((Failure(second, "boom", 0),)), 1)
@@ -158,8 +150,7 @@ def test_rule_01_a_bulk_enqueue_checks_its_other_keys_before_its_first_write_too
 @pytest.mark.parametrize("key", ["active", "dead", "due", "rest", "done", "sweep", "parked", "stats", "claim", "ready", "wake"])
 def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key: str) -> None:
     """There is something to write in each half: a job to end, one that is due, and one to lease."""
-    desk.enqueue("ends")
-    (ends,) = desk.claim()
+    (ends,) = desk.leased("ends")
     desk.enqueue("waits")
     desk.enqueue("due", delay_ms=100)
     desk.tick(100)
@@ -223,6 +214,5 @@ def test_rule_02_a_full_server_takes_marks_burials_promotions_and_a_finish_with_
         answer = desk.run(Finish((finished.lease,), desk.claim_operation(limit=1)))
         assert (answer.finished.items, [job.lease.job for job in answer.claimed.jobs]) == ((("ok", "finished"),), ["d"])
         assert desk.run(Bury((Failure(buried.lease, "no"),))).items[0][0] == "ok"
-        desk.tick(1)
-        desk.sweep()
+        desk.later(1)
     assert [desk.places(job) for job in ("a", "b", "c", "d", "later")] == [{"active"}, {"ended"}, {"dead"}, {"active"}, {"lane"}]

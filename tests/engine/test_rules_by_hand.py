@@ -31,8 +31,7 @@ def state_of(desk: Desk, job: str) -> str:
 def test_rule_26_a_running_job_loses_its_token_at_once(desk: Desk) -> None:
     desk.set_limit("k:k", concurrency=1)
     desk.enqueue("j", key="k", unique="u")
-    desk.enqueue("next", key="k")
-    (job,) = desk.claim("a")
+    (job,) = desk.leased("next", key="k")
     take_markers(desk)
     (told,) = altered(desk, "cancel", "active", "j")
     assert (told.done, told.state) == (True, "active")
@@ -101,8 +100,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
     (told,) = altered(desk, "cancel", state, "j")
     assert told.done
     assert desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.unique("u")) == 0
-    desk.tick(1000)
-    desk.sweep()
+    desk.later(1000)
     assert desk.claim() == []
     desk.enqueue("other", unique="u")
 
@@ -125,8 +123,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
 )
 @pytest.mark.feature("BL25")
 def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Desk, action: Any, state: str) -> None:
-    desk.enqueue("dead", "finished")
-    dead, finished = (job.lease for job in desk.claim())
+    dead, finished = (job.lease for job in desk.leased("dead", "finished"))
     desk.run(Bury((Failure(dead, "no"),)))
     desk.finish(finished)
     desk.enqueue("active", priority=9)
@@ -146,8 +143,7 @@ def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Desk,
 
 @pytest.mark.feature("BL25")
 def test_a_job_is_removed_from_wherever_it_stands(desk: Desk) -> None:
-    desk.enqueue("dead", "finished")
-    dead, finished = (job.lease for job in desk.claim())
+    dead, finished = (job.lease for job in desk.leased("dead", "finished"))
     desk.run(Bury((Failure(dead, "no"),)))
     desk.finish(finished)
     desk.enqueue("delayed", delay_ms=5000)
@@ -179,8 +175,7 @@ def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
     desk.enqueue("j", attempts=2)
     for _ in range(2):
         desk.retry(desk.claim()[0].lease, delay_ms=0)
-        desk.tick(1)
-        desk.sweep()
+        desk.later(1)
     fence = int(desk.run_hash("j")["fence"])
     assert desk.places("j") == {"dead"} and desk.run_hash("j")["failures"] == "2"
     take_markers(desk)
@@ -193,8 +188,7 @@ def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
 
 
 def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(desk: Desk) -> None:
-    desk.enqueue("j", attempts=1)
-    (job,) = desk.claim("a")
+    (job,) = desk.leased("j", attempts=1)
     assert desk.retry(job.lease) == ("ok", "buried")
     assert altered(desk, "requeue", "dead", "j")[0].done
     assert desk.retry(job.lease) == ("repeated", "buried")
@@ -350,8 +344,7 @@ def test_an_obliteration_starts_nothing_that_is_paused(desk: Desk) -> None:
 
 def test_an_obliteration_waits_for_jobs_in_hand_unless_it_is_forced(desk: Desk) -> None:
     desk.set_limit("n:main", concurrency=5)
-    desk.enqueue("j1", "j2")
-    (job, _) = desk.claim()
+    (job, _) = desk.leased("j1", "j2")
     before = desk.dump()
     assert desk.run(forget(desk)).busy
     after = desk.dump()
@@ -384,8 +377,7 @@ def test_the_sweep_keeps_the_dead_and_the_done_within_their_bounds(desk: Desk) -
     assert hash_of(desk, desk.keys.retention) == {"dead_max": "3", "done_max": "3", "dead_age_ms": "250", "done_age_ms": "150"}
     desk.sweep()
     assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == (["d2", "d3"], ["f3"])
-    desk.tick(151)
-    desk.sweep()
+    desk.later(151)
     assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == ([], [])
 
 
@@ -393,8 +385,7 @@ def test_the_dead_are_kept_for_90_days_where_nothing_is_said(desk: Desk) -> None
     desk.enqueue("j")
     bury(desk, "j")
     for days, there in ((89, ["j"]), (90, ["j"]), (91, [])):
-        desk.tick(START_MS + days * 24 * HOUR_MS - desk.now_ms)
-        desk.sweep()
+        desk.later(START_MS + days * 24 * HOUR_MS - desk.now_ms)
         assert members(desk, desk.keys.dead) == there, days
     assert ended_of(desk) == {"j"} and not desk.redis.exists(desk.keys.run("j"))
 
@@ -454,8 +445,7 @@ def test_rule_01_a_key_of_the_wrong_type_stops_it_before_its_first_write(desk: D
 
 
 def test_finish_reads_no_envelope_and_is_refused_all_the_same_after_a_cancel_that_was_cut_off(desk: Desk) -> None:
-    desk.enqueue("j")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j")
     operation = alter(desk, "cancel", "active", "j")
     assert desk.cut_off(operation, 1)
     assert desk.run(Finish((job.lease,))).items == (("stale", ""),)

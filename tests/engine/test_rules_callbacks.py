@@ -72,8 +72,7 @@ def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, h
     add(desk, "j", attempts=1, crashes_max=2, priority=9, **more)
     cause = how
     if how == "expired":
-        desk.tick(100)
-        desk.sweep()
+        desk.later(100)
     elif how == "parent":
         desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
         desk.sweep()
@@ -168,8 +167,7 @@ def test_rule_25_cut_off_after_any_write_a_callback_comes_once(desk: Desk, end: 
         jobs = called(desk)
         assert [job.name for job in jobs] == ["yes" if end == "finish" else "no"], writes
         desk.finish(*(job.lease for job in jobs))
-        desk.tick(30_000)
-        desk.sweep()
+        desk.later(30_000)
         assert called(desk) == [] and left(desk) == [], writes
     assert writes > 5
 
@@ -199,8 +197,7 @@ def test_rule_25_many_callbacks_of_one_call_come_a_hundred_at_once_and_the_rest_
 
 
 def test_rule_25_a_child_reads_what_its_parents_have_left_whenever_they_ended(desk: Desk) -> None:
-    desk.enqueue("early", "late", "silent", "bad")
-    early, late, silent, bad = (job.lease for job in desk.claim())
+    early, late, silent, bad = (job.lease for job in desk.leased("early", "late", "silent", "bad"))
     desk.run(Finish((early,), values=(Value(0, b'"e"', 60_000, 1),)))
     desk.run(Bury((Failure(bad, "no"),)))
     desk.enqueue("child", needs=("late", "early", "silent", "bad"), on_parent_failure="ignore")

@@ -32,8 +32,7 @@ def test_a_job_takes_as_many_places_as_it_costs(desk: Desk, target: str, window:
     assert len(members(desk, desk.keys.rate(target))) == 9
     desk.tick(999)
     assert claimed(desk) == []
-    desk.tick(1)
-    desk.sweep()
+    desk.later(1)
     assert claimed(desk) == ["d", "e"]
 
 
@@ -73,8 +72,7 @@ def test_names_share_a_rate_by_their_key(desk: Desk) -> None:
     desk.enqueue("s", name="sms", key="api", cost=3)
     first = claimed(desk)
     assert len(first) == 1
-    desk.tick(1000)
-    desk.sweep()
+    desk.later(1000)
     assert sorted(first + claimed(desk)) == ["m", "s"]
 
 
@@ -101,8 +99,7 @@ def test_a_lease_that_goes_back_unstarted_gives_all_its_places_back(desk: Desk) 
         desk.set_limit("n:main", rate=5, per_ms=1000)
         desk.set_limit("k:k", rate=5, per_ms=1000)
         desk.enqueue("a", key="k", cost=5)
-        desk.enqueue("b", key="k")
-        (job,) = desk.claim()
+        (job,) = desk.leased("b", key="k")
         release = Release((job.lease,))
         desk.cut_off(release, writes)
         desk.run(release)

@@ -71,15 +71,13 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
 
     desk.enqueue("j1", delay_ms=100)
     assert again() == ("duplicate", "delayed", 0)
-    desk.tick(101)
-    desk.sweep()
+    desk.later(101)
     assert again() == ("duplicate", "waiting", 0)
     (job,) = desk.claim()
     assert again() == ("duplicate", "active", job.lease.fence)
     desk.finish(job.lease)
     assert again() == ("duplicate", "finished", job.lease.fence)
-    desk.enqueue("j2")
-    (other,) = desk.claim()
+    (other,) = desk.leased("j2")
     desk.run(Bury((Failure(other.lease, "no"),)))
     reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
     assert (reply.result, reply.state) == ("duplicate", "dead")
@@ -158,12 +156,10 @@ def test_rule_03_a_copy_after_not_after_is_refused_and_writes_nothing(desk: Desk
 
 
 def test_rule_03_a_tombstone_outlives_not_after_and_the_end_by_20_s(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     desk.finish(job.lease)
     assert desk.redis.pexpiretime(desk.keys.job("j1")) == START_MS + 10_000 + 20_000
-    desk.enqueue("j2")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j2")
     desk.tick(8_000)
     desk.run(desk.extend_operation(job.lease))
     desk.tick(8_000)
@@ -227,8 +223,7 @@ def test_rule_04_the_record_outlives_every_copy_of_its_claim(desk: Desk) -> None
 
 @pytest.mark.parametrize("end", ["finish", "retry", "bury", "release"])
 def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(desk: Desk, end: str) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     lease = job.lease
     ends: dict[str, Operation] = {
         "finish": Finish((lease,)),
@@ -244,8 +239,7 @@ def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(
 
 @pytest.mark.feature("BQ20", "BL16")
 def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim("a")
+    (job,) = desk.leased("j1")
     desk.tick(LEASE_MS + 1)
     assert [lease for lease, _ in desk.sweep().leases] == [job.lease]
     zombie = job.lease
@@ -266,18 +260,15 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
 
 
 def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim("a")
+    (job,) = desk.leased("j1")
     desk.run(Release((job.lease,)))
     desk.claim("b")
-    desk.tick(LEASE_MS + 1)
-    desk.sweep()
+    desk.later(LEASE_MS + 1)
     assert desk.run(Release((job.lease,))).items == (("repeated", "released"),)
 
 
 def test_rule_05_rows_of_a_batch_are_judged_one_by_one(desk: Desk) -> None:
-    desk.enqueue("j1", "j2", "j3")
-    first, second, third = (job.lease for job in desk.claim())
+    first, second, third = (job.lease for job in desk.leased("j1", "j2", "j3"))
     desk.finish(second)
     forged = Lease(third.job, third.fence + 1, third.nonce)
     items = desk.finish(first, second, forged, third, third)
@@ -300,8 +291,7 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
 
 def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     last = 2**53 - 1
-    desk.enqueue("j1", unique="key", error_ttl_ms=3_600_000)
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1", unique="key", error_ttl_ms=3_600_000)
     desk.run(Release((job.lease,)))
     # As after so many claims.
     run: Any = desk.redis.get(desk.keys.run("j1"))
@@ -324,8 +314,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
 
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
-    desk.enqueue("j1", attempts=5)
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1", attempts=5)
     desk.run(Release((job.lease,)))
     (job,) = desk.claim()
     assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
@@ -340,15 +329,13 @@ def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> N
 
 @pytest.mark.feature("BQ20", "BL16")
 def test_rule_06_equal_fences_with_another_nonce_are_another_token(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert desk.finish(Lease("j1", job.lease.fence, "f" * 16 + ":1")) == [("stale", "")]
     assert desk.places("j1") == {"active"}
 
 
 def test_rule_09_a_renewal_that_arrives_late_arms_nothing(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     extend = desk.extend_operation(job.lease)
     desk.tick(LEASE_MS // 3 + 1)
     with desk.unchanged():
@@ -357,23 +344,20 @@ def test_rule_09_a_renewal_that_arrives_late_arms_nothing(desk: Desk) -> None:
 
 @pytest.mark.feature("BQ21", "BL17")
 def test_rule_09_a_renewal_in_time_arms_a_whole_lease_and_only_once(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     desk.tick(3_000)
     extend = desk.extend_operation(job.lease, renewal=7)
     assert desk.run(extend).items == (("ok", START_MS + 3_000 + LEASE_MS),)
     desk.tick(1_000)
     assert desk.run(extend).items == (("repeated", START_MS + 3_000 + LEASE_MS),)
     # The counter belongs to the lease: another worker's first renewal counts, however low its number.
-    desk.tick(LEASE_MS + 1)
-    desk.sweep()
+    desk.later(LEASE_MS + 1)
     (again,) = desk.claim("b")
     assert desk.run(desk.extend_operation(again.lease, renewal=1)).items[0][0] == "ok"
 
 
 def test_rule_11_finish_and_extend_accept_a_token_that_is_late_but_not_reaped(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    first, second = (job.lease for job in desk.claim())
+    first, second = (job.lease for job in desk.leased("j1", "j2"))
     desk.tick(10 * LEASE_MS)
     assert desk.finish(first) == [("ok", "finished")]
     assert desk.run(desk.extend_operation(second)).items[0][0] == "ok"

@@ -65,8 +65,7 @@ def test_a_result_outlives_its_time_while_a_child_waits_for_another_parent_and_t
 
 
 def test_a_result_that_is_let_go_gets_the_rest_of_its_own_time(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
+    desk.family()
     finish_all(desk, "p")
     own_ms = desk.now_ms + RESULT_MS
     assert result_until(desk, "p") == own_ms + KEPT_MS
@@ -109,8 +108,7 @@ def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk:
 
 @pytest.mark.parametrize("end", ["cancel", "bury", "gone"])
 def test_a_child_that_does_not_run_any_more_holds_nothing(desk: Desk, end: str) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
+    desk.family()
     finish_all(desk, "p")
     if end == "cancel":
         assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "cancel", ("child",), "waiting")).items[0].done
@@ -141,8 +139,7 @@ def test_many_children_hold_a_result_until_the_last_of_them_has_ended(desk: Desk
 
 def test_a_result_that_nobody_waits_for_lives_as_long_as_it_says(desk: Desk) -> None:
     desk.enqueue("p", "other")
-    desk.enqueue("child", needs=("other",))
-    lease = next(job.lease for job in desk.claim() if job.lease.job == "p")
+    lease = next(job.lease for job in desk.leased("child", needs=("other",)) if job.lease.job == "p")
     desk.run(ending(lease))
     assert result_until(desk, "p") == desk.now_ms + RESULT_MS and not desk.redis.exists(desk.keys.keeping)
 

@@ -198,8 +198,7 @@ def test_rule_10_a_clock_that_steps_back_an_hour_holds_no_job_of_a_random_walk_u
         walk.step()
     for name in [name for name, until_ms in walk.oracle.pauses.items() if until_ms == 0]:
         desk.resume(name)
-    desk.tick(500)
-    desk.sweep()
+    desk.later(500)
     desk.pause("mail", 900)
     desk.claim("y", 30, classes=NAMES)
     desk.sweep()

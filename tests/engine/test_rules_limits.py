@@ -274,11 +274,9 @@ def test_rule_20_a_sliding_window_frees_a_place_exactly_its_length_after_each_cl
     desk.tick(30)
     assert len(jobs(desk, 5)) == 1
     take_markers(desk)
-    desk.tick(69)
-    assert desk.sweep().sleep_ms == 1
+    assert desk.later(69).sleep_ms == 1
     assert jobs(desk) == []
-    desk.tick(1)
-    assert desk.sweep().sleep_ms >= 0
+    assert desk.later(1).sleep_ms >= 0
     assert markers(desk) == ["main"]
     assert len(jobs(desk)) == 1
     assert desk.now_ms == START_MS + 100
@@ -297,8 +295,7 @@ def test_rule_20_a_fixed_window_begins_anew_at_multiples_of_its_length(desk: Des
     take_markers(desk)
     desk.tick(9)
     assert jobs(desk) == []
-    desk.tick(1)
-    assert desk.sweep().sleep_ms >= 0
+    assert desk.later(1).sleep_ms >= 0
     assert markers(desk) == ["main"]
     assert len(jobs(desk)) == 2
     assert jobs(desk) == []
@@ -453,14 +450,12 @@ def test_rule_10_a_rest_an_hour_ahead_ends_though_a_long_pause_was_once_made(des
     desk.enqueue("s0", "s1", name="sms")
     assert len(jobs(desk, classes=("main", "sms"))) == 2
     desk.sweep()
-    desk.tick(-HOUR_MS)
-    desk.sweep()
+    desk.later(-HOUR_MS)
     # Told at once; the claims find that the windows are not over, and are told again when they are.
     desk.sweep()
     assert take_markers(desk) == ["main", "sms"]
     assert jobs(desk, classes=("main", "sms")) == []
-    desk.tick(1000)
-    desk.sweep()
+    desk.later(1000)
     assert take_markers(desk) == ["main", "sms"]
     assert sorted(names(jobs(desk, classes=("main", "sms")))) == ["j1", "s1"]
 
@@ -505,8 +500,7 @@ def test_rule_10_hundreds_of_limits_with_parked_lanes_an_hour_ahead_hear_of_a_ch
     desk.claim(limit=300)
     assert (len(first), len(parked(desk))) == (many, many)
     desk.sweep()
-    desk.tick(-HOUR_MS)
-    desk.sweep()
+    desk.later(-HOUR_MS)
     desk.tick(10)
     desk.set_limit("k:*", concurrency=2)
     for _ in range(5):
@@ -521,8 +515,7 @@ def test_rule_10_held_slots_an_hour_ahead_come_down_with_their_leases(desk: Desk
     desk.enqueue("j0", "j1", key="k")
     (job,) = jobs(desk)
     desk.sweep()
-    desk.tick(-HOUR_MS)
-    desk.sweep()
+    desk.later(-HOUR_MS)
     check(desk, room=True)
     assert desk.redis.zscore(desk.keys.held("k:k"), "j0") == desk.now_ms + LEASE_MS
     assert [lease for lease, _ in desk.sweep_past(LEASE_MS + 1)] == [job.lease]
@@ -539,8 +532,7 @@ def test_rule_20_the_sweep_mends_a_slot_that_nobody_holds(desk: Desk, target: st
     desk.redis.zadd(desk.keys.held(target), {"ghost": desk.now_ms + LEASE_MS})
     assert desk.claim() == []
     desk.sweep_past(LEASE_MS + 1)
-    desk.tick(1)
-    desk.sweep()
+    desk.later(1)
     take = take_markers(desk)
     assert take == ["main"]
     assert names(jobs(desk)) == ["j0"]

@@ -75,12 +75,10 @@ def test_rule_07_a_pause_with_a_length_ends_to_the_ms_and_is_told(desk: Desk, na
     prepare(desk)
     desk.pause(name, 5000)
     paused = {"mail"} if name == "mail" else set(BOTH)
-    desk.tick(4999)
-    assert desk.sweep().sleep_ms == 1
+    assert desk.later(4999).sleep_ms == 1
     assert not paused & set(take_markers(desk))
     assert not paused & {job[:-1] for job in claimed(desk)}
-    desk.tick(1)
-    desk.sweep()
+    desk.later(1)
     assert paused <= set(markers(desk))
     assert len(claimed(desk)) == 2 * len(paused)
     desk.sweep()
@@ -99,8 +97,7 @@ def test_rule_07_the_last_pause_counts(desk: Desk) -> None:
     desk.tick(HOUR_MS)
     assert claimed(desk) == []
     desk.pause("mail", 1000)
-    desk.tick(1000)
-    desk.sweep()
+    desk.later(1000)
     assert markers(desk) == ["mail"]
     assert claimed(desk) == ["mail0", "mail1"]
 
@@ -197,8 +194,7 @@ def test_rules_07_and_10_a_pause_that_a_clock_left_an_hour_ahead_ends_after_its_
     desk.pause("other", 24 * HOUR_MS)
     desk.pause(name, 5000)
     desk.sweep()
-    desk.tick(-HOUR_MS)
-    desk.sweep()
+    desk.later(-HOUR_MS)
     assert hash_of(desk, desk.keys.paused)[name] == f"{desk.now_ms + 5000} 5000"
     take_markers(desk)
     slept_ms = 0

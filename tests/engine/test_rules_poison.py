@@ -41,8 +41,7 @@ def test_rule_12_at_its_bound_the_sweep_buries_it_with_a_reason(desk: Desk, cras
     (job,) = desk.claim()
     assert desk.mark(job.lease) == "ok"
     desk.sweep_past(LEASE_MS)
-    desk.tick(1)
-    reaped = desk.sweep()
+    reaped = desk.later(1)
     assert (reaped.leases, reaped.buried) == (((job.lease, crashes_max),), ("j1",))
     assert desk.places("j1") == {"dead"}
     run = desk.run_hash("j1")

@@ -9,8 +9,7 @@ from tests.engine.helpers.scenes import saved
 
 
 def test_rule_07_a_late_copy_of_a_begin_that_found_jobs_in_hand_begins_nothing(desk: Desk) -> None:
-    desk.enqueue("j")
-    (held,) = desk.claim()
+    (held,) = desk.leased("j")
     call = desk.call(forget(desk))
     assert desk.send(call).busy
     desk.finish(held.lease)

@@ -58,8 +58,7 @@ def test_a_failed_job_and_a_lost_one_come_back_to_their_class(desk: Desk) -> Non
 @pytest.mark.feature("BQ18")
 def test_rule_18_jobs_of_others_in_front_cost_a_claim_nothing(desk: Desk) -> None:
     """BridgeMQ looks at the first 100 jobs and starves the one behind them; here other classes are not looked at."""
-    desk.enqueue("first")
-    desk.claim()
+    desk.leased("first")
     desk.run(EnqueueMany(tuple(desk.enqueue_operation(f"other{at}", route="gpu", priority=10) for at in range(1000))))
     desk.enqueue("ours", priority=1)
 
@@ -103,8 +102,7 @@ def test_rule_20_classes_of_one_name_share_its_rate(desk: Desk) -> None:
     assert len(desk.claim(classes=ALL)) == 2
     assert desk.claim("b", classes=ALL) == []
     take_markers(desk)
-    desk.tick(1000)
-    desk.sweep()
+    desk.later(1000)
     assert set(markers(desk)) == {lane for name in ALL for lane in ready(desk, name)}
     assert len(desk.claim("b", classes=ALL)) == 2
 
@@ -123,8 +121,7 @@ def test_rule_07_a_pause_of_a_name_holds_all_its_classes(desk: Desk) -> None:
     assert take_markers(desk) == ["main", "main@gpu"]
     desk.pause("main", 500)
     assert desk.claim(classes=ALL) == []
-    desk.tick(500)
-    desk.sweep()
+    desk.later(500)
     assert take_markers(desk) == ["main", "main@gpu"]
     assert len(desk.claim(classes=ALL)) == 2
 

@@ -189,8 +189,7 @@ def test_leases_that_run_out_together_are_taken_in_pieces(desk: Desk) -> None:
     desk.run(desk.enqueue_many_operation(*jobs))
     assert len(desk.claim(limit=len(jobs))) == len(jobs)
     for _ in range(20):
-        desk.tick(LEASE_MS // 20)
-        desk.sweep()
+        desk.later(LEASE_MS // 20)
     desk.tick(1)
     taken = [(len(reply.leases), reply.sleep_ms) for reply in (desk.sweep() for _ in range(3))]
     assert taken == [(piece, 0), (piece, 0), (20, 1000)]
@@ -279,8 +278,7 @@ def test_an_obliteration_removes_schedules_and_classes_in_pieces(desk: Desk) -> 
 
 def test_an_obliteration_that_meets_a_lease_on_the_way_is_busy(desk: Desk) -> None:
     desk.redis.zadd(desk.keys.cron, {f"s{number}": START_MS + HOUR_MS for number in range(1_500)})
-    desk.enqueue("j")
-    desk.claim()
+    desk.leased("j")
     assert desk.queue.obliterate() is False
     assert desk.redis.zcard(desk.keys.cron) == 1_500
 

@@ -104,8 +104,7 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_doubles_and_leaks_nothin
             if reply and isinstance(operation, Alter):
                 assert {item.job for item in reply.items if item.done} == scene.gone | scene.runs
             for _ in range(2):
-                desk.tick(20_000)
-                desk.sweep()
+                desk.later(20_000)
             assert leaks(desk.dump(), desk) == set()
 
 

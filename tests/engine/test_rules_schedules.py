@@ -467,8 +467,7 @@ def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
     assert next_tick() == [], "it runs"
     desk.retry(leased.lease, delay_ms=MINUTE_MS + 1)
     assert next_tick() == [], "it waits for its next run"
-    desk.tick(1)
-    desk.sweep()
+    desk.later(1)
     assert work_off(desk) == first
     assert next_tick() == [job_of(FIRST_MS + 4 * MINUTE_MS)], "it has finished"
     (leased,) = desk.claim()

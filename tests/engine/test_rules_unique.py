@@ -35,8 +35,7 @@ def lease_of(desk: Desk) -> Lease:
 def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(desk: Desk) -> None:
     assert add(desk, "j1", unique="u", delay_ms=100) == created("j1")
     assert add(desk, "j2", unique="u") == ("duplicate", "j1", "delayed")
-    desk.tick(100)
-    desk.sweep()
+    desk.later(100)
     assert add(desk, "j3", unique="u") == ("duplicate", "j1", "waiting")
     lease = lease_of(desk)
     reply = desk.run(desk.enqueue_operation("j4", unique="u", nonce=b"4-------"))

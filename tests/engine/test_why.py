@@ -187,8 +187,7 @@ def test_since_when_each_lane_waits(desk: Desk) -> None:
     # More than are looked at: the oldest one of a row is at one of its ends.
     desk.enqueue(*(f"lifo{number}" for number in range(12)), lifo=True)
     desk.enqueue("tenant", key="acme")
-    desk.tick(40_000)
-    desk.sweep()
+    desk.later(40_000)
     found = desk.queue.obstacles()
     assert [(lane.name, lane.key, lane.waiting, lane.oldest_ms - START_MS) for lane in found.lanes] == [
         ("main", "", 15, 0),

@@ -18,9 +18,9 @@ from engine.wire.operations import Lease, LeasedJob, Options
 from engine.worker.child_processes import Child
 from tests.engine.desk import write_run
 from tests.engine.helpers import kinds_of_handlers as kinds
-from tests.engine.helpers.processes import Workers, put, run_of
-from tests.engine.helpers.producing import ids_of, raw_client
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.processes import Workers, put, run_of, stopped
+from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
 KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
@@ -63,8 +63,7 @@ def test_coroutines_run_side_by_side_on_one_loop_beside_blocked_threads_and_leav
     assert sorted(mark.job for mark in workers.marks("end")) == sorted([*jobs, *blocked])
     counts = queue.counts()
     assert (counts.finished, counts.active, counts.waiting) == (43, 0, 0)
-    rows = raw_rows(workers.history())
-    check_rows(rows)
+    rows = checked_rows(workers.history())
     assert rows[-1]["kind"] == "close"
     assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 43
 
@@ -97,8 +96,7 @@ def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Que
     put(queue, workers, "async-hold", "a")
     worker = start(workers, "--grace-ms", "300")
     wait_until(lambda: workers.marks("start"), "it runs")
-    worker.terminate()
-    assert worker.wait(120) == 71, "its grace was over"
+    assert stopped(worker) == 71, "its grace was over"
     assert workers.marks("end") == [] and queue.counts().active == 1
     rows = rows_of(workers.history())
     assert rows[-1]["kind"] == "close"
@@ -151,8 +149,7 @@ def test_plain_functions_run_and_raise_in_child_processes_and_coroutines_stay(qu
     assert workers.output().count("kinds_of_handlers.py") >= 4, "each traceback is logged"
     assert [mark.pid for mark in workers.marks(job="e")] == [worker.pid]
     assert queue.counts().finished == 5
-    rows = raw_rows(workers.history())
-    check_rows(rows)
+    rows = checked_rows(workers.history())
     assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 5
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "no child outlives the worker")
 
@@ -192,15 +189,14 @@ def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(q
     ids=["coroutine and child", "inline"],
 )
 def test_a_handler_hears_that_its_lease_is_lost(
-    queue: Queue, workers: Workers, names: tuple[str, ...], handlers: str, options: tuple[str, ...]
+    queue: Queue, workers: Workers, names: tuple[str, ...], handlers: str, options: tuple[str, ...], client: Any
 ) -> None:
     for name in names:
         put(queue, workers, name, name)
     workers.start("--sweep-ms", "100", "--lease-ms", "600", *options, handlers=handlers)
     wait_until(lambda: {mark.job for mark in workers.marks("start")} == set(names), "they run")
-    with raw_client(workers.url) as client:
-        for name in names:
-            write_run(client, queue.model.keys.run(name), nonce="somebody-else")
+    for name in names:
+        write_run(client, queue.model.keys.run(name), nonce="somebody-else")
     wait_until(lambda: workers.output().count("lease with fence") >= len(names), "each loss is logged")
     if "hold" in names:
         wait_until(lambda: workers.marks("lost", "hold"), "the function hears it")
@@ -273,8 +269,7 @@ def test_no_child_outlives_a_run_inside_a_process_that_goes_on(queue: Queue, wor
 
 
 def test_a_handler_that_a_child_would_not_find_is_refused_before_any_io(queue: Queue) -> None:
-    handlers = Handlers()
-    handlers("local")(lambda job: None)
+    handlers = some_handlers(name="local")
     with pytest.raises(Malformed, match="^handlers: .*functions of importable modules"):
         Worker(queue, handlers, processes=1)
     Worker(queue, handlers)

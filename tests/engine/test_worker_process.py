@@ -13,9 +13,9 @@ import pytest
 from engine import Queue
 from engine.command.main import main
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.processes import HANDLERS, Workers, put, run_of
+from tests.engine.helpers.processes import HANDLERS, Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, raw_client
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.schema import checked_rows, raw_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
 
@@ -44,8 +44,7 @@ def test_rule_18_it_handles_its_jobs_leaves_others_alone_and_a_whole_history(que
     counts = queue.counts()
     assert (counts.finished, counts.waiting, counts.delayed, counts.active) == (30, 1, 0, 0)
     assert ids_of(queue, "waiting") == ["j"] and run_of(queue, "j") == {}
-    rows = raw_rows(workers.history())
-    check_rows(rows)
+    rows = checked_rows(workers.history())
     assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows)
     assert {row["kind"] for row in rows} == {"open", "configuration", "connection", "operation", "offset", "close"}
     ends = [row for row in rows if row["kind"] == "operation" and row["f"] == "handle" and row["type"] == "ok"]
@@ -64,8 +63,7 @@ def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end_whatever_it_r
     worker = workers.start("--lease-ms", "600000", "--sweep-ms", "600000", "--concurrency", "1")
     dead = sorted([*names, "bad"])
     wait_until(lambda: (sorted(ids_of(queue, "dead")), ids_of(queue, "done")) == (dead, ["heals"]), "all have ended")
-    worker.terminate()
-    assert worker.wait(120) == 0
+    assert stopped(worker) == 0
     runs = workers.marks("ran", "bad")
     assert len(runs) == 3
     gaps_ms = [(after.at_ns - before.at_ns) // 1_000_000 for before, after in pairwise(runs)]
@@ -115,8 +113,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     put(queue, workers, "hold", "a")
     worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
     wait_until(lambda: workers.marks("start"), "the job runs")
-    worker.terminate()
-    assert worker.wait(120) == 71
+    assert stopped(worker) == 71
     assert rows_of(workers.history())[-1]["kind"] == "close"
 
 
@@ -124,8 +121,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
 def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
     worker = workers.start("--sweep-ms", "200")
     wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
-    worker.terminate()
-    assert worker.wait(120) == 0
+    assert stopped(worker) == 0
 
 
 @pytest.mark.parametrize(
@@ -184,8 +180,7 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
     put(queue, workers, "hold", "a")
     worker = workers.start("--grace-ms", "100")
     wait_until(lambda: workers.marks("start"), "it runs")
-    worker.terminate()
-    assert worker.wait(120) == 71
+    assert stopped(worker) == 71
     assert "stopped with 1 jobs in hand: their leases will run out\n" in workers.output()
 
 
