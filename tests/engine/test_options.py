@@ -16,6 +16,7 @@ from engine import Handlers, JobOptions, Malformed, NewJob, Queue, RetryLater, T
 from engine.models.envelope import NUMBERS_BYTES, decode, encode
 from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked
 from engine.routing import Target
+from engine.testing import free_port
 from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, INSTANT_MS_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
 from engine.wire.operations import Enqueue, Lease, Options
 
@@ -125,8 +126,11 @@ def test_inside_its_bound(name: str, value: Any, read: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def queue(nowhere: Queue) -> Queue:
-    return nowhere
+def queue() -> Iterator[Queue]:
+    """A queue whose url leads to a port where nothing listens: any I/O would fail with another error than Malformed."""
+    with Queue("q", url=f"redis://127.0.0.1:{free_port()}/0") as made:
+        made.driver.deadline_ms = 0
+        yield made
 
 
 @pytest.mark.parametrize(("name", "value"), list(bad_cases()))
