@@ -70,7 +70,7 @@ def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
     j1, j2 = desk.claim("a", limit=2)
     desk.run(Bury((Failure(j1.lease, "bad"),)))
     desk.run(alter(desk, "requeue", "dead", "j1"))
-    desk.run(Release((j2.lease,)))
+    desk.release(j2.lease)
     desk.run(alter(desk, "cancel", "waiting", "j3"))
     desk.run(alter(desk, "discard", "waiting", "j4"))
     desk.run(alter(desk, "run_now", "delayed", "late"))

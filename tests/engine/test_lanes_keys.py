@@ -160,7 +160,7 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
     assert marker_taken(), "a claim that leaves claimable work pushes one"
     second, third = desk.claim("b")
     assert not marker_taken(), "a claim that leaves nothing pushes none"
-    desk.run(Release((first.lease,)))
+    desk.release(first.lease)
     assert marker_taken(), "release"
     desk.retry(second.lease, delay_ms=400)
     assert marker_taken(), "the new head of due: sleepers must look again"

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from engine import AsyncQueue, Queue, join_metrics, models
-from engine.wire.operations import Beat, Bury, Failure
+from engine.wire.operations import Beat
 from tests.engine.desk import LEASE_MS, Desk
 
 
@@ -21,7 +21,7 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
     first, second, _ = desk.claim(limit=3)
     desk.enqueue("j5", delay_ms=1000)
     desk.finish(first.lease)
-    desk.run(Bury((Failure(second.lease, "no"),)))
+    desk.bury(second.lease)
     text = desk.queue.metrics()
     assert 'ironclaim_jobs_expired_total{queue="desk"} 1' in text
     assert text.endswith("\n")

@@ -391,25 +391,16 @@ def test_rule_39_a_follower_that_is_asked_to_look_sweeps_once() -> None:
     assert isinstance(machine.out["sweep"].operation, ListConnections)
 
 
-def test_rule_39_a_server_that_refuses_a_look_is_not_asked_again() -> None:
+@pytest.mark.parametrize(("fails", "fault"), [(1, True), (FAILED_LOOKS_MAX, False)], ids=["refused", "again and again"])
+def test_rule_39_a_server_that_refuses_a_look_or_answers_none_again_and_again_is_not_asked_again(fails: int, fault: bool) -> None:
     machine = Looker()
-    machine.asked()
-    machine.fail("sweep", fault=True)
-    assert machine.until(Sweep).run_id == ""
-    machine.swept()
-    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
-    assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that allows it"
-
-
-def test_rule_39_looks_that_fail_again_and_again_are_left_to_others() -> None:
-    machine = Looker()
-    for _ in range(FAILED_LOOKS_MAX):
+    for _ in range(fails):
         machine.asked()
-        machine.fail("sweep")
+        machine.fail("sweep", fault=fault)
     assert machine.until(Sweep).run_id == ""
     machine.swept()
     machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
-    assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that answers"
+    assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that allows it and answers"
 
 
 def test_rule_39_who_lives_and_lost_a_lease_does_not_name_that_connection_for_a_while() -> None:

@@ -201,7 +201,7 @@ def test_the_script_that_ends_a_job_tells_those_who_wait_and_nobody_else(desk: D
         job, other = (job.lease for job in desk.claim())
         desk.finish(other)
         if end == "bury":
-            desk.run(Bury((Failure(job, "no"),)))
+            desk.bury(job)
         else:
             desk.run(Finish((job,), desk.claim_operation() if end != "finish" else None))
     for token in (TOKEN, "e" * 16):

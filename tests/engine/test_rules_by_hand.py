@@ -124,7 +124,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
 @pytest.mark.feature("BL25")
 def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Desk, action: Any, state: str) -> None:
     dead, finished = (job.lease for job in desk.leased("dead", "finished"))
-    desk.run(Bury((Failure(dead, "no"),)))
+    desk.bury(dead)
     desk.finish(finished)
     desk.enqueue("active", priority=9)
     desk.claim(limit=1)
@@ -144,7 +144,7 @@ def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Desk,
 @pytest.mark.feature("BL25")
 def test_a_job_is_removed_from_wherever_it_stands(desk: Desk) -> None:
     dead, finished = (job.lease for job in desk.leased("dead", "finished"))
-    desk.run(Bury((Failure(dead, "no"),)))
+    desk.bury(dead)
     desk.finish(finished)
     desk.enqueue("delayed", delay_ms=5000)
     desk.enqueue("waiting")

@@ -9,7 +9,6 @@ import pytest
 
 from engine.wire.operations import (
     Alter,
-    Bury,
     Count,
     Counts,
     Enqueue,
@@ -20,7 +19,6 @@ from engine.wire.operations import (
     ListSchedules,
     Look,
     PutSchedule,
-    Release,
     Retry,
     Seen,
     Tick,
@@ -88,7 +86,7 @@ def test_rule_38_a_job_that_was_started_once_never_expires(desk: Desk, how: str)
     if how == "retry":
         assert desk.retry(lease, delay_ms=500) == ("ok", "retried")
     elif how == "requeue":
-        desk.run(Bury((Failure(lease, "no"),)))
+        desk.bury(lease)
         desk.run(Alter("0" * 16, desk.now_ms + 10_000, "requeue", ("j",), "dead"))
     else:
         desk.sweep_past(LEASE_MS + 1)
@@ -99,7 +97,7 @@ def test_rule_38_a_job_that_was_started_once_never_expires(desk: Desk, how: str)
 def test_rule_38_a_job_that_was_given_back_unstarted_still_expires(desk: Desk) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
     for _ in range(2):
-        desk.run(Release((desk.claim()[0].lease,)))
+        desk.release(desk.claim()[0].lease)
     desk.tick(EXPIRES_MS)
     assert claimed(desk) == []
     assert state(desk, "j") == "expired"
@@ -109,7 +107,7 @@ def test_rule_38_a_job_that_failed_and_was_then_given_back_does_not_expire(desk:
     add(desk, "j", expires_ms=EXPIRES_MS)
     desk.run(Retry((Failure(desk.claim()[0].lease, "no", delay_ms=0),)))
     desk.tick(1)
-    desk.run(Release((desk.claim()[0].lease,)))
+    desk.release(desk.claim()[0].lease)
     desk.later(2 * EXPIRES_MS)
     assert claimed(desk) == ["j"]
 

@@ -9,17 +9,7 @@ import pytest
 from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
 from engine.wire.call import Call
-from engine.wire.operations import (
-    Bury,
-    Claim,
-    EnqueueMany,
-    Failure,
-    Finish,
-    Lease,
-    Operation,
-    Release,
-    Retry,
-)
+from engine.wire.operations import Bury, Claim, EnqueueMany, Failure, Finish, Lease, Operation, Release, Retry
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.scenes import scene
 
@@ -78,7 +68,7 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
     desk.finish(job.lease)
     assert again() == ("duplicate", "finished", job.lease.fence)
     (other,) = desk.leased("j2")
-    desk.run(Bury((Failure(other.lease, "no"),)))
+    desk.bury(other.lease)
     reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
     assert (reply.result, reply.state) == ("duplicate", "dead")
 
@@ -117,7 +107,7 @@ def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
         if job.lease.job == "ended":
             desk.finish(job.lease)
         elif job.lease.job == "dies":
-            desk.run(Bury((Failure(job.lease, "no"),)))
+            desk.bury(job.lease)
     desk.enqueue("late", delay_ms=500)
     fence = int(desk.run_hash("runs")["fence"])
     desk.run(desk.enqueue_many_operation("same", nonce=b"another-"))
@@ -261,7 +251,7 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
 
 def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped(desk: Desk) -> None:
     (job,) = desk.leased("j1")
-    desk.run(Release((job.lease,)))
+    desk.release(job.lease)
     desk.claim("b")
     desk.later(LEASE_MS + 1)
     assert desk.run(Release((job.lease,))).items == (("repeated", "released"),)
@@ -281,7 +271,7 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
     for _ in range(3):
         (job,) = desk.claim()
         fences.append(job.lease.fence)
-        desk.run(Release((job.lease,)))
+        desk.release(job.lease)
     # Three claims in one millisecond.
     assert fences == [START_MS, START_MS + 1, START_MS + 2]
     desk.tick(5_000)
@@ -292,7 +282,7 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
 def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     last = 2**53 - 1
     (job,) = desk.leased("j1", unique="key", error_ttl_ms=3_600_000)
-    desk.run(Release((job.lease,)))
+    desk.release(job.lease)
     # As after so many claims.
     run: Any = desk.redis.get(desk.keys.run("j1"))
     desk.redis.set(desk.keys.run("j1"), run.replace(b"%d" % job.lease.fence, b"%d" % (last - 2), 1))
@@ -300,7 +290,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     for _ in range(2):
         (job,) = desk.claim()
         fences.append(job.lease.fence)
-        desk.run(Release((job.lease,)))
+        desk.release(job.lease)
     assert fences == [last - 1, last]
     desk.enqueue("j2")
     reply = desk.run(desk.claim_operation())
@@ -315,7 +305,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
     (job,) = desk.leased("j1", attempts=5)
-    desk.run(Release((job.lease,)))
+    desk.release(job.lease)
     (job,) = desk.claim()
     assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
     desk.retry(job.lease, delay_ms=0)

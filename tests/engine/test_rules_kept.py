@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Alter, Bury, Enqueue, Failure
+from engine.wire.operations import Alter, Enqueue
 from tests.engine.desk import Desk
 from tests.engine.helpers.scenes import saved
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
@@ -95,7 +95,7 @@ def test_a_result_that_was_there_before_its_child_is_kept_from_its_enqueue_on(de
 def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk: Desk) -> None:
     desk.enqueue("p", error_ttl_ms=RESULT_MS, attempts=1)
     desk.enqueue("child", needs=("p",), on_parent_failure="ignore")
-    desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+    desk.bury(desk.claim()[0].lease)
     sweep(desk)
     desk.tick(10 * RESULT_MS)
     sweep(desk)
@@ -113,7 +113,7 @@ def test_a_child_that_does_not_run_any_more_holds_nothing(desk: Desk, end: str) 
     if end == "cancel":
         assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "cancel", ("child",), "waiting")).items[0].done
     elif end == "bury":
-        desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+        desk.bury(desk.claim()[0].lease)
     else:
         desk.redis.delete(desk.keys.job("child"))
     sweep(desk)

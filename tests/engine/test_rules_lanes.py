@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Bury, Failure, Finish, Release
+from engine.wire.operations import Finish
 from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import BAND, check, hash_of, markers, members, parked, take_markers
 
@@ -312,10 +312,10 @@ def test_rule_18_a_lane_with_jobs_is_found_after_every_kind_of_call(desk: Desk) 
     check(desk, room=True)
     desk.retry(first.lease, delay_ms=100)
     check(desk, room=True)
-    desk.run(Release((second.lease,)))
+    desk.release(second.lease)
     check(desk, room=True)
     for job in desk.claim(limit=1):
-        desk.run(Bury((Failure(job.lease, "no"),)))
+        desk.bury(job.lease)
     check(desk, room=True)
     desk.later(200)
     check(desk, room=True)

@@ -95,7 +95,7 @@ def test_a_parent_that_has_finished_is_done(desk: Desk, known_by: str) -> None:
 @pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
 def test_a_parent_of_which_only_the_error_is_left_is_lost(desk: Desk, policy: str, place: str) -> None:
     desk.enqueue("p")
-    desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+    desk.bury(desk.claim()[0].lease)
     # As it is found when its envelope was lost with its entry: its error is kept apart.
     desk.redis.delete(desk.keys.job("p"), desk.keys.run("p"), desk.keys.dead)
     desk.enqueue("child", needs=("p",), on_parent_failure=policy)

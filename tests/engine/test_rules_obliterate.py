@@ -49,7 +49,7 @@ def full_queue(desk: Desk) -> dict[str, Lease]:
     desk.run(desk.set_worker_operation("p:w", 0))
     done, buried = desk.leased("done", "buried")
     desk.run(Finish((done.lease,), values=(Value(0, b"1", 3_600_000, 3),)))
-    desk.run(Bury((Failure(buried.lease, "no"),)))
+    desk.bury(buried.lease)
     desk.enqueue("heir", needs=("done",), delay_ms=3_600_000)
     desk.enqueue("r0", "r1", "r2", "r3", unique="", priority=9)
     desk.enqueue("k0", "k1", key="acme", priority=8)

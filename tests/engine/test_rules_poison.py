@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.wire.operations import Bury, Failure, LeasedJob, Mark, Release
+from engine.wire.operations import Bury, Failure, LeasedJob, Mark
 from tests.engine.desk import LEASE_MS, TOMBSTONE, Desk, write_run
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault
@@ -80,7 +80,7 @@ def test_rule_12_a_mark_belongs_to_its_lease(desk: Desk) -> None:
     desk.crash("j1", mark=False)
     (job,) = desk.claim()
     assert [desk.mark(job.lease) for _ in range(2)] == ["ok", "repeated"]
-    desk.run(Release((job.lease,)))
+    desk.release(job.lease)
     with desk.unchanged():
         assert desk.mark(job.lease) == "stale"
     # The next lease is another one: it crashes unmarked and is not charged.

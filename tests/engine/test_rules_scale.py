@@ -10,16 +10,13 @@ import pytest
 
 from engine.queue.clearing import PIECE as CLEAN_PIECE
 from engine.wire.operations import (
-    Bury,
     Clean,
     Count,
-    Failure,
     Forget,
     Limit,
     Listing,
     Operation,
     Page,
-    Release,
     SetLimit,
     SetRetention,
 )
@@ -178,7 +175,7 @@ def test_rule_20_a_released_place_among_many_classes_brings_resting_lanes_back_w
     desk.enqueue("sms0", name="sms", key="acme")
     (job,) = desk.claim(classes=("mail",))
     assert desk.claim("b", classes=("sms",)) == []
-    desk.run(Release((job.lease,)))
+    desk.release(job.lease)
     desk.sweep()
     assert [found.lease.job for found in desk.claim("b", classes=("sms",))] == ["sms0"]
 
@@ -287,7 +284,7 @@ def test_dead_jobs_over_the_bound_go_fifty_at_a_time_and_the_oldest_first(desk: 
     jobs = [f"j{number:03}" for number in range(120)]
     desk.run(desk.enqueue_many_operation(*jobs))
     for job in desk.claim(limit=120):
-        desk.run(Bury((Failure(job.lease, "no"),)))
+        desk.bury(job.lease)
         desk.tick(1)
     desk.run(SetRetention("r0", desk.now_ms + 10_000, (("dead_max", 10),)))
     desk.redis.zadd(desk.keys.done, {f"d{number}": number for number in range(7_000)})

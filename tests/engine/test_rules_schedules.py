@@ -13,9 +13,7 @@ from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.models import lanes_schedules
 from engine.wire.call import Call
 from engine.wire.operations import (
-    Bury,
     EnableSchedule,
-    Failure,
     Operation,
     PutSchedule,
     RemoveSchedule,
@@ -47,6 +45,14 @@ def ticks(desk: Desk, worker: str = "s") -> list[Tick]:
     """The calls that a scheduler makes now of what is due."""
     promoted = desk.run(desk.sweep_operation(worker))
     return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
+
+
+def first_tick(desk: Desk) -> Tick:
+    """The call of the first tick of a schedule, when it is due."""
+    put(desk)
+    to(desk, FIRST_MS)
+    (operation,) = ticks(desk)
+    return operation
 
 
 def turn(desk: Desk, worker: str = "s") -> list[Ticked]:
@@ -217,9 +223,7 @@ def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_
 
 def test_rule_24_a_tick_that_is_not_due_by_the_servers_clock_makes_nothing(desk: Desk) -> None:
     """A scheduler whose clock is ahead, or a server whose clock stepped back in between."""
-    put(desk)
-    to(desk, FIRST_MS)
-    (operation,) = ticks(desk)
+    operation = first_tick(desk)
     to(desk, FIRST_MS - 1)
     with desk.unchanged():
         assert desk.run(operation).result == "moved"
@@ -231,9 +235,7 @@ def test_rule_24_a_tick_that_is_not_due_by_the_servers_clock_makes_nothing(desk:
 
 @pytest.mark.parametrize("next_ms", [FIRST_MS, FIRST_MS - 1, 0])
 def test_rule_24_the_next_tick_must_come_after_the_expected_one(desk: Desk, next_ms: int) -> None:
-    put(desk)
-    to(desk, FIRST_MS)
-    (operation,) = ticks(desk)
+    operation = first_tick(desk)
     with desk.unchanged(), pytest.raises(ScriptFault, match="must come after"):
         desk.run(replace(operation, next_ms=next_ms))
 
@@ -471,7 +473,7 @@ def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
     assert work_off(desk) == first
     assert next_tick() == [job_of(FIRST_MS + 4 * MINUTE_MS)], "it has finished"
     (leased,) = desk.claim()
-    desk.run(Bury((Failure(leased.lease, "no"),)))
+    desk.bury(leased.lease)
     assert next_tick() == [job_of(FIRST_MS + 5 * MINUTE_MS)], "it is dead"
     assert (state(desk)["skipped"], state(desk)["count"]) == ("3", "3")
 
@@ -567,9 +569,7 @@ def test_an_index_entry_without_a_schedule_and_a_foreign_key_in_its_place_hold_u
 
 @pytest.mark.parametrize("key", ["cron", "schedule", "seq", "classes", "lane"])
 def test_rule_01_a_key_of_the_wrong_type_stops_a_tick_before_its_first_write(desk: Desk, key: str) -> None:
-    put(desk)
-    to(desk, FIRST_MS)
-    (operation,) = ticks(desk)
+    operation = first_tick(desk)
     keys = desk.keys
     name = {"schedule": keys.schedule("clean"), "lane": keys.lane("main")}.get(key) or getattr(keys, key)
     desk.redis.delete(name)
@@ -579,9 +579,7 @@ def test_rule_01_a_key_of_the_wrong_type_stops_a_tick_before_its_first_write(des
 
 
 def test_rule_02_a_tick_is_refused_whole_when_memory_is_full_and_made_up_for_afterwards(desk: Desk) -> None:
-    put(desk)
-    to(desk, FIRST_MS)
-    (operation,) = ticks(desk)
+    operation = first_tick(desk)
     with desk.full():
         with desk.unchanged(), pytest.raises(ServerUnavailable, match="OOM"):
             desk.run(operation)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ServerUnavailable
-from engine.wire.operations import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Release, Retry
+from engine.wire.operations import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Retry
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check
 
@@ -43,7 +43,7 @@ def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(de
     desk.retry(lease, delay_ms=100)
     assert add(desk, "j5", unique="u") == ("duplicate", "j1", "delayed")
     desk.tick(100)
-    desk.run(Release((lease_of(desk),)))
+    desk.release(lease_of(desk))
     assert add(desk, "j6", unique="u", name="another", key="k") == ("duplicate", "j1", "waiting")
     lease_of(desk)
     desk.sweep_past(LEASE_MS + 1)

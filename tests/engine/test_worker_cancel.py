@@ -26,6 +26,18 @@ from tests.engine.helpers.waiting import wait_until
 RARELY: dict[str, Any] = {"lease_ms": 3_600_000, "beat_ms": 3_600_000}
 
 
+def holding() -> tuple[Handlers, list[str], threading.Event]:
+    """Handlers that note what they run and wait, what has started, and what lets them go."""
+    handlers, started, go = Handlers(), list[str](), threading.Event()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        started.append(job.id)
+        go.wait(120)
+
+    return handlers, started, go
+
+
 def listening(server: redis.Redis, queue: Queue, worker: str) -> None:
     """Wait until the worker's control connection reads."""
     channel = f"{queue.prefix}:{{{queue.name}}}:control:{worker}"
@@ -154,13 +166,7 @@ def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue
 def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
     queue: Queue, server: redis.Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handlers, started, go = Handlers(), list[str](), threading.Event()
-
-    @handlers("work")
-    def work(job: Job) -> None:
-        started.append(job.id)
-        go.wait(120)
-
+    handlers, started, go = holding()
     # It does not go back after a moment, as what waits behind a slow handler does.
     for module in ("plan", "steps"):
         monkeypatch.setattr(f"engine.worker.machine.{module}.WAIT_MS_MAX", 3_600_000)
@@ -244,13 +250,7 @@ def test_rule_26_a_cancel_that_the_connection_missed_is_told_when_it_reads_again
 
 def test_a_worker_at_capacity_hears_of_its_pause_at_once(queue: Queue, server: redis.Redis) -> None:
     """It waits for no marker, and neither a sweep nor a heartbeat is due for long: rule 22."""
-    handlers, started, go = Handlers(), list[str](), threading.Event()
-
-    @handlers("work")
-    def work(job: Job) -> None:
-        started.append(job.id)
-        go.wait(120)
-
+    handlers, started, go = holding()
     queue.enqueue("work", {}, id="one")
     worker = Worker(queue, handlers, name="w", **RARELY, sweep_ms=900_000, concurrency=1, prefetch=0)
     with at_work(worker, at_once=True):
