@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,23 @@ import pytest
 
 from engine import ConnectOptions, Queue
 from engine.testing import EmbeddedServer, free_port
+from engine.testing.cluster import EmbeddedCluster
+from tests.engine.cluster_desk import CALM_MS
+from tests.engine.desk import desk as desk
 from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import PATIENCE_MS
+from tests.engine.helpers.producing import PATIENCE_MS, raw_client
 from tests.engine.helpers.relay import Relay, bound
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine has an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}))
+    return True
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +66,13 @@ def direct(ironclaim_url: str) -> Iterator[Queue]:
 
 
 @pytest.fixture
+def client(ironclaim_url: str) -> Iterator[Any]:
+    """redis-py itself on the server of the queue."""
+    with raw_client(ironclaim_url) as made:
+        yield made
+
+
+@pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
     """The event loop of an asyncio face that a test uses like the blocking one."""
     with asyncio.Runner() as made:
@@ -80,6 +100,13 @@ def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
     yield made
     made.open_gate()
     made.stop_all()
+
+
+@pytest.fixture(scope="session")
+def three_primaries() -> Iterator[EmbeddedCluster]:
+    """A cluster for all tests that leave it whole."""
+    with EmbeddedCluster(node_timeout_ms=CALM_MS) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ operations, cut scripts off after a number of writes, and dump the keyspace."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from engine.wire.call import Call
 from engine.wire.operations import (
     Beat,
     Beaten,
+    Bury,
     Claim,
     Claimed,
     Ended,
@@ -39,6 +41,7 @@ from engine.wire.operations import (
     Options,
     Pause,
     ReadWorkerUpdates,
+    Release,
     ReportRunTimes,
     Resume,
     Retry,
@@ -56,6 +59,8 @@ TOMBSTONE = b"\xa0"
 #: An hour and more after the least, so that a test may step back by one.
 START_MS = TEST_CLOCK_LEAST_MS + 4_000_000
 LEASE_MS = 9_000
+#: The ways in which a lease ends.
+ENDS = ("finish", "fused", "retry", "bury", "release", "reap")
 WRITES = (
     "SET",
     "MSET",
@@ -175,6 +180,7 @@ class Desk:
         self.now_ms = START_MS
         self.queue.use_test_clock(self.now_ms)
         self._counters: dict[str, int] = {}
+        self._was_cut = True
 
     def begin(self) -> None:
         """Begin once more, with nothing on the server."""
@@ -192,6 +198,11 @@ class Desk:
         self.now_ms += ms
         self.queue.use_test_clock(self.now_ms)
         self.redis.eval(EXPIRE, 0, self.expires_from_ms, self.now_ms, max(0, ms) if self.passes_for_all else 0)
+
+    def later(self, ms: int) -> Swept:
+        """Move the clock, and let a worker sweep then."""
+        self.tick(ms)
+        return self.sweep()
 
     # -- operations
 
@@ -220,6 +231,7 @@ class Desk:
         except redis.ResponseError as error:
             assert "CUT OFF" in str(error), error
             return True
+        self._was_cut = False
         return False
 
     def enqueue_operation(
@@ -241,6 +253,16 @@ class Desk:
         for job in jobs:
             enqueued: Enqueued = self.run(self.enqueue_operation(job, **options))
             assert enqueued.result == "created"
+
+    def family(self, **options: Any) -> None:
+        """A parent `p`, and a `child` that needs it."""
+        self.enqueue("p")
+        self.enqueue("child", needs=("p",), **options)
+
+    def leased(self, *jobs: str, **options: Any) -> list[LeasedJob]:
+        """Enqueue them, and let a worker claim what may run."""
+        self.enqueue(*jobs, **options)
+        return self.claim()
 
     def claim_operation(
         self,
@@ -304,6 +326,26 @@ class Desk:
     def retry(self, lease: Lease, delay_ms: int = 1000, error: str = "boom") -> tuple[str, str]:
         ended: Ended = self.run(Retry((Failure(lease, error, delay_ms),)))
         return ended.items[0]
+
+    def bury(self, *leases: Lease, error: str = "no") -> list[tuple[str, str]]:
+        ended: Ended = self.run(Bury(tuple(Failure(lease, error) for lease in leases)))
+        return list(ended.items)
+
+    def release(self, *leases: Lease) -> list[tuple[str, str]]:
+        ended: Ended = self.run(Release(leases))
+        return list(ended.items)
+
+    def end(self, how: str, lease: Lease, *, delay_ms: int = 60_000, **claim: Any) -> list[LeasedJob]:
+        """End a lease in one of the ways of `ENDS`; what the fused claim has claimed."""
+        if how == "fused":
+            return list(self.run(Finish((lease,), self.claim_operation(**claim))).claimed.jobs)
+        if how == "reap":
+            assert [reaped for reaped, _ in self.sweep_past(LEASE_MS + 1)] == [lease]
+        elif how == "retry":
+            self.retry(lease, delay_ms=delay_ms)
+        else:
+            {"finish": self.finish, "bury": self.bury, "release": self.release}[how](lease)
+        return []
 
     def extend_operation(self, *leases: Lease, renewal: int = 1) -> Extend:
         return Extend(leases, renewal, LEASE_MS, self.now_ms + LEASE_MS // 3)
@@ -385,6 +427,32 @@ class Desk:
             key.decode(): (kind.decode(), SHOWN.get(kind, lambda read: read)(value), expires_ms)
             for key, kind, expires_ms, value in sorted(found, key=lambda each: each[0])
         }
+
+    @contextmanager
+    def unchanged(self, why: str = "") -> Iterator[None]:
+        """What is done inside leaves every key as it was."""
+        before = self.dump()
+        yield
+        assert self.dump() == before, why
+
+    @contextmanager
+    def full(self, full: bool = True) -> Iterator[None]:
+        """The server has no memory left."""
+        self.redis.config_set("maxmemory", int(full))
+        try:
+            yield
+        finally:
+            self.redis.config_set("maxmemory", 0)
+
+    def each_cut(self, first: int = 0) -> Iterator[int]:
+        """After how many writes to `cut_off` a script: ever more, each time from an empty server, until it runs to its end."""
+        for writes in range(first, 100):
+            self.begin()
+            self._was_cut = True
+            yield writes
+            if not self._was_cut:
+                return
+        raise AssertionError("the script never ran to its end")
 
     def places(self, job: str) -> set[str]:
         """The structures that hold a job: lane, due, active, dead, blocked, or `ended` for a tombstone."""

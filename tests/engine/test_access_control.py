@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -77,15 +76,11 @@ def use_everything(url: str) -> None:
         queue.obliterate()
 
 
-def test_the_user_of_the_readme_has_what_a_queue_and_a_worker_need(as_user: Callable[[str], str]) -> None:
+async def test_the_user_of_the_readme_has_what_a_queue_and_a_worker_need(as_user: Callable[[str], str]) -> None:
     url = as_user(readme_rules())
     use_everything(url)
-
-    async def use() -> None:
-        async with AsyncQueue("q", url=url) as queue:
-            assert (await queue.enqueue("add", 1)).created
-
-    asyncio.run(use())
+    async with AsyncQueue("q", url=url) as queue:
+        assert (await queue.enqueue("add", 1)).created
 
 
 def test_without_info_everything_works_and_what_is_unknown_is_told_once(

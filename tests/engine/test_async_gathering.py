@@ -64,16 +64,12 @@ def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_o
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_batch_is_one_call_of_the_server(ironclaim_url: str) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            await queue.enqueue("work", None)
-            with raw_client(ironclaim_url) as client:
-                client.config_resetstat()
-                await asyncio.gather(*(queue.enqueue("work", number, priority=number % 10 + 1) for number in range(101)))
-                assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
-
-    asyncio.run(story())
+async def test_a_batch_is_one_call_of_the_server(ironclaim_url: str, client: Any) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        await queue.enqueue("work", None)
+        client.config_resetstat()
+        await asyncio.gather(*(queue.enqueue("work", number, priority=number % 10 + 1) for number in range(101)))
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
 
 
 @pytest.mark.usefixtures("patient")
@@ -120,173 +116,141 @@ def test_what_a_batch_refuses_it_refuses_one_by_one(ironclaim_url: str, direct: 
     assert ids_of(direct, "delayed") == ["e"] and ids_of(direct, "blocked") == ["d"]
 
 
-def test_the_jobs_of_a_foreign_format_leave_together_in_calls_of_their_own(ironclaim_url: str) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", models.Bull(), url=ironclaim_url) as queue:
-            await queue.enqueue("work", None)
-            with raw_client(ironclaim_url) as client:
-                client.config_resetstat()
-                ends = await asyncio.gather(*(queue.enqueue("work", number) for number in range(20)))
-                assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 20
-            assert {end.result for end in ends} == {"created"} and len({end.job for end in ends}) == 20
-
-    asyncio.run(story())
+async def test_the_jobs_of_a_foreign_format_leave_together_in_calls_of_their_own(ironclaim_url: str, client: Any) -> None:
+    async with AsyncQueue("q", models.Bull(), url=ironclaim_url) as queue:
+        await queue.enqueue("work", None)
+        client.config_resetstat()
+        ends = await asyncio.gather(*(queue.enqueue("work", number) for number in range(20)))
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 20
+        assert {end.result for end in ends} == {"created"} and len({end.job for end in ends}) == 20
 
 
-def test_a_task_that_is_cancelled_before_its_call_has_left_takes_it_back(ironclaim_url: str, direct: Queue) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            first, second, third = await started(queue, "a", "b", "c")
-            second.cancel()
-            assert [(await task).job for task in (first, third)] == ["a", "c"]
-            assert second.cancelled()
-
-    asyncio.run(story())
+async def test_a_task_that_is_cancelled_before_its_call_has_left_takes_it_back(ironclaim_url: str, direct: Queue) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        first, second, third = await started(queue, "a", "b", "c")
+        second.cancel()
+        assert [(await task).job for task in (first, third)] == ["a", "c"]
+        assert second.cancelled()
     assert ids_of(direct, "waiting") == ["contact", "a", "c"]
 
 
-def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay: Relay, direct: Queue) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            tasks = await started(queue, "a", "b", "c")
-            await tasks[0]
-            calls, left = relay.calls, asyncio.get_running_loop().time() + DEADLINE_S
-            while relay.calls == calls and not tasks[2].done() and asyncio.get_running_loop().time() < left:
-                await asyncio.sleep(0)
-            tasks[1].cancel()
-            assert (await tasks[2]).result == "created"
-            assert not queue.driver.turns.locked()
-
-    asyncio.run(story())
+async def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay: Relay, direct: Queue) -> None:
+    async with AsyncQueue("q", url=relay.url) as queue:
+        tasks = await started(queue, "a", "b", "c")
+        await tasks[0]
+        calls, left = relay.calls, asyncio.get_running_loop().time() + DEADLINE_S
+        while relay.calls == calls and not tasks[2].done() and asyncio.get_running_loop().time() < left:
+            await asyncio.sleep(0)
+        tasks[1].cancel()
+        assert (await tasks[2]).result == "created"
+        assert not queue.driver.turns.locked()
     assert {"a", "c"} <= set(ids_of(direct, "waiting"))
 
 
-def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_url: str, direct: Queue) -> None:
-    with raw_client(ironclaim_url) as client:
-        client.set(direct.model.keys.lane("bad"), "no zset")
+async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_url: str, direct: Queue, client: Any) -> None:
+    client.set(direct.model.keys.lane("bad"), "no zset")
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        await queue.enqueue("work", None, id="contact")
+        bad = queue.enqueue("bad", None, id="b")
+        ends = await asyncio.gather(
+            queue.enqueue("work", None, id="a"), bad, queue.enqueue("work", None, id="c"), return_exceptions=True
+        )
+        assert [getattr(end, "result", type(end)) for end in ends] == ["created", WrongKeyType, "created"]
 
-    async def story() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            await queue.enqueue("work", None, id="contact")
-            bad = queue.enqueue("bad", None, id="b")
-            ends = await asyncio.gather(
-                queue.enqueue("work", None, id="a"), bad, queue.enqueue("work", None, id="c"), return_exceptions=True
-            )
-            assert [getattr(end, "result", type(end)) for end in ends] == ["created", WrongKeyType, "created"]
+        def cannot_be_made(not_after_ms: int) -> Any:
+            raise ValueError("no job")
 
-            def cannot_be_made(not_after_ms: int) -> Any:
-                raise ValueError("no job")
-
-            calls = (queue.gathering.send(cannot_be_made, 0) for _ in range(3))
-            assert [type(end) for end in await asyncio.gather(*calls, return_exceptions=True)] == [ValueError] * 3
-            assert (await queue.enqueue("work", None, id="e")).result == "created"
-
-    asyncio.run(story())
+        calls = (queue.gathering.send(cannot_be_made, 0) for _ in range(3))
+        assert [type(end) for end in await asyncio.gather(*calls, return_exceptions=True)] == [ValueError] * 3
+        assert (await queue.enqueue("work", None, id="e")).result == "created"
     assert ids_of(direct, "waiting") == ["contact", "a", "c", "e"]
 
 
 @pytest.mark.parametrize("rule", ["lose_reply", "lose_request", "cut_request", "cut_reply", "one_reply"])
-def test_a_batch_that_meets_a_broken_connection_is_sent_again_and_each_job_is_there_once(
+async def test_a_batch_that_meets_a_broken_connection_is_sent_again_and_each_job_is_there_once(
     relay: Relay, direct: Queue, rule: Any
 ) -> None:
     jobs = [f"j{number}" for number in range(50)]
-
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            tasks = await started(queue, *jobs)
-            await tasks[0]
-            relay.next(rule)
-            results = [(await task).result for task in tasks]
-            assert set(results) <= {"created", "repeated"}
-
-    asyncio.run(story())
+    async with AsyncQueue("q", url=relay.url) as queue:
+        tasks = await started(queue, *jobs)
+        await tasks[0]
+        relay.next(rule)
+        results = [(await task).result for task in tasks]
+        assert set(results) <= {"created", "repeated"}
     assert sorted(ids_of(direct, "waiting")) == sorted(["contact", *jobs])
 
 
-def test_two_batches_on_one_connection_that_breaks_are_both_sent_again(relay: Relay, direct: Queue) -> None:
+async def test_two_batches_on_one_connection_that_breaks_are_both_sent_again(relay: Relay, direct: Queue) -> None:
     """The replies of the second would come behind those of the first, which never come."""
     jobs = [f"j{number}" for number in range(51)]
-
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            tasks = await started(queue, *jobs)
-            await tasks[0]
-            relay.next("lose_reply", "lose_reply")
-            assert {(await task).result for task in tasks} <= {"created", "repeated"}
-            assert (await queue.enqueue("work", None, id="after")).result == "created"
-            assert not queue.driver._connections._shared and not queue.driver.turns.locked()
-
-    asyncio.run(story())
+    async with AsyncQueue("q", url=relay.url) as queue:
+        tasks = await started(queue, *jobs)
+        await tasks[0]
+        relay.next("lose_reply", "lose_reply")
+        assert {(await task).result for task in tasks} <= {"created", "repeated"}
+        assert (await queue.enqueue("work", None, id="after")).result == "created"
+        assert not queue.driver._connections._shared and not queue.driver.turns.locked()
     assert sorted(ids_of(direct, "waiting")) == sorted(["contact", "after", *jobs])
 
 
-def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, direct: Queue) -> None:
+async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, direct: Queue) -> None:
     """The reply does not come; jobs that are enqueued meanwhile are there before."""
-
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
-            await queue.enqueue("work", None, id="contact")
-            relay.next("hush_reply")
-            calls = relay.calls
-            silent = asyncio.create_task(queue.enqueue("work", None, id="silent"))
-            while relay.calls == calls:
-                await asyncio.sleep(0.001)
-            ends: list[str] = []
-            number = 0
-            # The first of these wait until the batch is overdue.
-            others: list[asyncio.Task[Any]] = []
-            while not ends:
-                others.append(asyncio.create_task(queue.enqueue("work", None, id=f"j{number}")))
-                others[-1].add_done_callback(lambda task: ends.append(task.result().result))
-                number += 1
-                await asyncio.sleep(0.001)
-            assert {(await other).result for other in others} == {"created"}
-            assert not silent.done()
-            relay.break_all()
-            assert (await silent).result == "repeated"
-
-    asyncio.run(story())
+    async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
+        await queue.enqueue("work", None, id="contact")
+        relay.next("hush_reply")
+        calls = relay.calls
+        silent = asyncio.create_task(queue.enqueue("work", None, id="silent"))
+        while relay.calls == calls:
+            await asyncio.sleep(0.001)
+        ends: list[str] = []
+        number = 0
+        # The first of these wait until the batch is overdue.
+        others: list[asyncio.Task[Any]] = []
+        while not ends:
+            others.append(asyncio.create_task(queue.enqueue("work", None, id=f"j{number}")))
+            others[-1].add_done_callback(lambda task: ends.append(task.result().result))
+            number += 1
+            await asyncio.sleep(0.001)
+        assert {(await other).result for other in others} == {"created"}
+        assert not silent.done()
+        relay.break_all()
+        assert (await silent).result == "repeated"
     assert "silent" in ids_of(direct, "waiting")
 
 
-def test_a_connection_that_is_silent_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_is_silent_gets_no_further_batch(
+    relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A batch of many is without an answer, and the next ones go out on another connection."""
     monkeypatch.setattr(async_connections, "SILENT_NS", 0)
     monkeypatch.setattr(async_gathering, "OVERDUE_S", 600.0)
-
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
-            tasks = await started(queue, *(f"a{number}" for number in range(9)))
-            await tasks[0]
-            relay.next("hush_reply")
-            calls = relay.calls
-            while relay.calls == calls:
-                await asyncio.sleep(0.001)
-            later = [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(9)]
-            assert {(await task).result for task in later} == {"created"}
-            assert not tasks[-1].done()
-            relay.break_all()
-            assert {(await task).result for task in tasks[1:]} == {"repeated"}
-
-    asyncio.run(story())
+    async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
+        tasks = await started(queue, *(f"a{number}" for number in range(9)))
+        await tasks[0]
+        relay.next("hush_reply")
+        calls = relay.calls
+        while relay.calls == calls:
+            await asyncio.sleep(0.001)
+        later = [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(9)]
+        assert {(await task).result for task in later} == {"created"}
+        assert not tasks[-1].done()
+        relay.break_all()
+        assert {(await task).result for task in tasks[1:]} == {"repeated"}
     assert direct.counts().waiting == 19
 
 
-def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_loses_nothing(relay: Relay, direct: Queue) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            tasks = await started(queue, *(f"a{number}" for number in range(300)))
-            relay.down()
-            await asyncio.sleep(0)
-            tasks += [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(300)]
-            loop = asyncio.get_running_loop()
-            loop.call_later(0.1, relay.up)
-            ends = await asyncio.gather(*tasks)
-            assert {end.result for end in ends} <= {"created", "repeated"}
-            assert len(queue.driver._connections._idle[None]) <= CONNECTIONS_MAX
-            assert not queue.driver.turns.locked()
-
-    asyncio.run(story())
+async def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_loses_nothing(relay: Relay, direct: Queue) -> None:
+    async with AsyncQueue("q", url=relay.url) as queue:
+        tasks = await started(queue, *(f"a{number}" for number in range(300)))
+        relay.down()
+        await asyncio.sleep(0)
+        tasks += [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(300)]
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.1, relay.up)
+        ends = await asyncio.gather(*tasks)
+        assert {end.result for end in ends} <= {"created", "repeated"}
+        assert len(queue.driver._connections._idle[None]) <= CONNECTIONS_MAX
+        assert not queue.driver.turns.locked()
     assert direct.counts().waiting == 601
 
 
@@ -356,7 +320,7 @@ def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(ironclaim
             client.config_set("maxmemory", 0)
 
 
-def test_a_second_loop_that_is_refused_takes_nothing_from_the_first(relay: Relay, direct: Queue) -> None:
+async def test_a_second_loop_that_is_refused_takes_nothing_from_the_first(relay: Relay, direct: Queue) -> None:
     """Two loops run at once: the tasks of the first one still hear of their jobs."""
     queue = AsyncQueue("q", url=relay.url)
 
@@ -364,16 +328,13 @@ def test_a_second_loop_that_is_refused_takes_nothing_from_the_first(relay: Relay
         with pytest.raises(Malformed, match="one queue for each event loop"):
             await queue.enqueue("work", None, id="second")
 
-    async def first() -> None:
-        tasks = await started(queue, *(f"j{number}" for number in range(40)))
-        threads = threading.Thread(target=asyncio.run, args=(second(),))
-        threads.start()
-        threads.join()
-        async with asyncio.timeout(DEADLINE_S):
-            assert {(await task).result for task in tasks} == {"created"}
-        await queue.close()
-
-    asyncio.run(first())
+    tasks = await started(queue, *(f"j{number}" for number in range(40)))
+    threads = threading.Thread(target=asyncio.run, args=(second(),))
+    threads.start()
+    threads.join()
+    async with asyncio.timeout(DEADLINE_S):
+        assert {(await task).result for task in tasks} == {"created"}
+    await queue.close()
     assert direct.counts().waiting == 41
 
 

@@ -83,60 +83,50 @@ def test_a_task_cancelled_in_mid_call_leaves_no_unread_reply_in_the_pool(relay: 
 
 
 @pytest.mark.slow
-def test_a_task_cancelled_while_it_connects_or_waits_for_its_turn_leaves_nothing_behind(relay: Relay, direct: Queue) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            for _ in range(30):
-                tasks = [asyncio.create_task(queue.counts()) for _ in range(CONNECTIONS_MAX + 5)]
-                await asyncio.sleep(0)
-                for task in tasks:
-                    task.cancel()
-                assert all(
-                    isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True)
-                )
-            assert not queue.driver.turns.locked(), "every turn was given back"
-            assert (await queue.enqueue("work", {}, id="j")).result == "created"
-
-    asyncio.run(story())
+async def test_a_task_cancelled_while_it_connects_or_waits_for_its_turn_leaves_nothing_behind(
+    relay: Relay, direct: Queue
+) -> None:
+    async with AsyncQueue("q", url=relay.url) as queue:
+        for _ in range(30):
+            tasks = [asyncio.create_task(queue.counts()) for _ in range(CONNECTIONS_MAX + 5)]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            assert all(isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True))
+        assert not queue.driver.turns.locked(), "every turn was given back"
+        assert (await queue.enqueue("work", {}, id="j")).result == "created"
     assert ids_of(direct, "waiting") == ["j"]
 
 
-def test_a_timeout_of_the_caller_is_a_cancellation_too(relay: Relay, direct: Queue) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            await queue.counts()
-            await queue.note_era()
-            relay.standing = "hush_reply"
-            patience = asyncio.timeout(None)
+async def test_a_timeout_of_the_caller_is_a_cancellation_too(relay: Relay, direct: Queue) -> None:
+    async with AsyncQueue("q", url=relay.url) as queue:
+        await queue.counts()
+        await queue.note_era()
+        relay.standing = "hush_reply"
+        patience = asyncio.timeout(None)
 
-            async def impatient() -> None:
-                async with patience:
-                    await queue.enqueue("work", {}, id="j")
+        async def impatient() -> None:
+            async with patience:
+                await queue.enqueue("work", {}, id="j")
 
-            task = asyncio.create_task(impatient())
-            await seen(lambda: direct.counts().waiting == 1)
-            patience.reschedule(asyncio.get_running_loop().time())
-            with pytest.raises(TimeoutError):
-                await task
-            relay.standing = "pass"
-            assert (await queue.enqueue("work", {}, id="j")).result == "duplicate", "it had been applied; only the task was gone"
-
-    asyncio.run(story())
+        task = asyncio.create_task(impatient())
+        await seen(lambda: direct.counts().waiting == 1)
+        patience.reschedule(asyncio.get_running_loop().time())
+        with pytest.raises(TimeoutError):
+            await task
+        relay.standing = "pass"
+        assert (await queue.enqueue("work", {}, id="j")).result == "duplicate", "it had been applied; only the task was gone"
 
 
 # -- loops, tasks, processes
 
 
-def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, direct: Queue) -> None:
+async def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, direct: Queue) -> None:
     before = connections_of(ironclaim_url)
-
-    async def story() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            items = await asyncio.gather(*(queue.enqueue("work", number, id=f"j{number}") for number in range(1000)))
-            assert [item.job for item in items] == [f"j{number}" for number in range(1000)]
-            assert {item.result for item in items} == {"created"}
-
-    asyncio.run(story())
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        items = await asyncio.gather(*(queue.enqueue("work", number, id=f"j{number}") for number in range(1000)))
+        assert [item.job for item in items] == [f"j{number}" for number in range(1000)]
+        assert {item.result for item in items} == {"created"}
     assert direct.counts().waiting == 1000
     # One more for each raw client of this test.
     assert CONNECTIONS_MAX == 16 and connections_of(ironclaim_url) - before <= 16 + 2
@@ -195,23 +185,20 @@ def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclaim_url:
     assert asyncio.run(main()) is False
 
 
-def test_the_loop_goes_on_while_a_call_waits(relay: Relay, direct: Queue) -> None:
-    async def story() -> None:
-        # The reply is waited for until the test breaks the connection.
-        endless = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
-        async with AsyncQueue("q", url=relay.url, connect=endless) as queue:
-            await queue.counts()
-            await queue.note_era()
-            relay.next("hush_reply")
-            task = asyncio.create_task(queue.enqueue("work", {}))
-            await seen(lambda: direct.counts().waiting == 1)
-            for _ in range(100):
-                await asyncio.sleep(0.001)
-                assert not task.done()
-            relay.break_all()
-            assert (await task).result == "repeated"
-
-    asyncio.run(story())
+async def test_the_loop_goes_on_while_a_call_waits(relay: Relay, direct: Queue) -> None:
+    # The reply is waited for until the test breaks the connection.
+    endless = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
+    async with AsyncQueue("q", url=relay.url, connect=endless) as queue:
+        await queue.counts()
+        await queue.note_era()
+        relay.next("hush_reply")
+        task = asyncio.create_task(queue.enqueue("work", {}))
+        await seen(lambda: direct.counts().waiting == 1)
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+            assert not task.done()
+        relay.break_all()
+        assert (await task).result == "repeated"
 
 
 # -- parity

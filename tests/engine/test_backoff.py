@@ -47,8 +47,7 @@ def test_it_is_bounded_for_every_job(backoff_ms: int, failures: int, draw: float
 @pytest.mark.parametrize(("failures", "delay"), [(0, 750), (2, 3000)])
 def test_a_worker_uses_the_failures_of_the_job_and_its_own_draw(failures: int, delay: int) -> None:
     machine = Machine(concurrency=1)
-    job = machine.job("a", backoff_ms=1000, backoff="exponential", failures=failures)
-    machine.give(job)
+    (job,) = machine.takes("a", backoff_ms=1000, backoff="exponential", failures=failures)
     machine.draws = [0.5]
     machine.handler_ends(job, "boom")
     assert machine.work.failures[0].delay_ms == delay

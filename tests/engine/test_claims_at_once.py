@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from engine import Queue
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.operations import Wait
-from tests.engine.helpers.producing import claim, ids_of, raw_client
+from tests.engine.helpers.producing import claim, ids_of
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 
@@ -43,10 +44,10 @@ def test_each_job_is_claimed_once_by_whoever_asks_at_the_same_time(queue: Queue)
 
 
 @pytest.mark.feature("BN07", "BQ05")
-def test_who_waits_for_work_is_woken_by_the_enqueue(queue: Queue, ironclaim_url: str) -> None:
+def test_who_waits_for_work_is_woken_by_the_enqueue(queue: Queue, ironclaim_url: str, client: Any) -> None:
     wait = queue.model.call(Wait(30_000, ("work",)))
     driver = SyncDriver(ironclaim_url, queue.model.scripts.values(), block_ms_max=30_000)
-    with ThreadPoolExecutor(1) as threads, raw_client(ironclaim_url) as client:
+    with ThreadPoolExecutor(1) as threads:
         woken = threads.submit(driver.run, wait)
         wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "it blocks on the server")
         assert claim(queue).jobs == () and not woken.done()
@@ -57,10 +58,9 @@ def test_who_waits_for_work_is_woken_by_the_enqueue(queue: Queue, ironclaim_url:
 
 
 @pytest.mark.feature("BL01")
-def test_a_job_without_an_id_gets_one_of_its_own(queue: Queue, ironclaim_url: str) -> None:
+def test_a_job_without_an_id_gets_one_of_its_own(queue: Queue, client: Any) -> None:
     """Bull counts them; here they are random, and the sequence that orders jobs is what is counted."""
     made = [queue.enqueue("work", {"n": number}).job for number in range(50)]
     assert len(set(made)) == 50
-    with raw_client(ironclaim_url) as client:
-        assert client.get(queue.model.keys.seq) == "50"
+    assert client.get(queue.model.keys.seq) == "50"
     assert [leased.lease.job for leased in claim(queue, limit=100).jobs] == made

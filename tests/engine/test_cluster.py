@@ -14,7 +14,7 @@ from engine.models.lanes import Lanes
 from engine.testing.cluster import EmbeddedCluster
 from engine.wire.call import Call
 from engine.wire.operations import Bury, EnqueueMany, Extend, Failure, Finish, Lease, Operation, Release, Retry
-from tests.engine.cluster_desk import CALM_MS, ClusterDesk, NotNow
+from tests.engine.cluster_desk import ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.scenes import accepted_by, created_by, drain
 from tests.scenes import MOVING, Scene, busy
@@ -107,17 +107,8 @@ def moves() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(node_timeout_ms=CALM_MS) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def shared_desk(cluster: EmbeddedCluster) -> Iterator[ClusterDesk]:
-    made = ClusterDesk(
-        cluster,
-        Lanes("desk"),
-    )
+def shared_desk(three_primaries: EmbeddedCluster) -> Iterator[ClusterDesk]:
+    made = ClusterDesk(three_primaries, Lanes("desk"))
     yield made
     made.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,25 +17,18 @@ from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.wire.operations import Claim, Count, Enqueue, Enqueued, Options
 from engine.wire.scripts import Script
-from tests.engine.cluster_desk import CALM_MS
 from tests.engine.helpers.producing import PATIENCE_MS
 
 #: Of calls that fail in the end.
 SHORT_MS = 300
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(node_timeout_ms=CALM_MS) as made:
-        yield made
-
-
 @pytest.fixture
-def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
+def cluster(three_primaries: EmbeddedCluster) -> EmbeddedCluster:
     """An empty cluster with no move on its way."""
-    shared.end_moves(slot(shared))
-    shared.flush()
-    return shared
+    three_primaries.end_moves(slot(three_primaries))
+    three_primaries.flush()
+    return three_primaries
 
 
 MODEL = Lanes("driven")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,12 @@ FIRST, SECOND = "{tag}first", "{tag}second"
 READ_UNDECLARED = "return redis.call('GET', ARGV[1])"
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(node_timeout_ms=CALM_MS) as made:
-        yield made
-
-
 @pytest.fixture
-def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
+def cluster(three_primaries: EmbeddedCluster) -> EmbeddedCluster:
     """An empty cluster with no move on its way."""
-    shared.end_moves(shared.slot_of(FIRST))
-    shared.flush()
-    return shared
+    three_primaries.end_moves(three_primaries.slot_of(FIRST))
+    three_primaries.flush()
+    return three_primaries
 
 
 @pytest.mark.slow

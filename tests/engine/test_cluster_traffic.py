@@ -29,7 +29,7 @@ from engine.wire.operations import (
     SetLimit,
     Sweep,
 )
-from tests.engine.cluster_desk import CALM_MS, NotNow, Router
+from tests.engine.cluster_desk import NotNow, Router
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 QUEUE = "live"
@@ -39,12 +39,6 @@ LEASE_MS = 9_000
 SENDS_EACH_STAGE = 25
 PORTIONS = 10
 PAUSE_S = 0.002
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(node_timeout_ms=CALM_MS) as made:
-        yield made
 
 
 class Client(threading.Thread):
@@ -199,7 +193,9 @@ def portions(move: SlotMove, seed: int) -> Iterator[list[bytes]]:
 
 
 @pytest.mark.slow
-def test_rule_27_nothing_is_lost_or_finished_twice_while_the_slot_moves_there_and_back(cluster: EmbeddedCluster) -> None:
+def test_rule_27_nothing_is_lost_or_finished_twice_while_the_slot_moves_there_and_back(three_primaries: EmbeddedCluster) -> None:
+    cluster = three_primaries
+    cluster.flush()
     traffic = Traffic(cluster)
     slot = cluster.slot_of(traffic.model.keys.prefix)
     home = cluster.owner_of(slot)

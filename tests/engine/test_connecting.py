@@ -58,15 +58,12 @@ def test_a_queue_goes_where_a_client_goes_on_connections_of_its_own(ironclaim_ur
 
 
 @pytest.mark.feature("BL35")
-def test_an_asyncio_client_serves_an_async_queue(ironclaim_url: str) -> None:
-    async def use() -> None:
-        client: Any = redis.asyncio.Redis.from_url(ironclaim_url, decode_responses=True)
-        async with AsyncQueue("q", client=client) as queue:
-            assert (await queue.enqueue("work", {}, id="a")).created
-        assert await client.exists(Queue("q").model.keys.job("a")) == 1
-        await client.aclose()
-
-    asyncio.run(use())
+async def test_an_asyncio_client_serves_an_async_queue(ironclaim_url: str) -> None:
+    client: Any = redis.asyncio.Redis.from_url(ironclaim_url, decode_responses=True)
+    async with AsyncQueue("q", client=client) as queue:
+        assert (await queue.enqueue("work", {}, id="a")).created
+    assert await client.exists(Queue("q").model.keys.job("a")) == 1
+    await client.aclose()
 
 
 def test_clients_that_do_not_fit_are_refused_with_the_reason() -> None:
@@ -138,13 +135,12 @@ def test_a_server_that_turns_the_greeting_down_says_why_and_is_no_script_fault(g
 
 
 @pytest.mark.feature("BQ01", "BL06", "MQ25")
-def test_a_prefix_keeps_queues_of_one_name_apart(ironclaim_url: str) -> None:
+def test_a_prefix_keeps_queues_of_one_name_apart(ironclaim_url: str, client: Any) -> None:
     with Queue("q", url=ironclaim_url, prefix="shop") as shop, Queue("q", url=ironclaim_url) as plain:
         shop.enqueue("work", {}, id="a")
         assert (shop.counts().waiting, plain.counts().waiting) == (1, 0)
-        with raw_client(ironclaim_url) as client:
-            names = {key.split("{")[0] for key in client.keys("*") if "{" in key}
-            assert names == {"shop:"} and "shop:{q}:job:a" in client.keys("*")
+        names = {key.split("{")[0] for key in client.keys("*") if "{" in key}
+        assert names == {"shop:"} and "shop:{q}:job:a" in client.keys("*")
     for bad in ("a{b}", "", "x" * 65, "a b", 3):
         with pytest.raises(Malformed, match="prefix"):
             Queue("q", prefix=bad)  # type: ignore[arg-type]
@@ -171,19 +167,18 @@ def test_the_queues_of_a_server_are_listed_by_their_last_use(ironclaim_url: str)
 
 
 @pytest.mark.feature("BN31")
-def test_a_bound_on_connections_is_kept_and_callers_take_turns(ironclaim_url: str) -> None:
+def test_a_bound_on_connections_is_kept_and_callers_take_turns(ironclaim_url: str, client: Any) -> None:
     queue = Queue("q", url=ironclaim_url, connect=ConnectOptions(connections_max=2))
-    with raw_client(ironclaim_url) as client:
-        before = client.info("stats")["total_connections_received"]
-        with ThreadPoolExecutor(16) as pool:
-            results = list(pool.map(lambda number: queue.enqueue("work", {}, id=f"j{number}").created, range(200)))
-        assert all(results) and client.info("stats")["total_connections_received"] - before <= 2
-        held = [queue.driver._connections.take(0) for _ in range(2)]
-        queue.driver._connections._turn_s = 0.05
-        with pytest.raises(redis.ConnectionError, match="all 2 connections are in use"):
-            queue.driver._connections.take(0)
-        for connection in held:
-            queue.driver._connections.give_back(connection)
+    before = client.info("stats")["total_connections_received"]
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(lambda number: queue.enqueue("work", {}, id=f"j{number}").created, range(200)))
+    assert all(results) and client.info("stats")["total_connections_received"] - before <= 2
+    held = [queue.driver._connections.take(0) for _ in range(2)]
+    queue.driver._connections._turn_s = 0.05
+    with pytest.raises(redis.ConnectionError, match="all 2 connections are in use"):
+        queue.driver._connections.take(0)
+    for connection in held:
+        queue.driver._connections.give_back(connection)
     assert queue.counts().waiting == 200
     queue.close()
 
@@ -289,13 +284,12 @@ def test_a_lock_that_another_thread_held_at_the_fork_does_not_hang_the_child(que
     assert queue.counts().waiting == 1
 
 
-def test_a_child_that_closes_the_queue_leaves_its_parents_connections_open(queue: Queue, ironclaim_url: str) -> None:
+def test_a_child_that_closes_the_queue_leaves_its_parents_connections_open(queue: Queue, client: Any) -> None:
     queue.counts()
-    with raw_client(ironclaim_url) as client:
-        before = client.info("stats")["total_connections_received"]
-        assert in_child(queue.close) == 0
-        queue.counts()
-        assert client.info("stats")["total_connections_received"] == before
+    before = client.info("stats")["total_connections_received"]
+    assert in_child(queue.close) == 0
+    queue.counts()
+    assert client.info("stats")["total_connections_received"] == before
 
 
 def test_a_child_of_a_process_with_a_running_loop_uses_an_async_queue_in_its_own(ironclaim_url: str) -> None:
@@ -345,10 +339,9 @@ def test_an_async_queue_goes_from_one_loop_to_the_next_and_says_no_to_two_at_onc
     asyncio.run(both())
 
 
-def test_an_idle_connection_that_the_server_closed_is_noticed(ironclaim_url: str) -> None:
+def test_an_idle_connection_that_the_server_closed_is_noticed(ironclaim_url: str, client: Any) -> None:
     queue = Queue("q", url=ironclaim_url, connect=ConnectOptions(idle_check_ms=0))
     queue.counts()
-    with raw_client(ironclaim_url) as client:
-        wait_until(lambda: client.client_kill_filter(_type="normal", skipme=True) >= 1, "its connection is closed")
+    wait_until(lambda: client.client_kill_filter(_type="normal", skipme=True) >= 1, "its connection is closed")
     assert queue.enqueue("work", {}, id="a").result == "created", "nothing was sent on the closed one"
     queue.close()

@@ -217,7 +217,7 @@ def seconds(day: date) -> int:
 def test_random_expressions_name_the_days_and_times_of_the_oracle_for_twenty_years() -> None:
     random, refused = Random(20), 0
     years = {year: twenty_years(year) for year in STARTS}
-    for number in range(examples(120)):
+    for number in range(examples(60)):
         given = expression(random)
         text = random.choice((" ", "  ", "\t")).join(given[given[0] == "0" :])
         second, minute, hour, day, month, weekday = (one.lower() for one in given)
@@ -242,7 +242,7 @@ def test_random_expressions_name_the_days_and_times_of_the_oracle_for_twenty_yea
             some_s = seconds(random.choice(sorted(wanted)))
             assert [one - some_s for one in islice(ticks(cron, some_s, some_s + DAY_S), 300)] == times[:300], (number, text)
             in_zone(random, text, sorted(wanted), times, every_hour=numbers("hour", hour) == set(range(24)))
-    assert refused < examples(120) // 10
+    assert refused < examples(60) // 10
 
 
 def in_zone(random: Random, text: str, days: list[date], times: list[int], *, every_hour: bool) -> None:

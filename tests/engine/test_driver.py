@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -124,11 +125,10 @@ def test_a_server_that_comes_back_within_the_deadline(relay: Relay, queue: Queue
     assert ids_of(direct, "waiting") == ["j"]
 
 
-def test_the_client_sends_nothing_by_itself(relay: Relay, queue: Queue, ironclaim_url: str) -> None:
+def test_the_client_sends_nothing_by_itself(relay: Relay, queue: Queue, ironclaim_url: str, client: Any) -> None:
     """redis-py re-sends EVALSHA by default; here each send is the engine's own."""
     driver: SyncDriver = queue.driver
-    with raw_client(ironclaim_url) as client:
-        client.config_resetstat()
+    client.config_resetstat()
     relay.standing = "lose_reply"
     driver.deadline_ms = 0
     with pytest.raises(OutcomeUnknown, match="1 of 1 sends unanswered"):
@@ -149,53 +149,50 @@ def test_threads_share_a_queue(relay: Relay, queue: Queue, direct: Queue) -> Non
     assert direct.counts().waiting == 400
 
 
-def test_a_full_server_refuses_a_job_and_takes_a_finish(direct: Queue, ironclaim_url: str) -> None:
+def test_a_full_server_refuses_a_job_and_takes_a_finish(direct: Queue, client: Any) -> None:
     """Rule 2."""
     direct.enqueue("work", {}, id="a")
     direct.enqueue("work", {}, id="b")
     first, second = claim(direct).jobs
-    with raw_client(ironclaim_url) as client:
-        client.config_set("maxmemory", 1)
-        try:
-            direct.driver.deadline_ms = int(3_000 * DEADLINE_S)
-            started_s = time.monotonic()
-            with pytest.raises(ServerUnavailable, match="nothing was applied.*OOM"):
-                direct.enqueue("work", {}, id="c")
-            assert time.monotonic() - started_s < DEADLINE_S, "a refusal is not waited out"
-            assert client.exists(direct.model.keys.job("c")) == 0
-            # On a new connection too: its handshake loads the scripts.
-            direct.driver.close()
-            assert direct.driver.run(direct.model.call(Finish((first.lease,)))).items == (("ok", "finished"),)
-        finally:
-            client.config_set("maxmemory", 0)
+    client.config_set("maxmemory", 1)
+    try:
+        direct.driver.deadline_ms = int(3_000 * DEADLINE_S)
+        started_s = time.monotonic()
+        with pytest.raises(ServerUnavailable, match="nothing was applied.*OOM"):
+            direct.enqueue("work", {}, id="c")
+        assert time.monotonic() - started_s < DEADLINE_S, "a refusal is not waited out"
+        assert client.exists(direct.model.keys.job("c")) == 0
+        # On a new connection too: its handshake loads the scripts.
+        direct.driver.close()
+        assert direct.driver.run(direct.model.call(Finish((first.lease,)))).items == (("ok", "finished"),)
+    finally:
+        client.config_set("maxmemory", 0)
     assert direct.enqueue("work", {}, id="c").result == "created"
     assert (direct.counts().finished, direct.counts().active, second.lease.job) == (1, 1, "b")
 
 
-def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(direct: Queue, ironclaim_url: str) -> None:
+def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(direct: Queue, client: Any) -> None:
     """Rule 28. All of them are half a megabyte, and after a fault many connections are made at once."""
 
     def loads() -> int:
         return int(client.info("commandstats").get("cmdstat_script|load", {}).get("calls", 0))
 
-    with raw_client(ironclaim_url) as client:
-        client.script_flush()
-        before = loads()
-        direct.driver.close()
-        direct.enqueue("work", {}, id="a")
-        assert loads() - before == len(direct.model.scripts)
-        direct.driver.close()
-        direct.enqueue("work", {}, id="b")
-        assert loads() - before == len(direct.model.scripts)
+    client.script_flush()
+    before = loads()
+    direct.driver.close()
+    direct.enqueue("work", {}, id="a")
+    assert loads() - before == len(direct.model.scripts)
+    direct.driver.close()
+    direct.enqueue("work", {}, id="b")
+    assert loads() - before == len(direct.model.scripts)
 
 
-def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(queue: Queue, ironclaim_url: str) -> None:
+def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(queue: Queue, client: Any) -> None:
     queue.enqueue("work", {}, id="a")
-    with raw_client(ironclaim_url) as client:
-        client.set(queue.model.keys.stats, "no hash")
-        with pytest.raises(ScriptFault, match="enqueue: the server answered WRONGTYPE"):
-            queue.enqueue("work", {}, id="b")
-        client.delete(queue.model.keys.stats)
+    client.set(queue.model.keys.stats, "no hash")
+    with pytest.raises(ScriptFault, match="enqueue: the server answered WRONGTYPE"):
+        queue.enqueue("work", {}, id="b")
+    client.delete(queue.model.keys.stats)
     assert queue.enqueue("work", {}, id="b").result == "created"
 
 
@@ -217,24 +214,23 @@ def test_rule_05_a_refusal_of_a_call_sent_before_is_not_definite(queue: Queue) -
 
 
 def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_outcome_unknown(
-    relay: Relay, queue: Queue, direct: Queue, ironclaim_url: str
+    relay: Relay, queue: Queue, direct: Queue, client: Any
 ) -> None:
     direct.counts()
-    with raw_client(ironclaim_url) as client:
-        relay.next("lose_reply")
-        relay.before_call = lambda data: client.config_set("maxmemory-policy", "allkeys-lru")
-        try:
-            with pytest.raises(OutcomeUnknown, match="maxmemory_policy"):
-                queue.enqueue("work", {}, id="j")
-        finally:
-            client.config_set("maxmemory-policy", "noeviction")
+    relay.next("lose_reply")
+    relay.before_call = lambda data: client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(OutcomeUnknown, match="maxmemory_policy"):
+            queue.enqueue("work", {}, id="j")
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")
     assert ids_of(direct, "waiting") == ["j"]
 
 
-def test_a_call_that_waits_for_its_reply_is_broken_off_and_not_sent_again(direct: Queue, ironclaim_url: str) -> None:
+def test_a_call_that_waits_for_its_reply_is_broken_off_and_not_sent_again(direct: Queue, client: Any) -> None:
     waiting = SyncDriver(direct.endpoint, direct.model.scripts.values(), block_ms_max=60_000)
     wait = direct.model.call(Wait(60_000, ("main",)))
-    with raw_client(ironclaim_url) as client, ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool:
 
         def blocked() -> int:
             return client.info("clients")["blocked_clients"]

@@ -20,13 +20,11 @@ from engine.queue import producing
 from engine.recorder import Recorder
 from engine.testing import free_port
 from engine.wire.operations import EnqueueMany
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import claim, ids_of, raw_client
+from tests.engine.helpers.producing import claim, ids_of
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.schema import check_rows, raw_rows
-
-__all__ = ["desk"]
+from tests.engine.helpers.schema import checked_rows
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -58,8 +56,7 @@ def results(items: Any) -> list[str]:
 
 def rows(history: Recorder) -> list[dict[str, Any]]:
     history.close()
-    found = raw_rows(history.file.path)
-    check_rows(found)
+    found = checked_rows(history.file.path)
     return [row for row in found if row["kind"] == "operation"]
 
 
@@ -249,6 +246,7 @@ def test_a_late_copy_runs_nothing_again(relay: Relay, queue: Any, direct: Queue)
 
 
 def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: Any, direct: Queue) -> None:
+    """Eight pieces go out in one pipeline, and a connection is lost behind the first of them."""
     jobs = new_jobs(9_500)
     relay.standing = "one_reply"
     target = vars(queue.driver).get("_target", queue.driver)
@@ -270,18 +268,17 @@ def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: A
     assert sorted(ids_of(direct, "waiting")) == sorted(job.id or "" for job in jobs)
 
 
-def test_a_failure_of_all_is_that_failure(relay: Relay, queue: Any, direct: Queue, ironclaim_url: str) -> None:
-    with raw_client(ironclaim_url) as client:
-        client.set(direct.model.keys.due, "no zset")
-        with pytest.raises(ScriptFault, match="enqueue many: the server answered WRONGTYPE"):
-            queue.enqueue_many(new_jobs(2))
-        client.delete(direct.model.keys.due)
-        client.config_set("maxmemory", 1)
-        try:
-            with pytest.raises(ServerUnavailable, match="enqueue many: 1 tries, nothing was applied, last error OOM"):
-                queue.enqueue_many(new_jobs(1500))
-        finally:
-            client.config_set("maxmemory", 0)
+def test_a_failure_of_all_is_that_failure(relay: Relay, queue: Any, direct: Queue, client: Any) -> None:
+    client.set(direct.model.keys.due, "no zset")
+    with pytest.raises(ScriptFault, match="enqueue many: the server answered WRONGTYPE"):
+        queue.enqueue_many(new_jobs(2))
+    client.delete(direct.model.keys.due)
+    client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(ServerUnavailable, match="enqueue many: 1 tries, nothing was applied, last error OOM"):
+            queue.enqueue_many(new_jobs(1500))
+    finally:
+        client.config_set("maxmemory", 0)
     relay.standing = "lose_reply"
     vars(queue.driver).get("_target", queue.driver).deadline_ms = 200
     with pytest.raises(OutcomeUnknown, match="sends unanswered") as caught:

@@ -15,7 +15,7 @@ from engine import Queue, ScriptFault, validate
 from engine.models import envelope
 from engine.wire.operations import Enqueue, Lease, LeasedJob, Options
 from engine.wire.scripts import linked_functions, scripts_folder
-from tests.engine.helpers.producing import claim, raw_client
+from tests.engine.helpers.producing import claim
 from tests.walks import examples
 
 LEASE = Lease("j", 7, "n")
@@ -247,7 +247,7 @@ def test_options_that_are_no_headers_are_noticed(extra: bytes) -> None:
         opened(before + len(extra).to_bytes(2, "big") + extra + sample().payload)
 
 
-def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str) -> None:
+def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str, client: Any) -> None:
     queue = Queue("q" * 128, url=ironclaim_url)
     headers = {"h": "x" * (validate.HEADERS_BYTES_MAX - len('{"h": ""}'))}
     payload = "x" * (validate.PAYLOAD_BYTES_MAX - 2)
@@ -255,11 +255,10 @@ def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str) -> None:
     greatest |= {"timeout_ms": validate.BACKOFF_MS_MAX, "headers": headers, "lifo": True}
     greatest |= {"key": "k" * validate.KEY_CHARS_MAX, "unique": "u" * 128}
     least: dict[str, Any] = {"priority": 1, "attempts": 1, "backoff_ms": 0, "timeout_ms": 0, "headers": {}}
-    with raw_client(ironclaim_url) as client:
-        queue.enqueue("l", None, id="l", **least)
-        before_ms = server_ms(client)
-        queue.enqueue("n" * 128, payload, id="g" * 128, **greatest)
-        after_ms = server_ms(client)
+    queue.enqueue("l", None, id="l", **least)
+    before_ms = server_ms(client)
+    queue.enqueue("n" * 128, payload, id="g" * 128, **greatest)
+    after_ms = server_ms(client)
     high, low = claim(queue, classes=("l", "n" * 128)).jobs
     assert (high.lease.job, high.name, len(high.payload)) == ("g" * 128, "n" * 128, validate.PAYLOAD_BYTES_MAX)
     assert high.options == Options(
@@ -270,12 +269,11 @@ def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str) -> None:
     queue.close()
 
 
-def test_the_greatest_delay_travels(ironclaim_url: str) -> None:
+def test_the_greatest_delay_travels(ironclaim_url: str, client: Any) -> None:
     queue = Queue("q", url=ironclaim_url)
-    with raw_client(ironclaim_url) as client:
-        before_ms = server_ms(client)
-        queue.enqueue("work", {}, id="j", delay_ms=validate.DURATION_MS_MAX)
-        after_ms = server_ms(client)
+    before_ms = server_ms(client)
+    queue.enqueue("work", {}, id="j", delay_ms=validate.DURATION_MS_MAX)
+    after_ms = server_ms(client)
     job, due_ms = queue.snapshot().states["delayed"][0]
     assert job == "j" and before_ms <= due_ms - validate.DURATION_MS_MAX <= after_ms
     queue.close()
@@ -295,12 +293,11 @@ def test_the_greatest_delay_travels(ironclaim_url: str) -> None:
     ],
     ids=["short", "no head", "tombstone without a fence", "version", "options", "name", "unique key", "list"],
 )
-def test_one_bad_job_does_not_hold_up_the_others(ironclaim_url: str, raw: bytes) -> None:
+def test_one_bad_job_does_not_hold_up_the_others(ironclaim_url: str, raw: bytes, client: Any) -> None:
     queue = Queue("q", url=ironclaim_url)
     for job in ("bad", "good", "also"):
         queue.enqueue("work", {}, id=job)
-    with raw_client(ironclaim_url) as client:
-        client.set(queue.model.keys.job("bad"), raw)
+    client.set(queue.model.keys.job("bad"), raw)
     queue.enqueue("work", {}, id="more")
     claimed = claim(queue)
     assert [job.lease.job for job in claimed.jobs] == ["good", "also", "more"]

@@ -17,12 +17,12 @@ import pytest
 from engine import AsyncQueue, ConnectOptions, DataLoss, Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
 from engine.testing import EmbeddedServer
 from engine.wire.operations import NoteEra
-from tests.engine.desk import Desk, desk
-from tests.engine.helpers.producing import raw_client
+from tests.engine.desk import Desk
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import raw_client, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
-__all__ = ["desk"]
 QUICK = ConnectOptions(idle_check_ms=0)
 
 
@@ -128,27 +128,22 @@ def test_a_worker_tells_of_claims_that_are_gone(pair: Primary) -> None:
     with Queue("q", url=pair.primary.url) as producer:
         enqueue(producer, 3)
         pair.in_step()
-        with opened(pair.front.url, losses) as queue:
-            worker = Worker(queue, handlers, sweep_ms=50)
-            thread = threading.Thread(target=worker.run)
-            thread.start()
-            try:
-                wait_until(lambda: len(ran) == 3, "all have run")
-                pair.in_step()
-                pair.cut()
-                enqueue(producer, 3)
-                wait_until(lambda: len(ran) == 6, "those have run that will be lost")
-                pair.front.lead_to(pair.replica.port)
-                assert losses.only().missing == "claim"
-            finally:
-                worker.stop()
-                thread.join()
+        with opened(pair.front.url, losses) as queue, at_work(Worker(queue, handlers, sweep_ms=50)):
+            wait_until(lambda: len(ran) == 3, "all have run")
+            pair.in_step()
+            pair.cut()
+            enqueue(producer, 3)
+            wait_until(lambda: len(ran) == 6, "those have run that will be lost")
+            pair.front.lead_to(pair.replica.port)
+            assert losses.only().missing == "claim"
 
 
 @pytest.mark.parametrize("how", ["connection", "bulk", "handshake"])
-def test_a_server_that_was_emptied_is_noticed(ironclaim_url: str, how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_was_emptied_is_noticed(
+    ironclaim_url: str, how: str, caplog: pytest.LogCaptureFixture, client: Any
+) -> None:
     losses = Losses()
-    with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:
+    with opened(ironclaim_url, losses) as queue:
         enqueue(queue, 3)
         client.flushall()
         if how == "handshake":
@@ -169,31 +164,18 @@ def test_a_server_that_was_emptied_is_noticed(ironclaim_url: str, how: str, capl
     assert ["the server went back" in record.message for record in warnings] == [True]
 
 
-def test_a_worker_hears_by_its_beats_that_the_server_was_emptied(ironclaim_url: str) -> None:
+def test_a_worker_hears_by_its_beats_that_the_server_was_emptied(ironclaim_url: str, client: Any) -> None:
     losses = Losses()
-    with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:
-        worker = Worker(queue, _handlers(), beat_ms=100)
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        try:
-            wait_until(lambda: client.llen("ic:{q}:era") == 1, "the worker has noted the server")
-            wait_until(lambda: client.zcard("ic:{q}:workers") == 1, "it beats")
-            client.flushall()
-            assert losses.only().missing in ("marker", "claim")
-        finally:
-            worker.stop()
-            thread.join()
+    with opened(ironclaim_url, losses) as queue, at_work(Worker(queue, some_handlers(), beat_ms=100)):
+        wait_until(lambda: client.llen("ic:{q}:era") == 1, "the worker has noted the server")
+        wait_until(lambda: client.zcard("ic:{q}:workers") == 1, "it beats")
+        client.flushall()
+        assert losses.only().missing in ("marker", "claim")
 
 
-def _handlers() -> Handlers:
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
-    return handlers
-
-
-def test_each_shard_of_a_queue_has_sequences_of_its_own(ironclaim_url: str) -> None:
+def test_each_shard_of_a_queue_has_sequences_of_its_own(ironclaim_url: str, client: Any) -> None:
     losses = Losses()
-    with opened(ironclaim_url, losses, shards=4) as queue, raw_client(ironclaim_url) as client:
+    with opened(ironclaim_url, losses, shards=4) as queue:
         for number in range(60):
             assert queue.enqueue("work", {}, id=f"j{number}").created
         assert silent(losses), "other shards begin to count anew, and nothing is lost by that"
@@ -207,9 +189,9 @@ def test_each_shard_of_a_queue_has_sequences_of_its_own(ironclaim_url: str) -> N
         assert loss.acknowledged > loss.found == 0
 
 
-def test_what_people_do_to_a_queue_and_to_connections_is_no_loss(ironclaim_url: str) -> None:
+def test_what_people_do_to_a_queue_and_to_connections_is_no_loss(ironclaim_url: str, client: Any) -> None:
     losses = Losses()
-    with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:
+    with opened(ironclaim_url, losses) as queue:
         enqueue(queue, 3)
         for _ in range(3):
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -238,8 +220,8 @@ def test_a_server_that_was_trimmed_from_the_list_is_no_loss(desk: Desk, servers:
     assert (desk.redis.hget(desk.keys.stats, "data_losses") or b"0") == (b"1" if missing else b"0")
 
 
-def test_looking_at_a_queue_writes_nothing(ironclaim_url: str) -> None:
-    with Queue("q", url=ironclaim_url) as queue, raw_client(ironclaim_url) as client:
+def test_looking_at_a_queue_writes_nothing(ironclaim_url: str, client: Any) -> None:
+    with Queue("q", url=ironclaim_url) as queue:
         queue.counts()
         queue.close()
         queue.metrics()

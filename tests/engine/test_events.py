@@ -11,10 +11,9 @@ import pytest
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
 from engine.queue.administering import EVENTS_KEPT_MAX
 from engine.wire.operations import Bury, Drop, Enqueue, Failure, Finish, NoteProgress, Operation, Release, Retry
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 
-__all__ = ["desk"]
 pytestmark = pytest.mark.feature("BL31", "BL32")
 
 
@@ -43,8 +42,7 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     (first, *_) = desk.queue.events.read("0", wait_ms=0)
     assert first == Event(raw.decode(), int(raw.split(b"-")[0]), "created", "j1", "main", "delayed")
     forget_what_was(desk)
-    desk.tick(50)
-    desk.sweep()
+    desk.later(50)
     j1, j2 = desk.claim("a")
     desk.run(NoteProgress(j2.lease, 1, b'"percent":42.5,"message":null,"data":null}'))
     assert desk.finish(j2.lease) == [("ok", "finished")]
@@ -72,7 +70,7 @@ def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
     j1, j2 = desk.claim("a", limit=2)
     desk.run(Bury((Failure(j1.lease, "bad"),)))
     desk.run(alter(desk, "requeue", "dead", "j1"))
-    desk.run(Release((j2.lease,)))
+    desk.release(j2.lease)
     desk.run(alter(desk, "cancel", "waiting", "j3"))
     desk.run(alter(desk, "discard", "waiting", "j4"))
     desk.run(alter(desk, "run_now", "delayed", "late"))
@@ -95,8 +93,7 @@ def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
 def test_children_are_told_when_their_parents_end(desk: Desk) -> None:
     on(desk)
     desk.enqueue("parent")
-    desk.enqueue("child", needs=("parent",))
-    (parent,) = desk.claim()
+    (parent,) = desk.leased("child", needs=("parent",))
     desk.finish(parent.lease)
     assert [(kind, job, detail) for kind, job, detail in told(desk) if kind != "claimed"] == [
         ("created", "parent", "waiting"),
@@ -127,8 +124,7 @@ def operations(desk: Desk, what: str) -> Operation:
     if what == "reap":
         desk.sweep()
         for _ in range(4):
-            desk.tick(LEASE_MS // 4)
-            desk.sweep()
+            desk.later(LEASE_MS // 4)
         desk.tick(1)
         return desk.sweep_operation()
     if what == "requeue":
@@ -190,17 +186,13 @@ def test_rule_07_what_is_sent_twice_is_told_once(desk: Desk, what: str) -> None:
 
 @EACH
 def test_rule_01_a_script_that_is_cut_off_has_told_nothing_and_its_next_copy_tells_at_most_once(desk: Desk, what: str) -> None:
-    for writes in range(40):
-        desk.begin()
+    for writes in desk.each_cut():
         operation = begin(desk, what)
         was_cut = desk.cut_off(operation, writes)
         assert was_cut == (told(desk) == []), writes
         desk.run(operation)
         kinds = [kind for kind, _, _ in told(desk)]
         assert kinds == TOLD[what] or (was_cut and writes > 0 and kinds == TOLD[what][: len(kinds)]), (writes, kinds)
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
 
 
 def calls_of(desk: Desk, operation: Operation) -> dict[str, int]:
@@ -245,8 +237,7 @@ def test_a_plain_enqueue_reads_each_key_once(desk: Desk) -> None:
 def test_a_foreign_key_in_its_place_harms_no_job(desk: Desk) -> None:
     on(desk)
     desk.redis.set(desk.keys.events, "mine")
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert desk.finish(job.lease) == [("ok", "finished")]
     with pytest.raises(WrongKeyType, match="WRONGTYPE"):
         desk.queue.events.on()
@@ -298,19 +289,15 @@ BAD: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(("field", "given"), BAD)
-def test_bad_input_is_named_before_any_call(field: str, given: dict[str, Any]) -> None:
+async def test_bad_input_is_named_before_any_call(field: str, given: dict[str, Any]) -> None:
     queue, other = Queue("q", url="redis://127.0.0.1:1"), AsyncQueue("q", url="redis://127.0.0.1:1")
-
-    async def ask() -> None:
+    with pytest.raises(Malformed, match=field):
+        queue.events.on(**given) if field == "keep" else next(iter(queue.events.read(**given)))
+    with pytest.raises(Malformed, match=field):
         if field == "keep":
             await other.events.on(**given)
         async for _ in other.events.read(**given):
             pass
-
-    with pytest.raises(Malformed, match=field):
-        queue.events.on(**given) if field == "keep" else next(iter(queue.events.read(**given)))
-    with pytest.raises(Malformed, match=field):
-        asyncio.run(ask())
 
 
 def test_a_reader_waits_for_what_comes_and_ends_when_nothing_does(ironclaim_url: str) -> None:
@@ -331,29 +318,26 @@ def test_a_reader_waits_for_what_comes_and_ends_when_nothing_does(ironclaim_url:
         assert [event.job for event in queue.events.read(first.id, wait_ms=0)] == [f"j{number}" for number in range(250)]
 
 
-def test_tasks_read_as_well(ironclaim_url: str) -> None:
-    async def run() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            await queue.events.on(5000)
-            await queue.enqueue("work", {}, id="before")
-            after = await queue.events.last()
-            seen: list[Event] = []
+async def test_tasks_read_as_well(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        await queue.events.on(5000)
+        await queue.enqueue("work", {}, id="before")
+        after = await queue.events.last()
+        seen: list[Event] = []
 
-            async def read() -> None:
-                async for event in queue.events.read(after):
-                    seen.append(event)
-                    return
+        async def read() -> None:
+            async for event in queue.events.read(after):
+                seen.append(event)
+                return
 
-            reader = asyncio.create_task(read())
-            await asyncio.sleep(0)
-            await queue.enqueue("work", {}, id="meanwhile")
-            await asyncio.wait_for(reader, 10)
-            assert [(event.kind, event.job, event.name) for event in seen] == [("created", "meanwhile", "work")]
-            assert [event.job async for event in queue.events.read("0", wait_ms=20)] == ["before", "meanwhile"]
-            await queue.events.off()
-            assert [event async for event in queue.events.read("0", wait_ms=0)] == []
-
-    asyncio.run(run())
+        reader = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        await queue.enqueue("work", {}, id="meanwhile")
+        await asyncio.wait_for(reader, 10)
+        assert [(event.kind, event.job, event.name) for event in seen] == [("created", "meanwhile", "work")]
+        assert [event.job async for event in queue.events.read("0", wait_ms=20)] == ["before", "meanwhile"]
+        await queue.events.off()
+        assert [event async for event in queue.events.read("0", wait_ms=0)] == []
 
 
 def test_an_enqueue_of_a_known_id_tells_nothing(desk: Desk) -> None:

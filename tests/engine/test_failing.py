@@ -15,11 +15,9 @@ from engine.options import checked
 from engine.outcomes import Ending, ending, verdict_of
 from engine.wire.operations import Backoff, Drop, Failure, Options, Retry
 from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk, run_fields
+from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields
 from tests.engine.helpers import failing_handlers
 from tests.engine.helpers.scenes import saved
-
-__all__ = ["desk"]
 
 
 def waits(count: int = 6, draw: float = 1.0, **options: Any) -> list[int]:
@@ -123,8 +121,7 @@ def test_a_job_that_succeeds_in_its_last_attempt_has_succeeded(queue: Queue) -> 
 
 @pytest.mark.feature("MQ12")
 def test_a_handler_may_say_how_long_its_job_waits(desk: Desk) -> None:
-    desk.enqueue("j", attempts=2)
-    (job,) = desk.claim()
+    (job,) = desk.leased("j", attempts=2)
     assert desk.run(Retry((Failure(job.lease, "later", 5000, charge=False),))).items == (("ok", "retried"),)
     assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 5000  # type: ignore[index]
     desk.tick(5000)
@@ -287,8 +284,7 @@ def test_rule_01_a_drop_cut_off_after_any_write_loses_and_doubles_nothing(desk: 
             assert [outcome for _, outcome in desk.run(operation).items] == ["skipped", "discarded", "rerouted"], writes
         finished: set[str] = set()
         for _ in range(8):
-            desk.tick(LEASE_MS // 3)
-            desk.sweep()
+            desk.later(LEASE_MS // 3)
             finished |= {job.lease.job for job in desk.claim("z") if desk.finish(job.lease) == [("ok", "finished")]}
         dead = {job for job in ("a1", "b1", "c1") if desk.places(job) == {"dead"}}
         # Whose end was not told has run again, and its children after it.
@@ -308,11 +304,10 @@ def test_rule_01_a_drop_cut_off_after_any_write_loses_and_doubles_nothing(desk: 
 def test_rule_05_a_drop_sent_twice_repeats_and_another_token_is_stale(desk: Desk) -> None:
     call = desk.call(drops(desk))
     first = desk.send(call)
-    before = desk.dump()
-    assert [result for result, _ in first.items] == ["ok"] * 3
-    again = desk.send(call)
-    assert again.items == tuple(("repeated", outcome) for _, outcome in first.items)
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert [result for result, _ in first.items] == ["ok"] * 3
+        again = desk.send(call)
+        assert again.items == tuple(("repeated", outcome) for _, outcome in first.items)
     desk.enqueue("d", priority=9)
     (job,) = desk.claim(limit=1)
     stale = job.lease._replace(fence=job.lease.fence - 1)

@@ -16,7 +16,7 @@ import pytest
 from engine import ConnectOptions, Enqueued, Queue, WrongKeyType
 from engine.wire.drivers import gathering
 from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -88,9 +88,8 @@ def test_a_batch_of_threads_is_bounded(relay: Relay, queue: Queue, monkeypatch: 
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_bad_lane_and_a_taken_id_are_the_errors_of_their_own_threads(relay: Relay, queue: Queue, ironclaim_url: str) -> None:
-    with raw_client(ironclaim_url) as client:
-        client.set(queue.model.keys.lane("bad"), "no zset")
+def test_a_bad_lane_and_a_taken_id_are_the_errors_of_their_own_threads(relay: Relay, queue: Queue, client: Any) -> None:
+    client.set(queue.model.keys.lane("bad"), "no zset")
     held = Held(
         relay, queue, [*enqueues(queue, "a", "b"), lambda: queue.enqueue("bad", None, id="c"), *enqueues(queue, "contact", "d")]
     )

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,8 @@ def test_many_threads_write_whole_rows_without_gaps(tmp_path: Path) -> None:
         for number in range(200):
             file.append([f'"kind":"phase","name":"{number}","detail":"{"x" * 300}"'])
 
-    threads = [threading.Thread(target=write) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: write(), range(8)))
     file.close()
     loaded = load_file(path)
     assert not loaded.torn and not loaded.corrupt_lines

@@ -13,7 +13,7 @@ from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
 from engine.tracing import HEADER, carry_traces, trace
 from engine.wire.operations import Enqueued
 from tests.engine.helpers import backwards
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.producing import ids_of, some_handlers
 
 
 def kinds(handlers: Handlers, log: list[Any]) -> None:
@@ -148,8 +148,7 @@ def test_hooks_may_change_a_job_before_it_is_enqueued_and_hear_what_came_of_it(
     assert "job a: a hook after its enqueue failed" in caplog.text
     assert enqueue(queue, face, NewJob("work", 1, id="a"), many=many)[0].result == "duplicate" and told[-1][2] == "duplicate"
     seen: list[Any] = []
-    handlers = Handlers()
-    handlers("work")(lambda job: seen.append((job.payload, job.headers)))
+    handlers = some_handlers(lambda job: seen.append((job.payload, job.headers)))
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     assert sorted(seen, key=str) == [({"wrapped": 1}, {"by": "hook"}), ({"wrapped": 2}, {"by": "hook"})]
 

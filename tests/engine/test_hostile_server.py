@@ -18,13 +18,11 @@ from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUna
 from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.binary import server_binary
 from engine.wire.operations import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import bound
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
-
-__all__ = ["desk"]
 
 #: How a state begins and ends: generators that stop in the middle.
 State = Callable[[EmbeddedServer, Any], Iterator[None]]
@@ -224,8 +222,7 @@ def _is_loading(client: Any) -> bool:
 
 
 def leased(desk: Desk, *jobs: str) -> Any:
-    desk.enqueue(*jobs)
-    return tuple(job.lease for job in desk.claim())
+    return tuple(job.lease for job in desk.leased(*jobs))
 
 
 INDEXES = ("due", "active", "dead", "parked", "stats", "sweep")
@@ -349,17 +346,16 @@ def test_a_claim_sets_a_job_aside_whose_key_it_cannot_read_and_leases_its_neighb
     assert [job.lease.job for job in desk.claim()] == ["j1"]
 
 
-def test_a_worker_sends_a_finish_until_the_foreign_key_is_gone(queue: Queue, workers: Workers) -> None:
+def test_a_worker_sends_a_finish_until_the_foreign_key_is_gone(queue: Queue, workers: Workers, client: Any) -> None:
     payload = {"folder": str(workers.folder)}
     worker = workers.start("--sweep-ms", "100", "--lease-ms", "600000")
     queue.enqueue("hold", payload, id="a")
     wait_until(lambda: workers.marks("start"), "the handler runs")
-    with raw_client(workers.url) as client:
-        client.set(queue.model.keys.done, "somebody else's")
-        workers.open_gate()
-        wait_until(lambda: f"the key {queue.model.keys.done} is a string, it must be a zset" in workers.output(), "it is named")
-        queue.enqueue("mark", payload, id="b")
-        client.delete(queue.model.keys.done)
+    client.set(queue.model.keys.done, "somebody else's")
+    workers.open_gate()
+    wait_until(lambda: f"the key {queue.model.keys.done} is a string, it must be a zset" in workers.output(), "it is named")
+    queue.enqueue("mark", payload, id="b")
+    client.delete(queue.model.keys.done)
     wait_until(lambda: queue.counts().finished == 2, "both are finished")
     assert [mark.job for mark in workers.marks("start")] == ["a"] and len(workers.marks("ran")) == 1
     assert workers.output().count("WRONGTYPE") < 10, "the same reason is not told with each try"

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Queue, Worker
+from engine import Queue, Worker
 from engine.observer import Intended, Outcome, ServerIdentity
 from engine.wire.call import Call
 from engine.wire.operations import LeasedJob, Sweep
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.waiting import wait_until
 
 
 class Counting:
@@ -53,36 +54,27 @@ class Counting:
 def idle(url: str, number: int) -> Iterator[tuple[list[Worker], Counting]]:
     """So many workers with nothing to do, each of which has beaten and waits; and the calls of all of them together."""
     observer = Counting()
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
     with Queue("q", url=url, observer=observer) as queue:
-        workers = [Worker(queue, handlers, name=f"w{at}") for at in range(number)]
-        threads = [threading.Thread(target=worker.run) for worker in workers]
-        for thread in threads:
-            thread.start()
-        try:
+        workers = [Worker(queue, some_handlers(), name=f"w{at}") for at in range(number)]
+        with at_work(*workers):
             calls = observer.calls
             wait_until(
                 lambda: calls["Beat"] >= number and calls["Wait"] >= number and calls["NoteQueue"] >= number, "all are idle"
             )
             yield workers, observer
-        finally:
-            for worker in workers:
-                worker.stop()
-            for thread in threads:
-                thread.join(DEADLINE_S)
-                assert not thread.is_alive()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "calls_most", "commands_most"), [(1, 2, 20), (10, 5, 40)])
-def test_idle_workers_ask_little_of_the_server(ironclaim_url: str, number: int, calls_most: int, commands_most: int) -> None:
+def test_idle_workers_ask_little_of_the_server(
+    ironclaim_url: str, number: int, calls_most: int, commands_most: int, client: Any
+) -> None:
     """For each sweep of the leader, one a second, so many calls of all together and so many commands inside of scripts.
 
     When the machine has stood still, they look whether the leader lives: what they ask when nothing happens is the least of
     several spans of time."""
     sweeps, spans = 5, list[tuple[bool, Counter[str], dict[str, int]]]()
-    with Queue("q", url=ironclaim_url) as queue, raw_client(ironclaim_url) as client:
+    with Queue("q", url=ironclaim_url) as queue:
         # The class is known, and the queue has run jobs.
         queue.enqueue("work", {})
         with idle(ironclaim_url, number) as (_, counting):
@@ -101,29 +93,25 @@ def test_idle_workers_ask_little_of_the_server(ironclaim_url: str, number: int, 
 
 
 @pytest.mark.slow
-def test_rule_13_a_leader_that_is_killed_is_succeeded_within_about_a_second(
-    queue: Queue, workers: Workers, ironclaim_url: str
-) -> None:
+def test_rule_13_a_leader_that_is_killed_is_succeeded_within_about_a_second(queue: Queue, workers: Workers, client: Any) -> None:
     processes = {process.pid: process for process in [workers.start(name=f"w{at}") for at in range(3)]}
     wait_until(lambda: len(queue.workers.list()) == 3, "all are listed")
 
     def leader() -> int:
         return next((info.pid for info in queue.workers.list() if info.leads and info.pid is not None), 0)
 
-    with raw_client(ironclaim_url) as client:
+    def led_ms() -> int:
+        return int(client.hget(queue.model.keys.sweep, "led_ms") or 0)
 
-        def led_ms() -> int:
-            return int(client.hget(queue.model.keys.sweep, "led_ms") or 0)
-
-        first, begun_ms = wait_until(leader, "one leads"), led_ms()
-        wait_until(lambda: led_ms() > begun_ms, "it sweeps")
-        processes[first].kill()
-        processes[first].wait()
-        killed_ms = queue.driver.server_now_ms()
-        wait_until(lambda: leader() not in (0, first), "another one leads")
-        wait_until(lambda: led_ms() > killed_ms, "it sweeps")
-        # Before three beats of the one before have run out; on a machine that does nothing else, after 1.3 s.
-        assert led_ms() - killed_ms < 30_000
+    first, begun_ms = wait_until(leader, "one leads"), led_ms()
+    wait_until(lambda: led_ms() > begun_ms, "it sweeps")
+    processes[first].kill()
+    processes[first].wait()
+    killed_ms = queue.driver.server_now_ms()
+    wait_until(lambda: leader() not in (0, first), "another one leads")
+    wait_until(lambda: led_ms() > killed_ms, "it sweeps")
+    # Before three beats of the one before have run out; on a machine that does nothing else, after 1.3 s.
+    assert led_ms() - killed_ms < 30_000
 
 
 @pytest.fixture
@@ -135,9 +123,11 @@ def long_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.usefixtures("long_blocks")
-def test_rule_22_a_marker_that_nobody_has_is_set_again_for_a_follower_that_blocks(queue: Queue, ironclaim_url: str) -> None:
+def test_rule_22_a_marker_that_nobody_has_is_set_again_for_a_follower_that_blocks(
+    queue: Queue, ironclaim_url: str, client: Any
+) -> None:
     """As after the death of a worker with the marker in hand: only the leader sweeps, and all of them block."""
-    with raw_client(ironclaim_url) as client, idle(ironclaim_url, 3):
+    with idle(ironclaim_url, 3):
         queue.pause("work")
         queue.enqueue("work", {})
         client.delete(queue.model.keys.wake("work"))

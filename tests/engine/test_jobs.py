@@ -13,11 +13,9 @@ import redis
 from engine import AsyncQueue, Handlers, Malformed, Queue
 from engine.wire.operations import Bury, Claim, Failure
 from engine.worker.worker import Worker
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.by_hand import bury
-
-__all__ = ["desk"]
 
 FACES = ("sync", "async")
 

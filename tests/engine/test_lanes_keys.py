@@ -9,9 +9,7 @@ import pytest
 from engine.errors import Malformed, ScriptFault
 from engine.queue.synchronous.queue import Queue
 from engine.wire.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
-from tests.engine.desk import LEASE_MS, START_MS, TOMBSTONE, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, START_MS, TOMBSTONE, Desk
 
 BAND = 2**49
 MIDDLE = 2**48
@@ -66,10 +64,8 @@ def test_rule_16_sequences_refuse_loudly_at_2_to_the_48(desk: Desk) -> None:
     desk.enqueue("last", priority=1)
     score = desk.redis.zscore(desk.keys.lane("main"), "last")
     assert score == 9 * BAND + MIDDLE + 2**48 - 1
-    before = desk.dump()
-    with pytest.raises(ScriptFault, match="sequence exhausted"):
+    with desk.unchanged(), pytest.raises(ScriptFault, match="sequence exhausted"):
         desk.run(desk.enqueue_operation("beyond"))
-    assert desk.dump() == before
 
 
 @pytest.mark.feature("BL04")
@@ -97,8 +93,7 @@ def test_rule_16_a_failed_job_goes_back_to_its_old_place(desk: Desk) -> None:
 
 @pytest.mark.feature("BQ28", "BL08", "MQ14")
 def test_attempts_used_up_bury_the_job_with_its_envelope_and_the_reason(desk: Desk) -> None:
-    desk.enqueue("j1", attempts=2)
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1", attempts=2)
     assert desk.retry(job.lease, delay_ms=0, error="first") == ("ok", "retried")
     (job,) = desk.claim()
     assert desk.retry(job.lease, delay_ms=0, error="second") == ("ok", "buried")
@@ -110,8 +105,7 @@ def test_attempts_used_up_bury_the_job_with_its_envelope_and_the_reason(desk: De
 
 
 def test_release_gives_back_to_the_old_place_without_charging(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    first, second = (job.lease for job in desk.claim())
+    first, second = (job.lease for job in desk.leased("j1", "j2"))
     desk.redis.delete(desk.keys.wake("main"))
     desk.run(Release((second, first)))
     assert desk.places("j1") == desk.places("j2") == {"lane"}
@@ -122,12 +116,9 @@ def test_release_gives_back_to_the_old_place_without_charging(desk: Desk) -> Non
 
 @pytest.mark.feature("BL18")
 def test_a_reaped_job_goes_back_to_its_old_place_and_a_crash_is_counted(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    first, _ = (job.lease for job in desk.claim())
-    desk.tick(LEASE_MS)
-    assert desk.sweep().leases == (), "a lease holds to the end of its last millisecond"
-    desk.tick(1)
-    reaped = desk.sweep()
+    first, _ = (job.lease for job in desk.leased("j1", "j2"))
+    assert desk.later(LEASE_MS).leases == (), "a lease holds to the end of its last millisecond"
+    reaped = desk.later(1)
     assert [(lease.job, crashes) for lease, crashes in reaped.leases] == [("j1", 1), ("j2", 1)]
     assert reaped.leases[0][0] == first
     assert (desk.run_hash("j1").get("nonce"), desk.run_hash("j1")["crashes"]) == (None, "1")
@@ -149,8 +140,7 @@ def test_rule_13_claims_and_sweeps_say_how_long_one_may_sleep(desk: Desk) -> Non
     desk.enqueue("soon", delay_ms=300)
     assert desk.run(desk.claim_operation()).sleep_ms == 300
     assert desk.sweep().sleep_ms == 300
-    desk.tick(100)
-    assert desk.sweep().sleep_ms == 200
+    assert desk.later(100).sleep_ms == 200
     desk.enqueue("now")
     claimed = desk.run(Claim("z" * 16, 1, 1, 150, desk.now_ms + 100, "z", 1000, ("main",)))
     assert (len(claimed.jobs), claimed.sleep_ms) == (1, 150)
@@ -170,7 +160,7 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
     assert marker_taken(), "a claim that leaves claimable work pushes one"
     second, third = desk.claim("b")
     assert not marker_taken(), "a claim that leaves nothing pushes none"
-    desk.run(Release((first.lease,)))
+    desk.release(first.lease)
     assert marker_taken(), "release"
     desk.retry(second.lease, delay_ms=400)
     assert marker_taken(), "the new head of due: sleepers must look again"
@@ -179,8 +169,7 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
     desk.enqueue("sooner", delay_ms=350)
     assert marker_taken(), "a delayed job that becomes the head of due"
     desk.claim("c")
-    desk.tick(400)
-    desk.sweep()
+    desk.later(400)
     assert marker_taken(), "a sweep that promotes"
     desk.tick(400)
     desk.claim("d")
@@ -248,8 +237,7 @@ def test_rule_17_a_claim_stops_at_one_mebibyte_but_takes_one_job(desk: Desk) -> 
 def test_counts_and_listing_see_every_state(desk: Desk) -> None:
     desk.enqueue("waits1", "waits2", "runs", "dies", "ends")
     desk.enqueue("sleeps", delay_ms=5_000)
-    desk.enqueue("needs", needs=("runs",))
-    jobs = {job.lease.job: job.lease for job in desk.claim()}
+    jobs = {job.lease.job: job.lease for job in desk.leased("needs", needs=("runs",))}
     desk.finish(jobs["ends"])
     desk.run(Bury((Failure(jobs["dies"], "no"),)))
     desk.run(Release((jobs["waits1"], jobs["waits2"])))
@@ -270,8 +258,7 @@ def test_counts_and_listing_see_every_state(desk: Desk) -> None:
 
 def test_done_is_bounded_by_the_sweep(desk: Desk) -> None:
     for number in range(5):
-        desk.enqueue(f"j{number}")
-        (job,) = desk.claim()
+        (job,) = desk.leased(f"j{number}")
         desk.finish(job.lease)
         desk.tick(1)
     desk.run(desk.sweep_operation(done_max=2))
@@ -280,8 +267,7 @@ def test_done_is_bounded_by_the_sweep(desk: Desk) -> None:
 
 def test_a_fused_call_finishes_and_claims_what_has_become_due(desk: Desk) -> None:
     desk.enqueue("j1")
-    desk.enqueue("j2", delay_ms=100)
-    (job,) = desk.claim()
+    (job,) = desk.leased("j2", delay_ms=100)
     desk.tick(100)
     reply = desk.run(Finish((job.lease,), desk.claim_operation()))
     assert reply.finished.items == (("ok", "finished"),)
@@ -305,8 +291,7 @@ def test_the_time_of_a_test_is_refused_on_a_queue_that_is_in_use(desk: Desk, iro
 
 @pytest.mark.feature("BQ19")
 def test_a_lease_lasts_from_the_servers_time_of_the_claim(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert job.deadline_ms == START_MS + LEASE_MS
     assert desk.redis.zscore(desk.keys.active, "j1") == START_MS + LEASE_MS
     desk.run(Extend((job.lease,), 1, LEASE_MS, desk.now_ms + 3000))

@@ -11,10 +11,8 @@ import pytest
 
 from engine import LeaseLost, Lock, Malformed, Queue, ScriptFault
 from engine.wire.operations import AcquireLock, ExtendLock, ReleaseLock
-from tests.engine.desk import START_MS, Desk, desk
+from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import hurried
-
-__all__ = ["desk"]
 
 
 def acquire(desk: Desk, token: str, ttl_ms: int = 5_000) -> AcquireLock:

@@ -27,6 +27,7 @@ from engine.job import Job
 from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
 from engine.worker.worker import Worker
 from tests.engine.command.running import ROOT
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 log = logging.getLogger("shop.orders")
@@ -115,11 +116,9 @@ def test_records_of_coroutines_carry_their_own_job_while_they_take_turns(queue: 
 
 
 def test_records_of_a_batch_carry_the_name_and_of_one_job_its_id(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    handlers = Handlers()
-    handlers("work", batch=2)(lambda jobs: log.info("batch of %d", len(jobs)))
     for job in ("a", "b", "c"):
         queue.enqueue("work", {}, id=job)
-    run(queue, handlers)
+    run(queue, some_handlers(lambda jobs: log.info("batch of %d", len(jobs)), batch=2))
     assert fields(said(lines, "batch of 2")) == ("w", "q", None, "work", None)
     assert fields(said(lines, "batch of 1")) == ("w", "q", "c", "work", 1)
 
@@ -141,8 +140,7 @@ def test_records_of_the_worker_itself_carry_its_queue_and_no_job_of_another(queu
 
 def test_what_a_record_has_of_its_own_stays(queue: Queue, lines: list[dict[str, Any]]) -> None:
     """`extra` may name the same fields: logging refuses names that a record has already."""
-    handlers = Handlers()
-    handlers("work")(lambda job: log.info("own", extra={"queue": "own", "job_id": 7, "attempt": "x"}))
+    handlers = some_handlers(lambda job: log.info("own", extra={"queue": "own", "job_id": 7, "attempt": "x"}))
     queue.enqueue("work", {}, id="j")
     run(queue, handlers)
     assert fields(said(lines, "own")) == ("w", "own", 7, "work", "x")
@@ -168,10 +166,8 @@ def test_formats_and_queues_of_the_standard_library_see_the_fields(queue: Queue)
     own.propagate = False
     own.handlers = [direct, passing]
     own.setLevel(logging.INFO)
-    handlers = Handlers()
-    handlers("work")(lambda job: own.info("it is %s", "said"))
     queue.enqueue("work", {}, id="j")
-    run(queue, handlers)
+    run(queue, some_handlers(lambda job: own.info("it is %s", "said")))
     assert stream.getvalue() == "j of q: it is said\n" and seen == ["j False"]
     assert vars(told.get_nowait())["job_id"] == "j" and vars(pickle.loads(pickles[0]))["queue"] == "q"
 
@@ -335,7 +331,7 @@ def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[l
     queue.enqueue("work", {}, id="j")
     queue.enqueue("later", {}, id="k")
     done = subprocess.run(
-        [sys.executable, "-m", "engine", "worker", f"{name}:queue", "--name", "w", "--burst", *options],
+        [sys.executable, "-m", "engine", "worker", f"{name}:queue", "--name", "w", "--burst", "--sweep-ms", "100", *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"},
         capture_output=True,

@@ -12,8 +12,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -21,9 +21,10 @@ import pytest
 from engine import Handlers, Malformed, Queue, Worker, queues
 from engine.wire.operations import Beat, Beaten, Count, NoteQueue, ReadWorkerUpdates, Sweep, Swept
 from engine.worker.machine.events import Forked, StopAsked
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.machine import Machine, exits
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import claim_operation
+from tests.engine.helpers.processes import Workers, stopped
+from tests.engine.helpers.producing import claim_operation, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -240,24 +241,14 @@ def test_a_beat_that_fails_is_tried_again_within_a_second() -> None:
 # -- real workers
 
 
-@contextmanager
-def running(queue: Queue, handlers: Handlers, **settings: Any) -> Iterator[Worker]:
-    worker = Worker(queue, handlers, sweep_ms=50, **settings)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        thread.join(120)
-        assert not thread.is_alive()
+def running(queue: Queue, handlers: Handlers, **settings: Any) -> AbstractContextManager[None]:
+    return at_work(Worker(queue, handlers, sweep_ms=50, **settings))
 
 
 @pytest.mark.feature("BQ02", "BQ03", "BQ04", "MQ30", "MQ22")
 def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stopped(queue: Queue) -> None:
     gate = threading.Event()
-    handlers = Handlers()
-    handlers("hold")(lambda job: gate.wait(120))
+    handlers = some_handlers(lambda job: gate.wait(120), "hold")
     with running(queue, handlers, name="w1", beat_ms=100, attributes={"region": "eu"}):
         queue.enqueue("hold", {}, id="a")
         # A machine that stands still for longer than a heartbeat counts makes it look dead for a moment.
@@ -299,10 +290,8 @@ def test_a_worker_that_finds_another_of_its_name_warns(
     now_ms = queue.driver.server_now_ms()
     told = json.dumps({"name": name, "host": host, "pid": number})
     queue.driver.run(queue.model.call(Beat("a" * 16, 1, 30_000, now_ms + 30_000, 9_000, 1_000, told)))
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
     with caplog.at_level(logging.WARNING, logger="ironclaim.worker"):
-        assert Worker(queue, handlers, name="w1", sweep_ms=50).run(burst=True) == "empty"
+        assert Worker(queue, some_handlers(), name="w1", sweep_ms=50).run(burst=True) == "empty"
         said = [one.getMessage() for one in caplog.records if "another one of this name" in one.getMessage()]
     wanted = (
         rf"worker w1: there is another one of this name, on host {re.escape(host)} with process id {number}, heard of \d+ s ago; "
@@ -311,11 +300,9 @@ def test_a_worker_that_finds_another_of_its_name_warns(
 
 
 def test_workers_are_called_by_host_and_process_unless_told(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
     monkeypatch.setattr(socket, "gethostname", lambda: "shop web" + "x" * 100)
     named = f"worker-shop-web{'x' * 56}-{os.getpid()}"
-    with running(queue, handlers):
+    with running(queue, some_handlers()):
         (info,) = wait_until(queue.workers.list, "it is listed")
         assert info.name == named
 
@@ -324,8 +311,6 @@ def test_workers_are_called_by_host_and_process_unless_told(queue: Queue, monkey
 def test_the_leases_of_a_lost_worker_run_elsewhere_long_before_they_end(queue: Queue) -> None:
     """An hour's lease, and a worker whose beats have stopped: its only one counts for 300 ms."""
     ran: list[str] = []
-    handlers = Handlers()
-    handlers("work")(lambda job: ran.append(job.id))
     queue.enqueue("work", {}, id="a")
     # It counts for the 300 ms from its arrival on, however late that is.
     until_ms = queue.driver.server_now_ms() + 60_000
@@ -333,7 +318,7 @@ def test_the_leases_of_a_lost_worker_run_elsewhere_long_before_they_end(queue: Q
     queue.driver.run(queue.model.call(beat))
     claim = claim_operation(queue, lease_ms=3_600_000, incarnation=beat.incarnation)
     assert len(queue.driver.run(queue.model.call(claim)).jobs) == 1
-    with running(queue, handlers, beat_ms=100):
+    with running(queue, some_handlers(lambda job: ran.append(job.id)), beat_ms=100):
         wait_until(lambda: ran == ["a"], "it has run here")
         wait_until(lambda: queue.counts().finished == 1, "it is finished")
         assert beat.incarnation not in [info.incarnation for info in queue.workers.list()]
@@ -342,15 +327,13 @@ def test_the_leases_of_a_lost_worker_run_elsewhere_long_before_they_end(queue: Q
 @pytest.mark.feature("BL18")
 def test_a_worker_that_starts_looks_for_lost_leases_at_once_and_then_at_each_sweep(queue: Queue) -> None:
     ran: list[str] = []
-    handlers = Handlers()
-    handlers("work")(lambda job: ran.append(job.id))
     for job in ("a", "b"):
         queue.enqueue("work", {}, id=job)
         claim = claim_operation(queue, limit=1, lease_ms=100)
         assert len(queue.driver.run(queue.model.call(claim)).jobs) == 1
         if job == "a":
             wait_until(lambda: queue.driver.run(queue.model.call(Count())).active == 1, "it is leased")
-    with running(queue, handlers, lease_ms=400):
+    with running(queue, some_handlers(lambda job: ran.append(job.id)), lease_ms=400):
         # On a busy machine one may run again, since its lease here is short, too.
         wait_until(lambda: {*ran} == {"a", "b"}, "both have run here")
 
@@ -363,8 +346,7 @@ def test_workers_as_processes_have_one_leader_and_a_killed_one_leaves_the_list_w
     listed = {info.name: info for info in queue.workers.list()}
     assert {info.pid for info in listed.values()} == {first.pid, second.pid}
     assert sum(info.leads for info in listed.values()) == 1
-    first.terminate()
-    assert first.wait(120) == 0
+    assert stopped(first) == 0
     wait_until(lambda: [info.name for info in queue.workers.list()] == ["w2"], "the first one has left")
     second.kill()
     second.wait()
@@ -373,8 +355,7 @@ def test_workers_as_processes_have_one_leader_and_a_killed_one_leaves_the_list_w
 
 
 def test_bad_input(queue: Queue) -> None:
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
+    handlers = some_handlers()
     for field, value in (
         ("beat_ms", -1),
         ("beat_ms", 3_600_001),

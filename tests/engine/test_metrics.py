@@ -9,22 +9,19 @@ import re
 import pytest
 
 from engine import AsyncQueue, Queue, join_metrics, models
-from engine.wire.operations import Beat, Bury, Failure
-from tests.engine.desk import LEASE_MS, Desk, desk
-
-__all__ = ["desk"]
+from engine.wire.operations import Beat
+from tests.engine.desk import LEASE_MS, Desk
 
 
 @pytest.mark.feature("BN33")
 def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None:
     desk.enqueue("j6", expires_ms=1)
-    desk.tick(1)
-    desk.sweep()
+    desk.later(1)
     desk.enqueue("j1", "j2", "j3", "j4")
     first, second, _ = desk.claim(limit=3)
     desk.enqueue("j5", delay_ms=1000)
     desk.finish(first.lease)
-    desk.run(Bury((Failure(second.lease, "no"),)))
+    desk.bury(second.lease)
     text = desk.queue.metrics()
     assert 'ironclaim_jobs_expired_total{queue="desk"} 1' in text
     assert text.endswith("\n")

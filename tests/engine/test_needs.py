@@ -11,6 +11,7 @@ import pytest
 from engine import Handlers, Job, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
 from engine.wire.operations import Enqueued
 from tests.engine.helpers.both import hurried
+from tests.engine.helpers.producing import some_handlers
 
 pytestmark = pytest.mark.feature("BQ35")
 
@@ -59,8 +60,7 @@ def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Que
     face.enqueue_many([NewJob("child", number, needs=["p"]) for number in range(250)])
     assert queue.counts().blocked == 250
     ran: list[int] = []
-    handlers = Handlers()
-    handlers("first", inline=True)(lambda job: None)
+    handlers = some_handlers(name="first", inline=True)
     handlers("child", inline=True)(lambda job: ran.append(job.payload))
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     assert sorted(ran) == list(range(250))
@@ -96,8 +96,7 @@ def test_a_failed_parent_buries_its_child_while_the_worker_runs(face: Any, queue
     face.enqueue("child", None, id="strict", needs=["p"])
     face.enqueue("child", None, id="easy", needs=["p"], on_parent_failure="ignore")
     ran: list[str] = []
-    handlers = Handlers()
-    handlers("child")(lambda job: ran.append(job.id))
+    handlers = some_handlers(lambda job: ran.append(job.id), "child")
 
     @handlers("fails")
     def fails(job: Job) -> None:

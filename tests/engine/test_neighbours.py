@@ -3,7 +3,6 @@ all looks and a worker serve those."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from engine import Handlers, Job, Queue, Worker
 from engine import queues as all_queues
 from engine.models.lanes_keys import LanesKeys
-from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 
 DEEP = "[" * 100_000
@@ -64,7 +63,7 @@ PLANTED: dict[str, Plant] = {
 
 
 @pytest.mark.parametrize("what", PLANTED)
-def test_whatever_one_key_holds_its_neighbours_are_served(queue: Queue, ironclaim_url: str, what: str) -> None:
+def test_whatever_one_key_holds_its_neighbours_are_served(queue: Queue, ironclaim_url: str, what: str, client: Any) -> None:
     ran: list[str] = []
     handlers = Handlers()
 
@@ -77,20 +76,13 @@ def test_whatever_one_key_holds_its_neighbours_are_served(queue: Queue, ironclai
         queue.enqueue("send", {"n": 1}, id=f"{name}-later", delay_ms=1)
         queue.enqueue("send", {"n": 1}, id=f"{name}-child", needs=[name])
         queue.schedules.put(name, "send", {"n": 1}, every_ms=3_600_000)
-    with raw_client(ironclaim_url) as client:
-        PLANTED[what](client)
-        client.zadd(KEYS.cron, {"good": 1})
-        client.hset(KEYS.schedule("good"), "next_ms", 1)
+    PLANTED[what](client)
+    client.zadd(KEYS.cron, {"good": 1})
+    client.hset(KEYS.schedule("good"), "next_ms", 1)
     look(queue, ironclaim_url)
-    worker = Worker(queue, handlers=handlers, concurrency=2, sweep_ms=20, presence=False)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    try:
+    with at_work(Worker(queue, handlers=handlers, concurrency=2, sweep_ms=20, presence=False)):
         wait_until(lambda: {"good", "good-later", "good-child"} <= {*ran} and any("cron:good" in job for job in ran), "all ran")
         look(queue, ironclaim_url)
-    finally:
-        worker.stop()
-        thread.join(30)
 
 
 def look(queue: Queue, url: str) -> None:

@@ -128,10 +128,9 @@ def test_inside_its_bound(name: str, value: Any, read: Any) -> None:
 @pytest.fixture(scope="module")
 def queue() -> Iterator[Queue]:
     """A queue whose url leads to a port where nothing listens: any I/O would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
+    with Queue("q", url=f"redis://127.0.0.1:{free_port()}/0") as made:
+        made.driver.deadline_ms = 0
+        yield made
 
 
 @pytest.mark.parametrize(("name", "value"), list(bad_cases()))

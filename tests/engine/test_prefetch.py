@@ -7,11 +7,9 @@ import pytest
 from engine.wire.operations import Finish, Lease, LeasedJob, Release
 from engine.worker.machine.concurrency import Prefetch
 from engine.worker.machine.events import StopAsked
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
 from tests.engine.helpers.machine import MS, Machine
-
-__all__ = ["desk"]
 
 
 def measured(took_ms: float, *, concurrency: int = 1, most: int = 64, runs: int = 20) -> Prefetch:
@@ -85,8 +83,7 @@ def test_rule_21_a_claim_asks_for_what_its_handlers_will_work_off() -> None:
 
 def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> None:
     machine = Machine(concurrency=1, prefetch=64)
-    slow, ahead = machine.job("slow"), machine.job("ahead")
-    machine.give(slow, ahead)
+    slow, ahead = machine.takes("slow", "ahead")
     machine.wait(199)
     assert not isinstance(machine.work, Release)
     machine.wait(2)

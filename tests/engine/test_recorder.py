@@ -38,9 +38,9 @@ from engine.wire.operations import (
     Ticked,
 )
 from tests.engine.desk import write_run
-from tests.engine.helpers.producing import claim, claim_operation, hurry, raw_client
+from tests.engine.helpers.producing import claim, claim_operation, hurry
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.schema import checked_rows, raw_rows
 from tests.engine.helpers.waiting import wait_until
 
 NASTY = 'quote " backslash \\ line\nend tab\t nul\0 sep\u2028 surrogate \ud800 euro €'
@@ -63,8 +63,7 @@ def queue(relay: Relay, path: Path) -> Iterator[Queue]:
     yield made
     made.close()
     recorder.close()
-    rows = raw_rows(path)
-    check_rows(rows)
+    rows = checked_rows(path)
     assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows) and rows[-1]["recorder_ns"] > 0
 
 
@@ -83,9 +82,8 @@ def leased(queue: Queue, *jobs: str, **options: Any) -> tuple[Lease, ...]:
     return tuple(job.lease for job in claim(queue, **options).jobs)
 
 
-def test_a_connection_names_the_server(queue: Queue, path: Path, ironclaim_url: str) -> None:
-    with raw_client(ironclaim_url) as client:
-        server, replication = client.info("server"), client.info("replication")
+def test_a_connection_names_the_server(queue: Queue, path: Path, client: Any) -> None:
+    server, replication = client.info("server"), client.info("replication")
     (row,) = [row for row in raw_rows(path) if row["kind"] == "connection"]
     assert row["server_run_id"] == server["run_id"] and row["replid"] == replication["master_replid"]
     assert row["server_role"] == "master"
@@ -190,16 +188,15 @@ def test_rule_12_a_mark_of_a_lease_that_has_ended_is_stale(queue: Queue, path: P
     assert (row["result"], row["items"][0]["result"]) == ("stale", "stale")
 
 
-def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, path: Path, ironclaim_url: str) -> None:
+def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, path: Path, client: Any) -> None:
     """A job that is dead without a row that says why would be a job that was lost."""
     queue.enqueue("work", {}, id="poison", attempts=1)
     (first,) = claim(queue, lease_ms=300).jobs
     queue.enqueue("work", {}, id="later")
     counters = itertools.count(1)
     wait_until(lambda: run(queue, Sweep("a" * 16, next(counters), 10, 1000, 1000)).leases, "its lease is reaped")
-    with raw_client(ironclaim_url) as client:
-        write_run(client, queue.model.keys.run("poison"), crashes=2)
-        client.set(queue.model.keys.job("later"), b"nonsense")
+    write_run(client, queue.model.keys.run("poison"), crashes=2)
+    client.set(queue.model.keys.job("later"), b"nonsense")
     (again,) = claim(queue, lease_ms=300).jobs
     run(queue, Mark(again.lease))
     wait_until(lambda: run(queue, Sweep("a" * 16, next(counters), 10, 1000, 1000)).leases, "its lease is reaped")
@@ -334,8 +331,7 @@ def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> No
     assert set(rows) == {("g", "invoke"), ("g", "ok"), ("b", "invoke"), ("b", "fail")}
     assert rows["b", "fail"]["items"][0]["error"] == f"ValueError: {SENDABLE}"
     assert rows["g", "ok"]["first_send_ns"] <= rows["g", "ok"]["done_ns"]
-    effects = raw_rows(tmp_path / "p.sink.jsonl")
-    check_rows(effects)
+    effects = checked_rows(tmp_path / "p.sink.jsonl")
     tokens = {item["job"]: item for row in operations(path, "claim", "ok") for item in row["items"]}
     for row in effects[1:-1]:
         (item,) = row["items"]

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine import Handlers, Queue, Worker
+from engine import Queue, Worker
 from engine.history import HistoryFile
 from engine.recorder import Recorder
 from engine.testing import EmbeddedServer, start_guarded
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.producing import ids_of, some_handlers
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +56,7 @@ def test_a_producer_that_is_killed_while_it_waits_leaves_its_invocation(
         child.kill()
         child.wait()
         queue.close()
-    rows = raw_rows(path)
-    check_rows(rows)
+    rows = checked_rows(path)
     assert [(row["type"], row["items"][0]["job"]) for row in rows if row["kind"] == "operation"] == [
         ("invoke", "a"),
         ("ok", "a"),
@@ -69,11 +68,9 @@ def test_a_full_disk_never_fails_a_job(ironclaim_url: str, capfd: Any) -> None:
     recorder = Recorder(HistoryFile(Path("/dev/full"), proc="p", role="worker"), queue="q")
     queue = Queue("q", url=ironclaim_url, observer=recorder)
     done: list[str] = []
-    handlers = Handlers()
-    handlers("work")(lambda job: done.append(job.id))
     for number in range(20):
         assert queue.enqueue("work", {}, id=f"j{number}").result == "created"
-    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    Worker(queue, some_handlers(lambda job: done.append(job.id)), sweep_ms=50).run(burst=True)
     recorder.close()
     assert sorted(done) == sorted(f"j{number}" for number in range(20)) and queue.counts().finished == 20
     told = [line for line in capfd.readouterr().err.splitlines() if "history file" in line]
@@ -87,18 +84,17 @@ def test_without_an_observer_nothing_of_the_history_is_even_imported(ironclaim_u
     assert (done.stdout.strip(), done.returncode) == ("1 []", 0), done.stderr
 
 
-def test_recording_adds_no_command(ironclaim_url: str, tmp_path: Path) -> None:
+def test_recording_adds_no_command(ironclaim_url: str, tmp_path: Path, client: Any) -> None:
     """The same work with and without a recorder: the server hears the same."""
     heard: list[dict[str, int]] = []
     for observer in (None, Recorder(HistoryFile(tmp_path / "p.jsonl", proc="p", role="producer"), queue="q")):
         queue = Queue("q", url=ironclaim_url, observer=observer)
         queue.counts()
         queue.note_era()
-        with raw_client(ironclaim_url) as client:
-            client.config_resetstat()
-            for number in range(5):
-                queue.enqueue("work", {}, id=f"{observer is None}-{number}")
-            stats = client.info("commandstats")
+        client.config_resetstat()
+        for number in range(5):
+            queue.enqueue("work", {}, id=f"{observer is None}-{number}")
+        stats = client.info("commandstats")
         heard.append({name: stats[name]["calls"] for name in stats if name.startswith("cmdstat_evalsha")})
         queue.close()
     assert heard[0] == heard[1] == {"cmdstat_evalsha": 5}

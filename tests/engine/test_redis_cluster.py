@@ -108,18 +108,15 @@ def test_where_a_slot_has_gone_is_remembered(cluster: EmbeddedCluster) -> None:
         assert 1 <= redirected(cluster) - before <= 2
 
 
-def test_asyncio_calls_follow_a_slot(cluster: EmbeddedCluster) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=url_of(cluster)) as queue:
-            slot = cluster.slot_of(queue.model.keys.prefix)
-            for count in (20, 40):
-                await asyncio.gather(*(queue.enqueue("work", {}) for _ in range(20)))
-                assert (await queue.counts()).waiting == count
-                target = (await asyncio.to_thread(cluster.owner_of, slot) + 1) % 3
-                await asyncio.to_thread(cluster.move_slot, slot, target)
-            assert (await queue.counts()).waiting == 40
-
-    asyncio.run(story())
+async def test_asyncio_calls_follow_a_slot(cluster: EmbeddedCluster) -> None:
+    async with AsyncQueue("q", url=url_of(cluster)) as queue:
+        slot = cluster.slot_of(queue.model.keys.prefix)
+        for count in (20, 40):
+            await asyncio.gather(*(queue.enqueue("work", {}) for _ in range(20)))
+            assert (await queue.counts()).waiting == count
+            target = (await asyncio.to_thread(cluster.owner_of, slot) + 1) % 3
+            await asyncio.to_thread(cluster.move_slot, slot, target)
+        assert (await queue.counts()).waiting == 40
 
 
 def test_an_ask_is_followed_within_the_call(cluster: EmbeddedCluster) -> None:
@@ -188,23 +185,19 @@ def test_channels_run_in_a_cluster(cluster: EmbeddedCluster) -> None:
             assert [message.id for message in channel.fetch("ada", wait_ms=5_000).messages] == ["m1"]
 
 
-def test_clients_of_a_cluster_say_where_a_queue_is(cluster: EmbeddedCluster) -> None:
+async def test_clients_of_a_cluster_say_where_a_queue_is(cluster: EmbeddedCluster) -> None:
     client: Any = redis.RedisCluster(host="127.0.0.1", port=cluster.ports[0])
     with Queue("q", client=client) as queue:
         assert queue.enqueue("work", {}, id="a").created and queue.url.startswith("redis+cluster://")
         assert client.exists(queue.model.keys.job("a")) == 1
     client.close()
-
-    async def use() -> None:
-        client: Any = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.ports[1])
-        await client.initialize()
-        async with AsyncQueue("q", client=client) as queue:
-            assert not (await queue.enqueue("work", {}, id="a")).created
-        await client.aclose()
-        with pytest.raises(Malformed, match="RedisCluster of the same kind"):
-            Queue("q", client=client)
-
-    asyncio.run(use())
+    client: Any = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.ports[1])
+    await client.initialize()
+    async with AsyncQueue("q", client=client) as queue:
+        assert not (await queue.enqueue("work", {}, id="a")).created
+    await client.aclose()
+    with pytest.raises(Malformed, match="RedisCluster of the same kind"):
+        Queue("q", client=client)
 
 
 def test_nobody_there_is_said_with_each_address() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
 import time
@@ -120,19 +119,16 @@ def test_rule_08_a_call_waits_for_a_replica_that_comes_back_within_its_deadline(
         assert there.exists("ic:{q}:job:j") == 1
 
 
-def test_rule_08_for_asyncio_too(pair: Pair) -> None:
-    async def use() -> None:
-        async with (
-            AsyncQueue("q", url=pair.primary.url, durability="replica", **PATIENT) as patient,
-            AsyncQueue("q", url=pair.primary.url, durability="replica", replica_wait_ms=100, connect=FAST) as queue,
-        ):
-            assert (await patient.enqueue("work", {}, id="a")).result == "created"
-            pair.cut()
-            with pytest.raises(OutcomeUnknown, match="no replica"):
-                await queue.enqueue("work", {}, id="b")
-            assert (await patient.counts()).waiting == 2
-
-    asyncio.run(use())
+async def test_rule_08_for_asyncio_too(pair: Pair) -> None:
+    async with (
+        AsyncQueue("q", url=pair.primary.url, durability="replica", **PATIENT) as patient,
+        AsyncQueue("q", url=pair.primary.url, durability="replica", replica_wait_ms=100, connect=FAST) as queue,
+    ):
+        assert (await patient.enqueue("work", {}, id="a")).result == "created"
+        pair.cut()
+        with pytest.raises(OutcomeUnknown, match="no replica"):
+            await queue.enqueue("work", {}, id="b")
+        assert (await patient.counts()).waiting == 2
 
 
 def test_rule_08_a_worker_finishes_what_a_failover_does_not_undo(pair: Pair) -> None:

@@ -23,6 +23,7 @@ from engine.resharding import Resharding
 from engine.testing import start_guarded
 from engine.wire.operations import Claim, Claimed, Failure, Finish, Retry
 from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -77,7 +78,7 @@ def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:
 # -- what is kept
 
 
-@pytest.mark.parametrize(("before", "after"), [(4, 9), (9, 4), (1, 4)])
+@pytest.mark.parametrize(("before", "after"), [pytest.param(4, 9, marks=pytest.mark.slow), (9, 4), (1, 4)])
 def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
     with Queue("mails", url=ironclaim_url, shards=before) as old:
         assert dedup_windows(old, "first") == ["created"] * 12
@@ -267,8 +268,7 @@ def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironcla
                 with contextlib.suppress(Cut):
                     ended = Resharding(dying, 4).run().done
             ran: list[str] = []
-            handlers = Handlers()
-            handlers("send")(lambda job, ran=ran: ran.append(job.id))
+            handlers = some_handlers(lambda job, ran=ran: ran.append(job.id), "send")
             worker = Worker(old, handlers, sweep_ms=20)
             with Queue(name, url=ironclaim_url, shards=3) as other:
                 for number, queue in enumerate((old, other)):

@@ -14,10 +14,9 @@ from engine.queue.results import Waiting, progress_of, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.wire.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
-from tests.engine.desk import LEASE_MS, Desk, desk, run_fields
+from tests.engine.desk import LEASE_MS, Desk, run_fields
 from tests.engine.helpers.machine import Machine
 
-__all__ = ["desk"]
 pytestmark = pytest.mark.feature("BN14", "BL12")
 
 HOUR_MS = 3_600_000
@@ -39,8 +38,7 @@ def record(desk: Desk, job: str = "j1") -> Any:
 
 @pytest.mark.feature("BQ27", "MQ06", "BN09")
 def test_a_value_is_stored_by_the_script_that_finishes_the_job_and_expires_by_its_own_time(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    first, second = (job.lease for job in desk.claim())
+    first, second = (job.lease for job in desk.leased("j1", "j2"))
     reply = desk.run(Finish((first, second), None, (Value(1, b'{"total":[]}', 5_000, 12),)))
     assert reply.items == (("ok", "finished"), ("ok", "finished"))
     assert desk.redis.exists(desk.keys.result("j1")) == 0
@@ -64,34 +62,29 @@ def test_a_value_travels_with_a_finish_that_claims(desk: Desk) -> None:
 
 
 def test_a_stale_finish_and_a_repeated_one_write_no_value(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (zombie,) = desk.claim()
+    (zombie,) = desk.leased("j1")
     desk.sweep_past(LEASE_MS + 1)
     assert finish(desk, zombie.lease, b'"zombie"') == [("stale", "")]
     assert desk.redis.exists(desk.keys.result("j1")) == 0
     (job,) = desk.claim("b")
     assert finish(desk, job.lease, b'"first"') == [("ok", "finished")]
-    before = desk.dump()
-    assert finish(desk, job.lease, b'"second"') == [("repeated", "finished")]
-    assert finish(desk, zombie.lease, b'"zombie"') == [("stale", "")]
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert finish(desk, job.lease, b'"second"') == [("repeated", "finished")]
+        assert finish(desk, zombie.lease, b'"zombie"') == [("stale", "")]
 
 
 def test_the_same_token_twice_in_one_call_keeps_the_first_value(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     values = (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0))
     assert desk.run(Finish((job.lease, job.lease), None, values)).items == (("ok", "finished"), ("repeated", "finished"))
     assert record(desk)["value"] == 1
 
 
 def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_copy(desk: Desk) -> None:
-    for writes in range(20):
-        desk.begin()
-        desk.enqueue("j1", "j2")
-        leases = tuple(job.lease for job in desk.claim())
+    for writes in desk.each_cut():
+        leases = tuple(job.lease for job in desk.leased("j1", "j2"))
         operation = Finish(leases, None, (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0)))
-        was_cut = desk.cut_off(operation, writes)
+        desk.cut_off(operation, writes)
         # What is stored before the end is not yet told.
         for job in ("j1", "j2"):
             seen = look(desk, job)
@@ -100,10 +93,7 @@ def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_
         for job, value in (("j1", 1), ("j2", 2)):
             found = result_of(job, look(desk, job))
             assert found is not None and found.value == value, writes
-        if not was_cut:
-            assert writes > 4
-            return
-    raise AssertionError("the script never ran to its end")
+    assert writes > 4
 
 
 @pytest.mark.parametrize(
@@ -140,8 +130,7 @@ def test_a_dead_job_keeps_its_error_as_its_result(desk: Desk, end: str, ttl_ms: 
 
 
 def test_a_record_of_an_earlier_life_of_the_id_is_not_taken_for_this_one(desk: Desk) -> None:
-    desk.enqueue("j1")
-    finish(desk, desk.claim()[0].lease, b'"first life"')
+    finish(desk, desk.leased("j1")[0].lease, b'"first life"')
     desk.tick(60_000)
     desk.enqueue("j1", nonce=b"another-")
     assert record(desk)["value"] == "first life"
@@ -156,8 +145,7 @@ def test_a_record_of_an_earlier_life_of_the_id_is_not_taken_for_this_one(desk: D
 
 
 def test_what_is_left_when_everything_else_has_expired_is_the_record(desk: Desk) -> None:
-    desk.enqueue("j1")
-    finish(desk, desk.claim()[0].lease, b"7")
+    finish(desk, desk.leased("j1")[0].lease, b"7")
     ended_ms = desk.now_ms
     desk.tick(60_000)
     desk.redis.delete(desk.keys.done)
@@ -185,17 +173,13 @@ def test_a_look_that_registers_leaves_only_what_expires(desk: Desk) -> None:
 
 
 def test_a_look_that_is_cut_off_anywhere_registers_with_the_next_copy(desk: Desk) -> None:
-    desk.enqueue("j1")
-    for writes in range(6):
-        desk.redis.delete(desk.keys.waits("j1"), desk.keys.wait(TOKEN))
-        was_cut = desk.cut_off(Look("j1", TOKEN), writes)
+    for writes in desk.each_cut():
+        desk.enqueue("j1")
+        desk.cut_off(Look("j1", TOKEN), writes)
         look(desk, token=TOKEN)
         kept = {key: value for key, value in desk.dump().items() if ":wait" in key}
         assert set(kept) == {desk.keys.waits("j1"), desk.keys.wait(TOKEN)}
         assert all(expiry > 0 for _, _, expiry in kept.values())
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
 
 
 @pytest.mark.feature("BN15")
@@ -217,7 +201,7 @@ def test_the_script_that_ends_a_job_tells_those_who_wait_and_nobody_else(desk: D
         job, other = (job.lease for job in desk.claim())
         desk.finish(other)
         if end == "bury":
-            desk.run(Bury((Failure(job, "no"),)))
+            desk.bury(job)
         else:
             desk.run(Finish((job,), desk.claim_operation() if end != "finish" else None))
     for token in (TOKEN, "e" * 16):
@@ -241,15 +225,13 @@ def test_a_key_of_another_type_in_place_of_a_registration_does_not_stop_a_finish
 
 @pytest.mark.feature("BQ25", "BL11")
 def test_progress_is_noted_under_the_token_and_an_older_copy_changes_nothing(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert desk.run(NoteProgress(job.lease, 1, b'"percent":5}')).result == "ok"
     late = desk.call(NoteProgress(job.lease, 1, b'"percent":5}'))
     assert desk.run(NoteProgress(job.lease, 2, b'"percent":7,"data":[]}')).result == "ok"
-    before = desk.dump()
-    assert desk.send(late).result == "repeated"
-    assert desk.run(NoteProgress(job.lease, 2, b'"percent":9}')).result == "repeated"
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert desk.send(late).result == "repeated"
+        assert desk.run(NoteProgress(job.lease, 2, b'"percent":9}')).result == "repeated"
     noted = b'{"at_ms":%d,"percent":7,"data":[]}' % desk.now_ms
     assert run_fields(desk.redis, desk.keys.run("j1"))["progress"] == noted == desk.run(ReadProgress("j1"))
     # Its failed run leaves it to be read; the next run begins to count anew.
@@ -261,9 +243,8 @@ def test_progress_is_noted_under_the_token_and_an_older_copy_changes_nothing(des
     assert desk.run(NoteProgress(again.lease, 1, b'"percent":1}')).result == "ok"
     desk.finish(again.lease)
     assert desk.run(ReadProgress("j1")) is None
-    before = desk.dump()
-    assert desk.run(NoteProgress(again.lease, 2, b'"percent":9}')).result == "stale"
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert desk.run(NoteProgress(again.lease, 2, b'"percent":9}')).result == "stale"
 
 
 # -- without a server

@@ -29,7 +29,6 @@ from engine import (
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -134,14 +133,13 @@ def face(request: pytest.FixtureRequest, queue: Queue) -> Iterator[Any]:
         runner.run(made.close())
 
 
-def test_a_job_whose_end_cannot_be_read_stops_no_other_wait(queue: Queue, worker: Worker) -> None:
+def test_a_job_whose_end_cannot_be_read_stops_no_other_wait(queue: Queue, worker: Worker, client: Any) -> None:
     for id in ("bad", "odd", "good"):
         queue.enqueue("add", {"a": 1, "b": 2}, id=id)
         queue.results.wait(id)
-    with raw_client(queue.url) as client:
-        client.set(queue.model.keys.result("bad"), b"[" * 100_000)
-        client.delete(queue.model.keys.result("odd"))
-        client.lpush(queue.model.keys.result("odd"), "x")
+    client.set(queue.model.keys.result("bad"), b"[" * 100_000)
+    client.delete(queue.model.keys.result("odd"))
+    client.lpush(queue.model.keys.result("odd"), "x")
 
     async def wait_for_all() -> list[Any]:
         many = AsyncQueue("q", url=queue.url)
@@ -238,10 +236,10 @@ def test_progress_is_seen_while_the_handler_runs(
     ("name", "outcome"), [("nothing", "finished"), ("discard", "discarded"), ("bury", "dead"), ("cancelled", "cancelled")]
 )
 def test_whatever_ends_a_job_wakes_who_waits_for_it(
-    name: str, outcome: str, queue: Queue, request: pytest.FixtureRequest
+    name: str, outcome: str, queue: Queue, request: pytest.FixtureRequest, client: Any
 ) -> None:
     job = queue.enqueue(name, 1).job
-    with ThreadPoolExecutor(1) as threads, raw_client(queue.url) as client:
+    with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(queue.results.wait, job)
         wait_until(lambda: client.exists(f"{queue.model.keys.prefix}waits:{job}"), "it waits")
         if name == "cancelled":
@@ -264,11 +262,8 @@ def test_no_wake_up_is_lost_whenever_the_wait_begins(worker: Worker, queue: Queu
             longest.append(time.monotonic() - before_s)
 
     ids = [queue.enqueue("add", {"a": 1, "b": 1}, delay_ms=dice.choice((0, 0, 1, 5, 20))).job for _ in range(400)]
-    threads = [threading.Thread(target=wait, args=(ids[start::4], queue)) for start in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda start: wait(ids[start::4], queue), range(4)))
     assert len(longest) == 400 and max(longest) < DEADLINE_S
 
 
@@ -334,11 +329,9 @@ def test_a_wait_outlives_its_connections(worker: Worker, queue: Queue, ironclaim
     assert values == [number + 1 for number in range(60)]
 
 
-def test_nothing_is_left_of_waits_but_what_expires(worker: Worker, queue: Queue) -> None:
-    from tests.engine.helpers.producing import raw_client
+def test_nothing_is_left_of_waits_but_what_expires(worker: Worker, queue: Queue, client: Any) -> None:
 
     assert queue.call("add", {"a": 1, "b": 1}) == 2
-    with raw_client(queue.url) as client:
-        wait_until(lambda: not client.keys("*:waits:*"), "the registration is taken back")
-        (stream,) = client.keys("*:wait:*")
-        assert 0 < client.pttl(stream) <= 60_000
+    wait_until(lambda: not client.keys("*:waits:*"), "the registration is taken back")
+    (stream,) = client.keys("*:wait:*")
+    assert 0 < client.pttl(stream) <= 60_000

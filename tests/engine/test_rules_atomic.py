@@ -9,26 +9,14 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, ServerUnavailable, WrongKeyType
-from engine.wire.operations import (
-    Bury,
-    Extend,
-    Failure,
-    Finish,
-    Lease,
-    LeasedJob,
-    Release,
-    Retry,
-)
-from tests.engine.desk import LEASE_MS, Desk, desk
-
-__all__ = ["desk"]
+from engine.wire.operations import Bury, Extend, Failure, Finish, Lease, LeasedJob, Release, Retry
+from tests.engine.desk import LEASE_MS, Desk
 
 JOBS = ("j1", "j2", "j3")
 
 
 def leased(desk: Desk) -> tuple[Lease, ...]:
-    desk.enqueue(*JOBS)
-    return tuple(job.lease for job in desk.claim())
+    return tuple(job.lease for job in desk.leased(*JOBS))
 
 
 def claim_all(desk: Desk) -> list[LeasedJob]:
@@ -48,10 +36,9 @@ def claim_all(desk: Desk) -> list[LeasedJob]:
 def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doubles_nothing(desk: Desk, resend: bool) -> None:
     """An index takes 500 jobs in one write: two for the 600 that are delayed, one for the others, two for the jobs themselves."""
     jobs = [f"j{number}" for number in range(1000)]
-    for writes in range(30):
-        desk.begin()
+    for writes in desk.each_cut():
         operation = desk.enqueue_many_operation(*jobs, delays_ms=tuple(range(1, 601)))
-        was_cut = desk.cut_off(operation, writes)
+        desk.cut_off(operation, writes)
         there = int(desk.redis.exists(*[desk.keys.job(job) for job in jobs]))  # type: ignore[arg-type]
         if resend:
             reply = desk.run(operation)
@@ -59,16 +46,12 @@ def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doub
             assert [item.job for item in reply.items] == jobs
             assert (results.count("repeated"), results.count("created")) == (there, 1000 - there)
             there = 1000
-        desk.tick(1000)
-        desk.sweep()
+        desk.later(1000)
         finished = [job.lease.job for job in claim_all(desk)]
         assert len(finished) == len(set(finished)) == there, writes
-        if not was_cut:
-            assert writes == 9
-            # In the order of the call, the delayed ones in that of their times.
-            assert finished == jobs
-            return
-    raise AssertionError("the script never ran to its end")
+    assert writes == 9
+    # In the order of the call, the delayed ones in that of their times.
+    assert finished == jobs
 
 
 def test_rule_01_a_bulk_of_4_500_is_whole_though_unpack_cannot_take_it(desk: Desk) -> None:
@@ -81,39 +64,27 @@ def test_rule_01_a_bulk_of_4_500_is_whole_though_unpack_cannot_take_it(desk: Des
 
 
 def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
-    for writes in range(1, 8):
-        desk.begin()
+    for writes in desk.each_cut(1):
         operation = Bury((Failure(leased(desk)[0], "no"),))
-        was_cut = desk.cut_off(operation, writes)
+        desk.cut_off(operation, writes)
         assert desk.run(operation).items[0] in (("ok", "buried"), ("repeated", "buried"))
         assert desk.places("j1") == {"dead"}
-        if not was_cut:
-            return
-    raise AssertionError("bury never ran to its end")
 
 
 @pytest.mark.parametrize("end", ["bury", "retry with no attempt left"])
 def test_rule_01_a_burial_cut_off_and_never_sent_again_is_completed_by_the_sweep(desk: Desk, end: str) -> None:
-    for writes in range(1, 9):
-        desk.begin()
-        desk.enqueue("j1", attempts=1)
-        failure = Failure(desk.claim()[0].lease, "no", 0)
-        was_cut = desk.cut_off(Bury((failure,)) if end == "bury" else Retry((failure,)), writes)
-        desk.tick(LEASE_MS + 1)
-        desk.sweep()
+    for writes in desk.each_cut(1):
+        failure = Failure(desk.leased("j1", attempts=1)[0].lease, "no", 0)
+        desk.cut_off(Bury((failure,)) if end == "bury" else Retry((failure,)), writes)
+        desk.later(LEASE_MS + 1)
         assert desk.claim("b") == [], writes
         assert desk.places("j1") == {"dead"}, writes
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
 
 
 def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert desk.cut_off(Retry((Failure(job.lease, "boom", 3 * LEASE_MS),)), 1)
-    desk.tick(LEASE_MS + 1)
-    desk.sweep()
+    desk.later(LEASE_MS + 1)
     assert desk.places("j1") == {"due"}
     assert desk.claim("b") == []
     desk.tick(2 * LEASE_MS)
@@ -121,21 +92,15 @@ def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
 
 
 def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: Desk) -> None:
-    for writes in range(1, 8):
-        desk.begin()
-        desk.enqueue("j1", attempts=2)
-        operation = Retry((Failure(desk.claim()[0].lease, "boom", 200),))
-        was_cut = desk.cut_off(operation, writes)
+    for writes in desk.each_cut(1):
+        operation = Retry((Failure(desk.leased("j1", attempts=2)[0].lease, "boom", 200),))
+        desk.cut_off(operation, writes)
         assert desk.run(operation).items[0][1] == "retried", writes
         assert (desk.run_hash("j1")["failures"], desk.places("j1")) == ("1", {"due"})
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
 
 
 def test_rule_01_a_job_whose_token_lives_is_not_leased_again_from_a_half_written_index(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    first, second = (job.lease for job in desk.claim())
+    first, second = (job.lease for job in desk.leased("j1", "j2"))
     # Cut off after their first index writes: j1 is in its lane again, j2 is due at once, and both tokens still live.
     assert desk.cut_off(Release((first,)), 2)
     assert desk.cut_off(Retry((Failure(second, "boom", 0),)), 1)
@@ -169,17 +134,14 @@ def test_rule_01_a_bulk_enqueue_checks_its_other_keys_before_its_first_write_too
         desk.queue.model.now_ms = None
     desk.redis.delete(name)
     desk.redis.rpush(name, "not what the script expects")
-    before = desk.dump()
-    with pytest.raises(ScriptFault, match="WRONGTYPE"):
+    with desk.unchanged(), pytest.raises(ScriptFault, match="WRONGTYPE"):
         desk.run(desk.enqueue_many_operation("j1", "j2", delays_ms=(100,)))
-    assert desk.dump() == before
 
 
 @pytest.mark.parametrize("key", ["active", "dead", "due", "rest", "done", "sweep", "parked", "stats", "claim", "ready", "wake"])
 def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key: str) -> None:
     """There is something to write in each half: a job to end, one that is due, and one to lease."""
-    desk.enqueue("ends")
-    (ends,) = desk.claim()
+    (ends,) = desk.leased("ends")
     desk.enqueue("waits")
     desk.enqueue("due", delay_ms=100)
     desk.tick(100)
@@ -188,10 +150,8 @@ def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key:
     name = names.get(key) or getattr(desk.keys, key)
     desk.redis.delete(name)
     desk.redis.pfadd(name, "x") if key != "claim" else desk.redis.rpush(name, "x")
-    before = desk.dump()
-    with pytest.raises(WrongKeyType, match=f"WRONGTYPE the key {re.escape(name)} is a "):
+    with desk.unchanged(), pytest.raises(WrongKeyType, match=f"WRONGTYPE the key {re.escape(name)} is a "):
         desk.run(Finish((ends.lease,), operation))
-    assert desk.dump() == before
 
 
 def test_a_claim_of_one_job_takes_few_commands(desk: Desk) -> None:
@@ -212,14 +172,12 @@ def test_a_claim_of_one_job_takes_few_commands(desk: Desk) -> None:
 
 def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole(desk: Desk) -> None:
     first, second, third = leased(desk)
-    desk.redis.config_set("maxmemory", 1)
-    try:
-        before = desk.dump()
-        with pytest.raises(ServerUnavailable, match="OOM"):
-            desk.run(desk.enqueue_operation("late"))
-        with pytest.raises(ServerUnavailable, match="OOM"):
-            desk.run(desk.enqueue_many_operation("late", "later"))
-        assert desk.dump() == before
+    with desk.full():
+        with desk.unchanged():
+            with pytest.raises(ServerUnavailable, match="OOM"):
+                desk.run(desk.enqueue_operation("late"))
+            with pytest.raises(ServerUnavailable, match="OOM"):
+                desk.run(desk.enqueue_many_operation("late", "later"))
         assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
         assert desk.finish(first) == [("ok", "finished")]
         assert desk.retry(second) == ("ok", "retried")
@@ -227,19 +185,14 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
         assert [job.lease.job for job in desk.claim("b")] == ["j3"]
         desk.tick(LEASE_MS + 1)
         assert [lease.job for lease, _ in desk.sweep().leases] == ["j3"]
-    finally:
-        desk.redis.config_set("maxmemory", 0)
 
 
 def test_rule_02_the_flags_are_what_the_server_checks(desk: Desk) -> None:
     leased(desk)
-    desk.redis.config_set("maxmemory", 1)
-    try:
+    with desk.full():
         with pytest.raises(OutOfMemoryError):
             desk.redis.eval("#!lua\nreturn redis.call('DEL', KEYS[1])", 1, "any")
         assert desk.redis.eval("#!lua flags=allow-oom\nreturn redis.call('DEL', KEYS[1])", 1, "any") == 0
-    finally:
-        desk.redis.config_set("maxmemory", 0)
 
 
 @pytest.mark.feature("BL33")
@@ -247,14 +200,10 @@ def test_rule_02_a_full_server_takes_marks_burials_promotions_and_a_finish_with_
     desk.enqueue("a", "b", "c", "d")
     desk.enqueue("later", delay_ms=1)
     marked, finished, buried = desk.claim(limit=3)
-    desk.redis.config_set("maxmemory", 1)
-    try:
+    with desk.full():
         assert desk.mark(marked.lease) == "ok"
         answer = desk.run(Finish((finished.lease,), desk.claim_operation(limit=1)))
         assert (answer.finished.items, [job.lease.job for job in answer.claimed.jobs]) == ((("ok", "finished"),), ["d"])
         assert desk.run(Bury((Failure(buried.lease, "no"),))).items[0][0] == "ok"
-        desk.tick(1)
-        desk.sweep()
-    finally:
-        desk.redis.config_set("maxmemory", 0)
+        desk.later(1)
     assert [desk.places(job) for job in ("a", "b", "c", "d", "later")] == [{"active"}, {"ended"}, {"dead"}, {"active"}, {"lane"}]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 
 from engine.wire.operations import Claim, LeasedJob
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 
@@ -56,16 +53,14 @@ def test_rule_10_also_an_extend_raises_it_first(desk: Desk) -> None:
 
 def test_rule_10_a_sweep_after_a_step_back_brings_leases_to_their_longest_length_once(desk: Desk) -> None:
     desk.tick(2 * HOUR_MS)
-    desk.enqueue("j1", "j2")
-    desk.claim()
+    desk.leased("j1", "j2")
     desk.enqueue("later", delay_ms=HOUR_MS)
     desk.sweep()
     desk.tick(-HOUR_MS)
     assert active_until(desk) == {"j1": LEASE_MS + HOUR_MS, "j2": LEASE_MS + HOUR_MS}
     desk.sweep()
     assert active_until(desk) == {"j1": LEASE_MS, "j2": LEASE_MS}
-    desk.tick(4000)
-    desk.sweep()
+    desk.later(4000)
     # Once: clamping again at each sweep would slide along with the clock.
     assert active_until(desk) == {"j1": LEASE_MS - 4000, "j2": LEASE_MS - 4000}
     assert {lease.job for lease, _ in desk.sweep_past(LEASE_MS - 4000 + 1)} == {"j1", "j2"}
@@ -74,8 +69,7 @@ def test_rule_10_a_sweep_after_a_step_back_brings_leases_to_their_longest_length
 
 def test_rule_10_more_leases_than_one_sweep_may_move_are_moved_by_the_next_at_once(desk: Desk) -> None:
     desk.tick(2 * HOUR_MS)
-    desk.enqueue(*[f"j{number}" for number in range(5)])
-    desk.claim()
+    desk.leased(*[f"j{number}" for number in range(5)])
     desk.tick(-HOUR_MS)
     sleeps = [desk.run(desk.sweep_operation(limit=2)).sleep_ms for _ in range(3)]
     assert sleeps == [0, 0, 1000]
@@ -84,14 +78,11 @@ def test_rule_10_more_leases_than_one_sweep_may_move_are_moved_by_the_next_at_on
 
 def test_rule_10_a_step_back_clamps_the_time_of_the_last_sweep_and_the_time_without_reaping(desk: Desk) -> None:
     desk.tick(2 * HOUR_MS)
-    desk.enqueue("j1")
-    desk.claim()
+    desk.leased("j1")
     desk.sweep()
-    desk.tick(LEASE_MS)
-    desk.sweep()
+    desk.later(LEASE_MS)
     assert sweep_state(desk)["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2, "a stall"
-    desk.tick(-HOUR_MS)
-    desk.sweep()
+    desk.later(-HOUR_MS)
     state = sweep_state(desk)
     assert state["last_sweep_ms"] == desk.now_ms
     assert state["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2
@@ -121,8 +112,7 @@ def test_rule_10_a_long_lease_that_is_still_held_is_not_cut_short_by_short_ones(
 
 
 def test_rule_10_leases_are_not_cut_short_when_the_length_is_not_known(desk: Desk) -> None:
-    desk.enqueue("j1")
-    desk.claim()
+    desk.leased("j1")
     desk.redis.hdel(desk.keys.sweep, "max_lease_ms", "recent_lease_ms")
     desk.sweep()
     assert active_until(desk) == {"j1": LEASE_MS}
@@ -160,11 +150,9 @@ def test_rule_10_a_step_forward_ends_no_live_lease(desk: Desk) -> None:
 
 
 def test_rule_11_a_sweep_after_a_stall_reaps_nothing_for_half_a_lease(desk: Desk) -> None:
-    desk.enqueue("j1")
-    desk.claim()
+    desk.leased("j1")
     desk.sweep()
-    desk.tick(2 * LEASE_MS)
-    reaped = desk.sweep()
+    reaped = desk.later(2 * LEASE_MS)
     assert (reaped.leases, desk.places("j1")) == ((), {"active"})
     assert sweep_state(desk)["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2
     assert desk.sweep_past(LEASE_MS // 2 - 1) == []
@@ -174,17 +162,14 @@ def test_rule_11_a_sweep_after_a_stall_reaps_nothing_for_half_a_lease(desk: Desk
 
 @pytest.mark.parametrize(("gap_ms", "stalled"), [(LEASE_MS // 2, False), (LEASE_MS // 2 + 1, True)])
 def test_rule_11_more_than_half_a_lease_between_two_sweeps_is_a_stall(desk: Desk, gap_ms: int, stalled: bool) -> None:
-    desk.enqueue("j1")
-    desk.claim()
+    desk.leased("j1")
     desk.sweep_past(LEASE_MS - 1000)
-    desk.tick(gap_ms)
-    assert (desk.sweep().leases == ()) is stalled
+    assert (desk.later(gap_ms).leases == ()) is stalled
 
 
 def test_rules_11_and_13_sweeps_that_always_come_late_reap_all_the_same(desk: Desk) -> None:
     """Else a lone worker whose handlers hold the interpreter lock would never get back what a dead one left."""
-    desk.enqueue("j1")
-    desk.claim()
+    desk.leased("j1")
     desk.sweep()
     reaped: list[list[str]] = []
     for _ in range(3):
@@ -195,19 +180,14 @@ def test_rules_11_and_13_sweeps_that_always_come_late_reap_all_the_same(desk: De
 
 def test_rule_11_who_was_not_heard_between_two_stalls_is_waited_for_again(desk: Desk) -> None:
     """Found by the simulator: the second stall began before the wait after the first one was over, and ended after it."""
-    desk.enqueue("j1")
-    desk.claim()
+    desk.leased("j1")
     desk.sweep()
-    desk.tick(LEASE_MS // 2 + 500)
-    assert desk.sweep().leases == ()
-    desk.tick(1000)
-    assert desk.sweep().leases == ()
-    desk.tick(LEASE_MS // 2 + 500)
-    assert desk.sweep().leases == ()
+    assert desk.later(LEASE_MS // 2 + 500).leases == ()
+    assert desk.later(1000).leases == ()
+    assert desk.later(LEASE_MS // 2 + 500).leases == ()
     assert sweep_state(desk)["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2
     # Once: sweeps that come late now and then must reap in the end.
-    desk.tick(1000)
-    desk.sweep()
+    desk.later(1000)
     desk.tick(LEASE_MS // 2 + 500)
     assert [lease.job for lease, _ in desk.sweep().leases] == ["j1"]
 
@@ -217,15 +197,13 @@ def test_rule_11_the_shortest_lease_decides_what_a_stall_is_and_how_long_its_wor
     claim_for(desk, "a", 1500)
     claim_for(desk, "b", 60_000)
     desk.run(desk.sweep_operation(sleep_max_ms=300))
-    desk.tick(3000)
-    assert desk.sweep().leases == ()
+    assert desk.later(3000).leases == ()
     state = sweep_state(desk)
     assert (state["max_lease_ms"], state["least_lease_ms"]) == (60_000, 1500)
     # Three quarters of the gap, not half of the longest lease: nobody's 9 s wait for somebody's ten minutes.
     assert state["no_reap_before_ms"] == desk.now_ms + 3000 * 3 // 4
     for tick_ms in (1000, 1000, 249):
-        desk.tick(tick_ms)
-        assert desk.sweep().leases == ()
+        assert desk.later(tick_ms).leases == ()
     desk.tick(1)
     assert [lease.job for lease, _ in desk.sweep().leases] == ["short"]
 
@@ -244,39 +222,30 @@ def test_rule_11_a_short_lease_is_forgotten_with_its_last_user(desk: Desk) -> No
 
 
 def test_rule_11_no_sweep_before_means_no_stall(desk: Desk) -> None:
-    desk.enqueue("j1")
-    desk.claim()
-    desk.tick(2 * LEASE_MS)
-    assert len(desk.sweep().leases) == 1
+    desk.leased("j1")
+    assert len(desk.later(2 * LEASE_MS).leases) == 1
 
 
 def test_rule_11_every_reply_lets_a_sweeper_sleep_until_reaping_is_allowed_again(desk: Desk) -> None:
-    desk.enqueue("j1")
-    desk.claim()
+    desk.leased("j1")
     desk.sweep()
     desk.tick(2 * LEASE_MS)
     assert desk.run(desk.claim_operation("b")).sleep_ms == 0, "nobody knows of the stall yet"
     reap = desk.sweep_operation(sleep_max_ms=2000)
     assert desk.run(reap).sleep_ms == 2000
-    desk.tick(LEASE_MS // 2 - 300)
-    assert [desk.sweep().sleep_ms, desk.run(desk.claim_operation("b")).sleep_ms] == [300, 300]
+    assert [desk.later(LEASE_MS // 2 - 300).sleep_ms, desk.run(desk.claim_operation("b")).sleep_ms] == [300, 300]
     desk.enqueue("soon", delay_ms=50)
     assert desk.sweep().sleep_ms == 50
 
 
 def test_rule_11_a_stall_is_remembered_by_a_sweep_that_is_cut_off(desk: Desk) -> None:
-    for writes in itertools.count(1):
-        desk.begin()
-        desk.enqueue("j1")
-        desk.claim()
+    for writes in desk.each_cut(1):
+        desk.leased("j1")
         desk.sweep()
         desk.tick(2 * LEASE_MS)
-        was_cut = desk.cut_off(desk.sweep_operation(), writes)
-        desk.tick(100)
-        assert desk.sweep().leases == (), writes
+        desk.cut_off(desk.sweep_operation(), writes)
+        assert desk.later(100).leases == (), writes
         assert desk.places("j1") == {"active"}
-        if not was_cut:
-            return
 
 
 def test_rule_11_a_sweeper_that_is_slower_than_the_shortest_lease_reaps_all_the_same(desk: Desk) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from engine.wire.operations import (
     Alter,
-    Bury,
     Count,
     Counts,
     Enqueue,
@@ -20,17 +19,15 @@ from engine.wire.operations import (
     ListSchedules,
     Look,
     PutSchedule,
-    Release,
     Retry,
     Seen,
     Tick,
     TickPolicy,
     Timing,
 )
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members
 
-__all__ = ["desk"]
 EXPIRES_MS = 1_000
 
 
@@ -76,8 +73,7 @@ def test_rule_38_a_job_that_nobody_started_in_time_ends_as_expired(desk: Desk, b
 
 def test_rule_38_until_then_it_is_claimed_and_the_last_ms_decides(desk: Desk) -> None:
     add(desk, "in-time", expires_ms=EXPIRES_MS)
-    desk.tick(EXPIRES_MS - 1)
-    desk.sweep()
+    desk.later(EXPIRES_MS - 1)
     assert claimed(desk) == ["in-time"]
     assert not desk.redis.exists(desk.keys.expiring)
 
@@ -86,24 +82,22 @@ def test_rule_38_until_then_it_is_claimed_and_the_last_ms_decides(desk: Desk) ->
 def test_rule_38_a_job_that_was_started_once_never_expires(desk: Desk, how: str) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
     lease = desk.claim()[0].lease
-    desk.tick(2 * EXPIRES_MS)
-    desk.sweep()
+    desk.later(2 * EXPIRES_MS)
     if how == "retry":
         assert desk.retry(lease, delay_ms=500) == ("ok", "retried")
     elif how == "requeue":
-        desk.run(Bury((Failure(lease, "no"),)))
+        desk.bury(lease)
         desk.run(Alter("0" * 16, desk.now_ms + 10_000, "requeue", ("j",), "dead"))
     else:
         desk.sweep_past(LEASE_MS + 1)
-    desk.tick(500)
-    desk.sweep()
+    desk.later(500)
     assert claimed(desk) == ["j"]
 
 
 def test_rule_38_a_job_that_was_given_back_unstarted_still_expires(desk: Desk) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
     for _ in range(2):
-        desk.run(Release((desk.claim()[0].lease,)))
+        desk.release(desk.claim()[0].lease)
     desk.tick(EXPIRES_MS)
     assert claimed(desk) == []
     assert state(desk, "j") == "expired"
@@ -113,9 +107,8 @@ def test_rule_38_a_job_that_failed_and_was_then_given_back_does_not_expire(desk:
     add(desk, "j", expires_ms=EXPIRES_MS)
     desk.run(Retry((Failure(desk.claim()[0].lease, "no", delay_ms=0),)))
     desk.tick(1)
-    desk.run(Release((desk.claim()[0].lease,)))
-    desk.tick(2 * EXPIRES_MS)
-    desk.sweep()
+    desk.release(desk.claim()[0].lease)
+    desk.later(2 * EXPIRES_MS)
     assert claimed(desk) == ["j"]
 
 
@@ -124,12 +117,10 @@ def test_rule_38_children_of_an_expired_job_are_treated_as_after_a_discard(desk:
     add(desk, "child", needs=("p",))
     add(desk, "alone", needs=("p",), on_parent_failure="ignore")
     add(desk, "hasty", needs=("p",), expires_ms=EXPIRES_MS // 2)
-    desk.tick(EXPIRES_MS // 2)
-    desk.sweep()
+    desk.later(EXPIRES_MS // 2)
     assert state(desk, "hasty") == "expired"
     assert members(desk, desk.keys.blocked) == ["alone", "child"]
-    desk.tick(EXPIRES_MS // 2)
-    desk.sweep()
+    desk.later(EXPIRES_MS // 2)
     assert (state(desk, "p"), state(desk, "child"), state(desk, "alone")) == ("expired", "dead", "waiting")
     error = desk.run_hash("child")["error"]
     assert error == "its parent p is expired"
@@ -138,11 +129,9 @@ def test_rule_38_children_of_an_expired_job_are_treated_as_after_a_discard(desk:
 def test_rule_38_a_child_that_was_buried_with_its_parent_does_not_expire_when_it_is_requeued(desk: Desk) -> None:
     add(desk, "p", expires_ms=EXPIRES_MS)
     add(desk, "child", needs=("p",), expires_ms=2 * EXPIRES_MS)
-    desk.tick(EXPIRES_MS)
-    desk.sweep()
+    desk.later(EXPIRES_MS)
     desk.run(Alter("0" * 16, desk.now_ms + 10_000, "requeue", ("child",), "dead"))
-    desk.tick(2 * EXPIRES_MS)
-    desk.sweep()
+    desk.later(2 * EXPIRES_MS)
     assert claimed(desk) == ["child"]
 
 
@@ -191,8 +180,7 @@ def test_rule_38_an_entry_that_is_left_over_ends_no_other_job_of_its_id(desk: De
     desk.cut_off(operation, 3)
     assert not desk.redis.exists(desk.keys.job("j"))
     assert add(desk, "j") == "created"
-    desk.tick(EXPIRES_MS)
-    desk.sweep()
+    desk.later(EXPIRES_MS)
     assert state(desk, "j") == "waiting"
     assert not desk.redis.exists(desk.keys.expiring)
 

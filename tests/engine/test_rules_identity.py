@@ -9,21 +9,9 @@ import pytest
 from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
 from engine.wire.call import Call
-from engine.wire.operations import (
-    Bury,
-    Claim,
-    EnqueueMany,
-    Failure,
-    Finish,
-    Lease,
-    Operation,
-    Release,
-    Retry,
-)
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from engine.wire.operations import Bury, Claim, EnqueueMany, Failure, Finish, Lease, Operation, Release, Retry
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.scenes import scene
-
-__all__ = ["desk"]
 
 
 def test_rule_12_a_repeated_sweep_tells_again_which_leases_it_took(desk: Desk) -> None:
@@ -52,9 +40,8 @@ def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(des
     assert len(desk.run(desk.sweep_operation("v")).leases) == 1
     desk.sweep_past(4999)
     desk.tick(1)
-    before = desk.dump()
-    assert desk.send(late).leases == ()
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert desk.send(late).leases == ()
     assert desk.places("j2") == {"active"}
     desk.tick(1)
     assert [lease.job for lease, _ in desk.sweep().leases] == ["j2"]
@@ -74,16 +61,14 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
 
     desk.enqueue("j1", delay_ms=100)
     assert again() == ("duplicate", "delayed", 0)
-    desk.tick(101)
-    desk.sweep()
+    desk.later(101)
     assert again() == ("duplicate", "waiting", 0)
     (job,) = desk.claim()
     assert again() == ("duplicate", "active", job.lease.fence)
     desk.finish(job.lease)
     assert again() == ("duplicate", "finished", job.lease.fence)
-    desk.enqueue("j2")
-    (other,) = desk.claim()
-    desk.run(Bury((Failure(other.lease, "no"),)))
+    (other,) = desk.leased("j2")
+    desk.bury(other.lease)
     reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
     assert (reply.result, reply.state) == ("duplicate", "dead")
 
@@ -122,7 +107,7 @@ def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
         if job.lease.job == "ended":
             desk.finish(job.lease)
         elif job.lease.job == "dies":
-            desk.run(Bury((Failure(job.lease, "no"),)))
+            desk.bury(job.lease)
     desk.enqueue("late", delay_ms=500)
     fence = int(desk.run_hash("runs")["fence"])
     desk.run(desk.enqueue_many_operation("same", nonce=b"another-"))
@@ -145,9 +130,8 @@ def test_rule_03_of_a_bulk_that_comes_late_only_what_is_new_is_refused(desk: Des
     desk.run(desk.enqueue_many_operation("a"))
     operation = desk.enqueue_many_operation("a", "b")
     desk.tick(10_001)
-    before = desk.dump()
-    assert [item.result for item in desk.send(desk.call(operation)).items] == ["repeated", "refused"]
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert [item.result for item in desk.send(desk.call(operation)).items] == ["repeated", "refused"]
 
 
 def test_rule_03_a_copy_after_not_after_is_refused_and_writes_nothing(desk: Desk) -> None:
@@ -157,18 +141,15 @@ def test_rule_03_a_copy_after_not_after_is_refused_and_writes_nothing(desk: Desk
     assert desk.send(call).result == "created"
     desk.begin()
     desk.tick(10_001)
-    before = desk.dump()
-    assert desk.send(call).result == "refused"
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert desk.send(call).result == "refused"
 
 
 def test_rule_03_a_tombstone_outlives_not_after_and_the_end_by_20_s(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     desk.finish(job.lease)
     assert desk.redis.pexpiretime(desk.keys.job("j1")) == START_MS + 10_000 + 20_000
-    desk.enqueue("j2")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j2")
     desk.tick(8_000)
     desk.run(desk.extend_operation(job.lease))
     desk.tick(8_000)
@@ -232,8 +213,7 @@ def test_rule_04_the_record_outlives_every_copy_of_its_claim(desk: Desk) -> None
 
 @pytest.mark.parametrize("end", ["finish", "retry", "bury", "release"])
 def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(desk: Desk, end: str) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     lease = job.lease
     ends: dict[str, Operation] = {
         "finish": Finish((lease,)),
@@ -249,42 +229,36 @@ def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(
 
 @pytest.mark.feature("BQ20", "BL16")
 def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim("a")
+    (job,) = desk.leased("j1")
     desk.tick(LEASE_MS + 1)
     assert [lease for lease, _ in desk.sweep().leases] == [job.lease]
     zombie = job.lease
-    before = desk.dump()
-    assert desk.finish(zombie) == [("stale", "")], "also while nobody else holds the job"
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert desk.finish(zombie) == [("stale", "")], "also while nobody else holds the job"
     (again,) = desk.claim("b")
-    before = desk.dump()
-    for operation in (
-        Finish((zombie,)),
-        Retry((Failure(zombie, "boom", 0),)),
-        Bury((Failure(zombie, "no"),)),
-        Release((zombie,)),
-        desk.extend_operation(zombie),
-    ):
-        assert desk.run(operation).items[0][0] == "stale"
-    assert desk.dump() == before
+    with desk.unchanged():
+        for operation in (
+            Finish((zombie,)),
+            Retry((Failure(zombie, "boom", 0),)),
+            Bury((Failure(zombie, "no"),)),
+            Release((zombie,)),
+            desk.extend_operation(zombie),
+        ):
+            assert desk.run(operation).items[0][0] == "stale"
     assert desk.finish(again.lease) == [("ok", "finished")]
     assert desk.finish(zombie) == [("stale", "")]
 
 
 def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim("a")
-    desk.run(Release((job.lease,)))
+    (job,) = desk.leased("j1")
+    desk.release(job.lease)
     desk.claim("b")
-    desk.tick(LEASE_MS + 1)
-    desk.sweep()
+    desk.later(LEASE_MS + 1)
     assert desk.run(Release((job.lease,))).items == (("repeated", "released"),)
 
 
 def test_rule_05_rows_of_a_batch_are_judged_one_by_one(desk: Desk) -> None:
-    desk.enqueue("j1", "j2", "j3")
-    first, second, third = (job.lease for job in desk.claim())
+    first, second, third = (job.lease for job in desk.leased("j1", "j2", "j3"))
     desk.finish(second)
     forged = Lease(third.job, third.fence + 1, third.nonce)
     items = desk.finish(first, second, forged, third, third)
@@ -297,7 +271,7 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
     for _ in range(3):
         (job,) = desk.claim()
         fences.append(job.lease.fence)
-        desk.run(Release((job.lease,)))
+        desk.release(job.lease)
     # Three claims in one millisecond.
     assert fences == [START_MS, START_MS + 1, START_MS + 2]
     desk.tick(5_000)
@@ -307,9 +281,8 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
 
 def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     last = 2**53 - 1
-    desk.enqueue("j1", unique="key", error_ttl_ms=3_600_000)
-    (job,) = desk.claim()
-    desk.run(Release((job.lease,)))
+    (job,) = desk.leased("j1", unique="key", error_ttl_ms=3_600_000)
+    desk.release(job.lease)
     # As after so many claims.
     run: Any = desk.redis.get(desk.keys.run("j1"))
     desk.redis.set(desk.keys.run("j1"), run.replace(b"%d" % job.lease.fence, b"%d" % (last - 2), 1))
@@ -317,7 +290,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
     for _ in range(2):
         (job,) = desk.claim()
         fences.append(job.lease.fence)
-        desk.run(Release((job.lease,)))
+        desk.release(job.lease)
     assert fences == [last - 1, last]
     desk.enqueue("j2")
     reply = desk.run(desk.claim_operation())
@@ -331,9 +304,8 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
 
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
-    desk.enqueue("j1", attempts=5)
-    (job,) = desk.claim()
-    desk.run(Release((job.lease,)))
+    (job,) = desk.leased("j1", attempts=5)
+    desk.release(job.lease)
     (job,) = desk.claim()
     assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
     desk.retry(job.lease, delay_ms=0)
@@ -347,41 +319,35 @@ def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> N
 
 @pytest.mark.feature("BQ20", "BL16")
 def test_rule_06_equal_fences_with_another_nonce_are_another_token(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     assert desk.finish(Lease("j1", job.lease.fence, "f" * 16 + ":1")) == [("stale", "")]
     assert desk.places("j1") == {"active"}
 
 
 def test_rule_09_a_renewal_that_arrives_late_arms_nothing(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     extend = desk.extend_operation(job.lease)
     desk.tick(LEASE_MS // 3 + 1)
-    before = desk.dump()
-    assert desk.run(extend).items[0][0] == "void"
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert desk.run(extend).items[0][0] == "void"
 
 
 @pytest.mark.feature("BQ21", "BL17")
 def test_rule_09_a_renewal_in_time_arms_a_whole_lease_and_only_once(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     desk.tick(3_000)
     extend = desk.extend_operation(job.lease, renewal=7)
     assert desk.run(extend).items == (("ok", START_MS + 3_000 + LEASE_MS),)
     desk.tick(1_000)
     assert desk.run(extend).items == (("repeated", START_MS + 3_000 + LEASE_MS),)
     # The counter belongs to the lease: another worker's first renewal counts, however low its number.
-    desk.tick(LEASE_MS + 1)
-    desk.sweep()
+    desk.later(LEASE_MS + 1)
     (again,) = desk.claim("b")
     assert desk.run(desk.extend_operation(again.lease, renewal=1)).items[0][0] == "ok"
 
 
 def test_rule_11_finish_and_extend_accept_a_token_that_is_late_but_not_reaped(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    first, second = (job.lease for job in desk.claim())
+    first, second = (job.lease for job in desk.leased("j1", "j2"))
     desk.tick(10 * LEASE_MS)
     assert desk.finish(first) == [("ok", "finished")]
     assert desk.run(desk.extend_operation(second)).items[0][0] == "ok"

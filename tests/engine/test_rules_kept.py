@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Alter, Bury, Enqueue, Failure
-from tests.engine.desk import Desk, desk
+from engine.wire.operations import Alter, Enqueue
+from tests.engine.desk import Desk
 from tests.engine.helpers.scenes import saved
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
-
-__all__ = ["desk"]
 
 pytestmark = pytest.mark.feature("BQ35")
 
@@ -67,8 +65,7 @@ def test_a_result_outlives_its_time_while_a_child_waits_for_another_parent_and_t
 
 
 def test_a_result_that_is_let_go_gets_the_rest_of_its_own_time(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
+    desk.family()
     finish_all(desk, "p")
     own_ms = desk.now_ms + RESULT_MS
     assert result_until(desk, "p") == own_ms + KEPT_MS
@@ -98,7 +95,7 @@ def test_a_result_that_was_there_before_its_child_is_kept_from_its_enqueue_on(de
 def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk: Desk) -> None:
     desk.enqueue("p", error_ttl_ms=RESULT_MS, attempts=1)
     desk.enqueue("child", needs=("p",), on_parent_failure="ignore")
-    desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+    desk.bury(desk.claim()[0].lease)
     sweep(desk)
     desk.tick(10 * RESULT_MS)
     sweep(desk)
@@ -111,13 +108,12 @@ def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk:
 
 @pytest.mark.parametrize("end", ["cancel", "bury", "gone"])
 def test_a_child_that_does_not_run_any_more_holds_nothing(desk: Desk, end: str) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
+    desk.family()
     finish_all(desk, "p")
     if end == "cancel":
         assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "cancel", ("child",), "waiting")).items[0].done
     elif end == "bury":
-        desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+        desk.bury(desk.claim()[0].lease)
     else:
         desk.redis.delete(desk.keys.job("child"))
     sweep(desk)
@@ -143,8 +139,7 @@ def test_many_children_hold_a_result_until_the_last_of_them_has_ended(desk: Desk
 
 def test_a_result_that_nobody_waits_for_lives_as_long_as_it_says(desk: Desk) -> None:
     desk.enqueue("p", "other")
-    desk.enqueue("child", needs=("other",))
-    lease = next(job.lease for job in desk.claim() if job.lease.job == "p")
+    lease = next(job.lease for job in desk.leased("child", needs=("other",)) if job.lease.job == "p")
     desk.run(ending(lease))
     assert result_until(desk, "p") == desk.now_ms + RESULT_MS and not desk.redis.exists(desk.keys.keeping)
 
@@ -193,7 +188,5 @@ def test_rule_03_an_enqueue_sent_twice_keeps_a_result_once(desk: Desk) -> None:
 def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write(desk: Desk, key: str) -> None:
     operation = AFTER_A_PARENT.begin(desk)
     desk.redis.set(desk.keys.keeping if key == "keeping" else desk.keys.heirs("p"), "not what the script expects")
-    before = desk.dump()
-    with pytest.raises(Exception, match="WRONGTYPE"):
+    with desk.unchanged(), pytest.raises(Exception, match="WRONGTYPE"):
         desk.run(operation)
-    assert desk.dump() == before

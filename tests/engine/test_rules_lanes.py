@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Bury, Failure, Finish, Release
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from engine.wire.operations import Finish
+from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import BAND, check, hash_of, markers, members, parked, take_markers
-
-__all__ = ["desk"]
 
 
 def fill(desk: Desk, lane: str, count: int, **options: Any) -> None:
@@ -314,13 +312,12 @@ def test_rule_18_a_lane_with_jobs_is_found_after_every_kind_of_call(desk: Desk) 
     check(desk, room=True)
     desk.retry(first.lease, delay_ms=100)
     check(desk, room=True)
-    desk.run(Release((second.lease,)))
+    desk.release(second.lease)
     check(desk, room=True)
     for job in desk.claim(limit=1):
-        desk.run(Bury((Failure(job.lease, "no"),)))
+        desk.bury(job.lease)
     check(desk, room=True)
-    desk.tick(200)
-    desk.sweep()
+    desk.later(200)
     check(desk, room=True)
     lose_leases(desk)
     check(desk, room=True)
@@ -391,7 +388,7 @@ def test_rule_22_no_marker_for_what_a_limit_or_a_pause_keeps_from_being_claimed(
     assert take_markers(desk) == []
 
 
-@pytest.mark.parametrize("end", ["finish", "fused", "retry", "bury", "release", "reap"])
+@pytest.mark.parametrize("end", ENDS)
 def test_rule_22_a_freed_slot_marks_each_class_that_gains(desk: Desk, end: str) -> None:
     desk.set_limit("k:k", concurrency=1)
     desk.set_limit("n:mail", concurrency=1)
@@ -402,27 +399,17 @@ def test_rule_22_a_freed_slot_marks_each_class_that_gains(desk: Desk, end: str) 
         assert claimed(desk, classes=(name,)) == []
     assert parked(desk) == {"mail/k": "k:k", "sms/k": "k:k", "push/k": "k:k"}
     take_markers(desk)
-    if end == "finish":
-        desk.finish(job.lease)
-    elif end == "fused":
+    if end == "fused":
         # A claim of another class, for which nothing is left.
         claimed(desk, classes=("other",))
-        desk.run(Finish((job.lease,), desk.claim_operation(classes=("other",))))
-    elif end == "retry":
-        desk.retry(job.lease, delay_ms=60_000)
-    elif end == "bury":
-        desk.run(Bury((Failure(job.lease, "no"),)))
-    elif end == "release":
-        desk.run(Release((job.lease,)))
-    else:
-        desk.sweep()
-        desk.tick(LEASE_MS // 3)
-        desk.sweep()
-        desk.tick(LEASE_MS // 3)
-        desk.sweep()
+    elif end == "reap":
+        desk.sweep_past(LEASE_MS)
         take_markers(desk)
-        desk.tick(LEASE_MS // 3 + 1)
+        desk.tick(1)
+    if end == "reap":
         assert len(desk.sweep().leases) == 1
+    else:
+        desk.end(end, job.lease, classes=("other",))
     check(desk, room=True)
     assert parked(desk) == {}
     assert set(take_markers(desk)) - {"other"} == {"mail", "sms", "push"}

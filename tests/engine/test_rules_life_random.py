@@ -10,11 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.wire.operations import Bury, Extend, Failure, Finish, Lease, Listing, Release, Retry
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.life_oracle import LifeOracle
 from tests.walks import examples
-
-__all__ = ["desk"]
 
 #: Each example starts from an empty server, and does real I/O.
 SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)

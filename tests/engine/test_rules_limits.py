@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from engine.wire.operations import Lease, LeasedJob
+from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 
@@ -23,26 +21,6 @@ def jobs(desk: Desk, limit: int = 10, *, worker: str = "a", **options: Any) -> l
 
 def names(found: list[LeasedJob]) -> list[str]:
     return [job.lease.job for job in found]
-
-
-def end(desk: Desk, how: str, lease: Lease) -> list[LeasedJob]:
-    """End a lease in one of the ways that free its slots; what a fused claim has claimed."""
-    if how == "fused":
-        return list(desk.run(Finish((lease,), desk.claim_operation(limit=1))).claimed.jobs)
-    if how == "finish":
-        desk.finish(lease)
-    elif how == "retry":
-        desk.retry(lease, delay_ms=60_000)
-    elif how == "bury":
-        desk.run(Bury((Failure(lease, "no"),)))
-    elif how == "release":
-        desk.run(Release((lease,)))
-    else:
-        assert [reaped for reaped, _ in desk.sweep_past(LEASE_MS + 1)] == [lease]
-    return []
-
-
-ENDS = ["finish", "fused", "retry", "bury", "release", "reap"]
 
 
 # -- concurrency
@@ -74,7 +52,7 @@ def test_rule_20_each_end_of_a_lease_frees_its_slot(desk: Desk, target: str, how
     assert members(desk, desk.keys.held(limit)) == ["j0"]
     assert jobs(desk, worker="b") == []
     take_markers(desk)
-    found = end(desk, how, job.lease)
+    found = desk.end(how, job.lease, limit=1)
     check(desk, room=True)
     if how == "fused":
         assert names(found) == ["j1"]
@@ -154,24 +132,29 @@ def test_rule_20_a_repeated_claim_takes_no_second_slot(desk: Desk) -> None:
     desk.enqueue("j0", "j1")
     call = desk.call(desk.claim_operation(limit=1))
     desk.send(call)
-    before = desk.dump()
-    desk.tick(10)
-    assert names(list(desk.send(call).jobs)) == ["j0"]
-    assert desk.dump() == before
+    with desk.unchanged():
+        desk.tick(10)
+        assert names(list(desk.send(call).jobs)) == ["j0"]
     assert names(jobs(desk, worker="b")) == ["j1"]
 
 
 # -- changes of limits
 
 
+def two_jobs_of_each(desk: Desk, keys: int) -> None:
+    desk.run(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(keys) for at in (0, 1))))
+
+
+def all_claimed(desk: Desk) -> int:
+    """Claim as long as there is something; how many jobs."""
+    return sum(iter(lambda: len(desk.claim(limit=300)), 0))
+
+
 @pytest.mark.parametrize(("change", "many"), [("raised", 1050), ("removed", 250), ("rate instead", 250)])
 def test_rule_20_a_thousand_parked_keys_come_back_when_the_limit_for_all_changes(desk: Desk, change: str, many: int) -> None:
     desk.set_limit("k:*", concurrency=1)
-    desk.run(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(many) for at in (0, 1))))
-    first: list[LeasedJob] = []
-    while found := desk.claim(limit=500):
-        first += found
-    assert len(first) == len(parked(desk)) == many
+    two_jobs_of_each(desk, many)
+    assert all_claimed(desk) == len(parked(desk)) == many
     check(desk, room=True)
     assert desk.claim() == []
     bounds: dict[str, Any] = {"raised": {"concurrency": 2}, "removed": {}, "rate instead": {"rate": 1, "per_ms": 1000}}[change]
@@ -184,21 +167,14 @@ def test_rule_20_a_thousand_parked_keys_come_back_when_the_limit_for_all_changes
     assert swept.sleep_ms > 0 and sweeps < 15
     assert parked(desk) == {}
     check(desk)
-    second: list[LeasedJob] = []
-    while found := desk.claim(limit=500):
-        second += found
-    assert len(second) == many
+    assert all_claimed(desk) == many
 
 
 @pytest.mark.parametrize("change", ["raised", "removed"])
 def test_rule_20_a_thousand_resting_keys_come_back_when_the_limit_for_all_changes(desk: Desk, change: str) -> None:
     desk.set_limit("k:*", rate=1, per_ms=HOUR_MS)
-    many = 1100
-    desk.run(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(many) for at in (0, 1))))
-    first = [job for _ in range(4) for job in desk.claim(limit=300)]
-    while found := desk.claim(limit=300):
-        first += found
-    assert len(first) == many
+    two_jobs_of_each(desk, 1100)
+    assert all_claimed(desk) == 1100
     assert set(parked(desk).values()) == {"rest"}
     desk.set_limit("k:*", **({"rate": 2, "per_ms": HOUR_MS} if change == "raised" else {}))
     left = [len(parked(desk))]
@@ -208,10 +184,7 @@ def test_rule_20_a_thousand_resting_keys_come_back_when_the_limit_for_all_change
     assert left == [850, 600, 350, 100], "each call brings back at most 250, and the next one follows at once"
     assert parked(desk) == {}
     check(desk)
-    second: list[LeasedJob] = []
-    while found := desk.claim(limit=500):
-        second += found
-    assert len(second) == many
+    assert all_claimed(desk) == 1100
 
 
 def test_rule_20_a_keys_own_limit_brings_its_lanes_back_at_once_among_many_others(desk: Desk) -> None:
@@ -271,7 +244,7 @@ def test_rule_20_a_job_that_was_limited_before_counts_against_nothing_when_the_l
     desk.set_limit("k:k", concurrency=1)
     desk.enqueue("j0", key="k")
     (job,) = jobs(desk)
-    desk.run(Release((job.lease,)))
+    desk.release(job.lease)
     desk.set_limit("k:k")
     (again,) = jobs(desk)
     assert "limits" not in desk.run_hash("j0")
@@ -301,11 +274,9 @@ def test_rule_20_a_sliding_window_frees_a_place_exactly_its_length_after_each_cl
     desk.tick(30)
     assert len(jobs(desk, 5)) == 1
     take_markers(desk)
-    desk.tick(69)
-    assert desk.sweep().sleep_ms == 1
+    assert desk.later(69).sleep_ms == 1
     assert jobs(desk) == []
-    desk.tick(1)
-    assert desk.sweep().sleep_ms >= 0
+    assert desk.later(1).sleep_ms >= 0
     assert markers(desk) == ["main"]
     assert len(jobs(desk)) == 1
     assert desk.now_ms == START_MS + 100
@@ -324,8 +295,7 @@ def test_rule_20_a_fixed_window_begins_anew_at_multiples_of_its_length(desk: Des
     take_markers(desk)
     desk.tick(9)
     assert jobs(desk) == []
-    desk.tick(1)
-    assert desk.sweep().sleep_ms >= 0
+    assert desk.later(1).sleep_ms >= 0
     assert markers(desk) == ["main"]
     assert len(jobs(desk)) == 2
     assert jobs(desk) == []
@@ -335,15 +305,19 @@ def test_rule_20_a_fixed_window_begins_anew_at_multiples_of_its_length(desk: Des
     assert len(jobs(desk)) == 2
 
 
-@pytest.mark.parametrize("window", ["sliding", "fixed"])
-@pytest.mark.parametrize("target", ["n:main", "k:k"])
+EACH_WINDOW = pytest.mark.parametrize(
+    ("target", "window"), [(target, window) for target in ("n:main", "k:k") for window in ("sliding", "fixed")]
+)
+
+
+@EACH_WINDOW
 def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_window(desk: Desk, target: str, window: str) -> None:
     desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window)
     desk.enqueue("j0", "j1", "j2", key="k")
     first, second = jobs(desk)
     assert jobs(desk, worker="b") == []
     take_markers(desk)
-    desk.run(Release((first.lease,)))
+    desk.release(first.lease)
     assert markers(desk) == ["main"]
     assert names(jobs(desk, worker="b")) == ["j0"]
     # What has ended otherwise has used its place.
@@ -351,20 +325,19 @@ def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_wind
     assert jobs(desk, worker="c") == []
 
 
-@pytest.mark.parametrize("window", ["sliding", "fixed"])
-@pytest.mark.parametrize("target", ["n:main", "k:k"])
+@EACH_WINDOW
 def test_rule_20_each_run_of_a_job_uses_a_place_of_the_window(desk: Desk, target: str, window: str) -> None:
     """A run that fails, and one whose worker is gone, has happened: its place does not come back with the job."""
     desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window)
     desk.enqueue("j0", key="k", attempts=9)
     (first,) = jobs(desk)
-    desk.run(Retry((Failure(first.lease, "no luck", 0),)))
+    desk.retry(first.lease, delay_ms=0)
     (second,) = jobs(desk, worker="b")
     assert second.failures == 1
     desk.sweep_past(LEASE_MS + 1)
     (third,) = jobs(desk, worker="c")
     assert third.crashes == 1
-    desk.run(Retry((Failure(third.lease, "no luck", 0),)))
+    desk.retry(third.lease, delay_ms=0)
     assert jobs(desk, worker="d") == [] and desk.places("j0") == {"lane"}
     desk.tick(HOUR_MS)
     assert names(jobs(desk, worker="d")) == ["j0"]
@@ -378,7 +351,7 @@ def test_rule_20_a_released_place_of_a_key_lets_the_lanes_of_every_name_come_bac
     assert jobs(desk, classes=("sms",)) == []
     assert parked(desk) == {"sms/acme": "rest"}
     take_markers(desk)
-    desk.run(Release((job.lease,)))
+    desk.release(job.lease)
     assert take_markers(desk) == ["mail", "sms"]
     assert names(jobs(desk, classes=("sms",))) == ["sms0"]
 
@@ -402,14 +375,19 @@ def test_rule_20_rate_and_slots_of_one_limit_both_hold(desk: Desk) -> None:
     assert len(jobs(desk)) == 1
 
 
-def test_rule_20_ten_thousand_lanes_whose_windows_end_together_come_back_by_hundreds(desk: Desk) -> None:
+def resting_lanes(desk: Desk, many: int) -> None:
+    """Lanes whose windows end in 100 ms."""
     with desk.redis.pipeline(transaction=False) as pipe:
         pipe.hset(desk.keys.classes, "main", "")
-        for number in range(1000):
+        for number in range(many):
             pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15})
             pipe.hset(desk.keys.parked, f"main/k{number}", "rest")
             pipe.zadd(desk.keys.rest, {f"l:main/k{number}": START_MS + 100})
         pipe.execute()
+
+
+def test_rule_20_ten_thousand_lanes_whose_windows_end_together_come_back_by_hundreds(desk: Desk) -> None:
+    resting_lanes(desk, 1000)
     desk.tick(100)
     promotions = 1
     while desk.sweep().sleep_ms == 0:
@@ -472,26 +450,18 @@ def test_rule_10_a_rest_an_hour_ahead_ends_though_a_long_pause_was_once_made(des
     desk.enqueue("s0", "s1", name="sms")
     assert len(jobs(desk, classes=("main", "sms"))) == 2
     desk.sweep()
-    desk.tick(-HOUR_MS)
-    desk.sweep()
+    desk.later(-HOUR_MS)
     # Told at once; the claims find that the windows are not over, and are told again when they are.
     desk.sweep()
     assert take_markers(desk) == ["main", "sms"]
     assert jobs(desk, classes=("main", "sms")) == []
-    desk.tick(1000)
-    desk.sweep()
+    desk.later(1000)
     assert take_markers(desk) == ["main", "sms"]
     assert sorted(names(jobs(desk, classes=("main", "sms")))) == ["j1", "s1"]
 
 
 def test_rule_10_thousands_of_rests_an_hour_ahead_end(desk: Desk) -> None:
-    with desk.redis.pipeline(transaction=False) as pipe:
-        pipe.hset(desk.keys.classes, "main", "")
-        for number in range(2500):
-            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15})
-            pipe.hset(desk.keys.parked, f"main/k{number}", "rest")
-            pipe.zadd(desk.keys.rest, {f"l:main/k{number}": START_MS + 100})
-        pipe.execute()
+    resting_lanes(desk, 2500)
     desk.sweep()
     desk.tick(-HOUR_MS)
     sweeps = 1
@@ -530,8 +500,7 @@ def test_rule_10_hundreds_of_limits_with_parked_lanes_an_hour_ahead_hear_of_a_ch
     desk.claim(limit=300)
     assert (len(first), len(parked(desk))) == (many, many)
     desk.sweep()
-    desk.tick(-HOUR_MS)
-    desk.sweep()
+    desk.later(-HOUR_MS)
     desk.tick(10)
     desk.set_limit("k:*", concurrency=2)
     for _ in range(5):
@@ -546,8 +515,7 @@ def test_rule_10_held_slots_an_hour_ahead_come_down_with_their_leases(desk: Desk
     desk.enqueue("j0", "j1", key="k")
     (job,) = jobs(desk)
     desk.sweep()
-    desk.tick(-HOUR_MS)
-    desk.sweep()
+    desk.later(-HOUR_MS)
     check(desk, room=True)
     assert desk.redis.zscore(desk.keys.held("k:k"), "j0") == desk.now_ms + LEASE_MS
     assert [lease for lease, _ in desk.sweep_past(LEASE_MS + 1)] == [job.lease]
@@ -564,8 +532,7 @@ def test_rule_20_the_sweep_mends_a_slot_that_nobody_holds(desk: Desk, target: st
     desk.redis.zadd(desk.keys.held(target), {"ghost": desk.now_ms + LEASE_MS})
     assert desk.claim() == []
     desk.sweep_past(LEASE_MS + 1)
-    desk.tick(1)
-    desk.sweep()
+    desk.later(1)
     take = take_markers(desk)
     assert take == ["main"]
     assert names(jobs(desk)) == ["j0"]

@@ -13,14 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.mixed_sides import NAMES
 from tests.engine.helpers.mixed_state import IDLE, keys_by_kind
 from tests.engine.helpers.mixed_users import ACTIONS, PER_MS
 from tests.engine.helpers.mixed_walk import MixedWalk
 from tests.walks import examples
-
-__all__ = ["desk"]
 
 #: Each example starts from an empty server, and does real I/O.
 SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Retry, Value
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk, write_run
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, START_MS, Desk, write_run
 
 pytestmark = pytest.mark.feature("BQ35")
 
@@ -72,8 +70,7 @@ def test_a_child_waits_in_no_lane_and_goes_when_its_last_parent_has_finished(des
 
 
 def test_a_parent_that_runs_when_its_child_is_enqueued_is_heard(desk: Desk) -> None:
-    desk.enqueue("p")
-    (parent,) = desk.claim()
+    (parent,) = desk.leased("p")
     desk.enqueue("child", needs=("p",))
     assert desk.places("child") == {"blocked"}
     reply = desk.run(Finish((parent.lease,), desk.claim_operation()))
@@ -98,7 +95,7 @@ def test_a_parent_that_has_finished_is_done(desk: Desk, known_by: str) -> None:
 @pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
 def test_a_parent_of_which_only_the_error_is_left_is_lost(desk: Desk, policy: str, place: str) -> None:
     desk.enqueue("p")
-    desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+    desk.bury(desk.claim()[0].lease)
     # As it is found when its envelope was lost with its entry: its error is kept apart.
     desk.redis.delete(desk.keys.job("p"), desk.keys.run("p"), desk.keys.dead)
     desk.enqueue("child", needs=("p",), on_parent_failure=policy)
@@ -108,8 +105,7 @@ def test_a_parent_of_which_only_the_error_is_left_is_lost(desk: Desk, policy: st
 
 
 def test_the_error_of_a_parent_that_was_requeued_and_has_finished_says_nothing(desk: Desk) -> None:
-    desk.enqueue("p")
-    bury(desk, desk.claim()[0].lease)
+    bury(desk, desk.leased("p")[0].lease)
     assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "requeue", ("p",), "dead")).items[0].result == "done"
     desk.finish(desk.claim()[0].lease)
     desk.tick(60_000)
@@ -159,8 +155,7 @@ def test_children_start_in_the_order_of_their_enqueue_and_by_priority(desk: Desk
 
 
 def test_what_is_told_of_a_blocked_job(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",), unique="u")
+    desk.family(unique="u")
     for job in ("child", "other"):
         reply = desk.run(desk.enqueue_operation(job, nonce=b"another-", unique="u"))
         assert (reply.result, reply.state, reply.holder) == ("duplicate", "blocked", "child")
@@ -204,8 +199,7 @@ def test_a_child_is_buried_with_its_parent_and_its_own_children_after_it(desk: D
     desk.enqueue("p", attempts=1)
     desk.enqueue("other")
     desk.enqueue("child", needs=("p", "other"), unique="u")
-    desk.enqueue("grandchild", needs=("child",))
-    parent = desk.claim()[0]
+    parent = desk.leased("grandchild", needs=("child",))[0]
     assert desk.retry(parent.lease) == ("ok", "buried")
     assert handing(desk) == ["-p"]
     assert desk.sweep().sleep_ms == 0
@@ -222,8 +216,7 @@ def test_a_child_is_buried_with_its_parent_and_its_own_children_after_it(desk: D
 def test_a_child_may_go_on_without_a_lost_parent(desk: Desk) -> None:
     desk.enqueue("p1", "p2")
     desk.enqueue("child", needs=("p1", "p2"), on_parent_failure="ignore")
-    desk.enqueue("strict", needs=("p1",))
-    first, second = desk.claim()
+    first, second = desk.leased("strict", needs=("p1",))
     bury(desk, first.lease)
     desk.sweep()
     assert (desk.places("child"), desk.places("strict")) == ({"blocked"}, {"dead"})
@@ -243,8 +236,7 @@ def test_a_parent_that_kills_its_workers_takes_its_children_along(desk: Desk) ->
 
 
 def test_a_parent_that_cannot_be_read_takes_its_children_along(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
+    desk.family()
     desk.redis.setrange(desk.keys.job("p"), 0, b"\xff")
     desk.claim()
     desk.sweep()
@@ -252,8 +244,7 @@ def test_a_parent_that_cannot_be_read_takes_its_children_along(desk: Desk) -> No
 
 
 def test_a_child_that_cannot_be_read_is_buried(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
+    desk.family()
     desk.redis.setrange(desk.keys.job("child"), 0, b"\xff")
     desk.finish(desk.claim()[0].lease)
     assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, "corrupt envelope")
@@ -262,8 +253,7 @@ def test_a_child_that_cannot_be_read_is_buried(desk: Desk) -> None:
 
 @pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
 def test_a_parent_that_is_dead_already(desk: Desk, policy: str, place: str) -> None:
-    desk.enqueue("p")
-    bury(desk, desk.claim()[0].lease)
+    bury(desk, desk.leased("p")[0].lease)
     desk.enqueue("child", needs=("p",), on_parent_failure=policy)
     desk.sweep()
     assert desk.places("child") == {place}
@@ -282,8 +272,7 @@ def test_of_a_lost_parent_that_a_child_does_without_nobody_is_told(desk: Desk) -
 
 def test_a_dead_parent_that_runs_again_sends_on_who_still_waits(desk: Desk) -> None:
     desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
-    bury(desk, desk.claim()[0].lease)
+    bury(desk, desk.leased("child", needs=("p",))[0].lease)
     requeue(desk, "p")
     desk.sweep()
     # Nobody had been told when it came back: its next end counts.
@@ -294,8 +283,7 @@ def test_a_dead_parent_that_runs_again_sends_on_who_still_waits(desk: Desk) -> N
 
 def test_a_child_that_was_buried_stays_dead_when_its_parent_runs_again(desk: Desk) -> None:
     desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
-    bury(desk, desk.claim()[0].lease)
+    bury(desk, desk.leased("child", needs=("p",))[0].lease)
     desk.sweep()
     requeue(desk, "p")
     desk.finish(desk.claim()[0].lease)
@@ -307,8 +295,7 @@ def test_a_child_that_was_buried_stays_dead_when_its_parent_runs_again(desk: Des
 
 def test_a_parent_whose_key_is_gone_is_found_lost_by_the_sweep(desk: Desk) -> None:
     """Whatever took it, an eviction or a hand, did not say so."""
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
+    desk.family()
     desk.redis.delete(desk.keys.job("p"))
     desk.redis.zrem(desk.keys.lane("main"), "p")
     desk.sweep()
@@ -316,8 +303,7 @@ def test_a_parent_whose_key_is_gone_is_found_lost_by_the_sweep(desk: Desk) -> No
 
 
 def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
+    desk.family()
     desk.redis.delete(desk.keys.job("child"))
     desk.finish(desk.claim()[0].lease)
     assert nothing_is_left(desk)
@@ -329,8 +315,7 @@ def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:
 def test_a_finish_cut_off_before_it_noted_a_parent_is_noted_by_the_sweep_that_takes_its_lease(desk: Desk) -> None:
     """Not only by the random look of every sweep, which finds one of many parents late."""
     desk.enqueue("p1")
-    desk.enqueue("c1", needs=("p1",))
-    (job,) = desk.claim()
+    (job,) = desk.leased("c1", needs=("p1",))
     for writes in range(1, 10):
         assert desk.cut_off(Finish((job.lease,)), writes), "before it notes the parent"
         if "ended" in desk.places("p1"):
@@ -348,16 +333,13 @@ def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write
     desk.enqueue("p")
     name = {"needs": desk.keys.needs("child"), "feeds": desk.keys.feeds("p")}.get(key) or getattr(desk.keys, key)
     desk.redis.set(name, "not what the script expects")
-    before = desk.dump()
-    with pytest.raises(Exception, match="WRONGTYPE"):
+    with desk.unchanged(), pytest.raises(Exception, match="WRONGTYPE"):
         desk.run(desk.enqueue_operation("child", needs=("p",)))
-    assert desk.dump() == before
 
 
 def test_a_retry_of_a_parent_is_no_end(desk: Desk) -> None:
     desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
-    (parent,) = desk.claim()
+    (parent,) = desk.leased("child", needs=("p",))
     assert desk.run(Retry((Failure(parent.lease, "boom", 100),))).items == (("ok", "retried"),)
     desk.sweep()
     assert (desk.places("child"), handing(desk)) == ({"blocked"}, [])

@@ -10,10 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.wire.operations import Bury, Failure, Lease
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.walks import examples
-
-__all__ = ["desk"]
 
 pytestmark = pytest.mark.feature("BQ35")
 

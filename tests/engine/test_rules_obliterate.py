@@ -11,10 +11,8 @@ from engine.queue.clearing import obliterating
 from engine.queue.steps import DeadlineBound
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import names_of
-
-__all__ = ["desk"]
 
 Meanwhile = Callable[[Desk, Operation], None]
 #: `seq` tells late copies from later jobs, `sweep` is what the sweeps know of the clock.
@@ -49,10 +47,9 @@ def full_queue(desk: Desk) -> dict[str, Lease]:
     desk.set_limit("n:main", concurrency=50)
     desk.pause("other")
     desk.run(desk.set_worker_operation("p:w", 0))
-    desk.enqueue("done", "buried")
-    done, buried = desk.claim()
+    done, buried = desk.leased("done", "buried")
     desk.run(Finish((done.lease,), values=(Value(0, b"1", 3_600_000, 3),)))
-    desk.run(Bury((Failure(buried.lease, "no"),)))
+    desk.bury(buried.lease)
     desk.enqueue("heir", needs=("done",), delay_ms=3_600_000)
     desk.enqueue("r0", "r1", "r2", "r3", unique="", priority=9)
     desk.enqueue("k0", "k1", key="acme", priority=8)
@@ -116,11 +113,9 @@ def test_one_that_is_not_finished_lets_jobs_start_again_after_a_minute(desk: Des
     desk.set_limit("n:main", concurrency=1)
     desk.enqueue("a", "b")
     desk.run(Forget("0" * 16, desk.now_ms + 10_000, "begin", False))
-    desk.tick(59_999)
-    desk.sweep()
+    desk.later(59_999)
     assert desk.claim() == []
-    desk.tick(1)
-    desk.sweep()
+    desk.later(1)
     assert desk.redis.llen(desk.keys.wake("main")) == 1
     assert len(desk.claim()) == 1, "within its limit"
 

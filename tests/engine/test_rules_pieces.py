@@ -18,10 +18,8 @@ from engine.wire import scripts
 from engine.wire.operations import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Sweep
 from engine.wire.operations.channels import Publish
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers import pieces
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 #: Four pieces and a half of one word each, nine of two words.

@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from engine.wire.operations import Bury, Failure, LeasedJob, Mark, Release
-from tests.engine.desk import LEASE_MS, TOMBSTONE, Desk, desk, write_run
+from engine.wire.operations import Bury, Failure, LeasedJob, Mark
+from tests.engine.desk import LEASE_MS, TOMBSTONE, Desk, write_run
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault
-
-__all__ = ["desk"]
 
 
 def test_rule_12_the_first_crash_is_counted_and_free(desk: Desk) -> None:
@@ -43,8 +41,7 @@ def test_rule_12_at_its_bound_the_sweep_buries_it_with_a_reason(desk: Desk, cras
     (job,) = desk.claim()
     assert desk.mark(job.lease) == "ok"
     desk.sweep_past(LEASE_MS)
-    desk.tick(1)
-    reaped = desk.sweep()
+    reaped = desk.later(1)
     assert (reaped.leases, reaped.buried) == (((job.lease, crashes_max),), ("j1",))
     assert desk.places("j1") == {"dead"}
     run = desk.run_hash("j1")
@@ -83,10 +80,9 @@ def test_rule_12_a_mark_belongs_to_its_lease(desk: Desk) -> None:
     desk.crash("j1", mark=False)
     (job,) = desk.claim()
     assert [desk.mark(job.lease) for _ in range(2)] == ["ok", "repeated"]
-    desk.run(Release((job.lease,)))
-    before = desk.dump()
-    assert desk.mark(job.lease) == "stale"
-    assert desk.dump() == before
+    desk.release(job.lease)
+    with desk.unchanged():
+        assert desk.mark(job.lease) == "stale"
     # The next lease is another one: it crashes unmarked and is not charged.
     assert desk.crash("j1", mark=False)[1] == 1
 
@@ -96,9 +92,8 @@ def test_rule_12_a_mark_that_comes_after_the_reap_arms_nothing(desk: Desk) -> No
     desk.crash("j1", mark=False)
     (job,) = desk.claim()
     desk.sweep_past(LEASE_MS + 1)
-    before = desk.dump()
-    assert desk.mark(job.lease) == "stale"
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert desk.mark(job.lease) == "stale"
     (again,) = desk.claim("b")
     assert desk.mark(job.lease) == "stale"
     desk.finish(again.lease)

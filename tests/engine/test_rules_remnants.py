@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.scenes import saved
-
-__all__ = ["desk"]
 
 HOUR_MS = 3_600_000
 
@@ -29,8 +27,7 @@ def work_off(desk: Desk) -> None:
         desk.sweep()
         desk.finish(*(job.lease for job in desk.claim("z")))
     for _ in range(20):
-        desk.tick(LEASE_MS // 3)
-        desk.sweep()
+        desk.later(LEASE_MS // 3)
     desk.redis.delete(desk.keys.done, desk.keys.wake("main"))
 
 
@@ -62,12 +59,10 @@ def test_an_enqueue_that_was_cut_off_makes_no_later_job_of_its_id_early(desk: De
     desk.tick(50)
     desk.enqueue("j", delay_ms=1_000, nonce=b"another-")
     due_ms = desk.now_ms + 1_000
-    desk.tick(100)
-    desk.sweep()
+    desk.later(100)
     assert [score for _, score in desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)] == [due_ms]
     assert not desk.claim()
-    desk.tick(900)
-    desk.sweep()
+    desk.later(900)
     assert [job.lease.job for job in desk.claim()] == ["j"] and not desk.redis.zcard(desk.keys.due)
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from engine.wire.operations import Operation
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import forget
 from tests.engine.helpers.scenes import saved
 
-__all__ = ["desk"]
-
 
 def test_rule_07_a_late_copy_of_a_begin_that_found_jobs_in_hand_begins_nothing(desk: Desk) -> None:
-    desk.enqueue("j")
-    (held,) = desk.claim()
+    (held,) = desk.leased("j")
     call = desk.call(forget(desk))
     assert desk.send(call).busy
     desk.finish(held.lease)

@@ -10,23 +10,18 @@ import pytest
 
 from engine.queue.clearing import PIECE as CLEAN_PIECE
 from engine.wire.operations import (
-    Bury,
     Clean,
     Count,
-    Failure,
     Forget,
     Limit,
     Listing,
     Operation,
     Page,
-    Release,
     SetLimit,
     SetRetention,
 )
 from engine.worker.machine.sweeping import ORPHANS_PAGE, SWEEP_LIMIT
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 HOUR_MS = 3_600_000
 #: Commands of one call, whatever the size of the queue: the scripts work in parts of some 500.
@@ -74,7 +69,7 @@ def counts_in_parts(desk: Desk, *classes: str) -> list[int]:
             return found
 
 
-@pytest.mark.parametrize("classes", [1, 3, 1_200])
+@pytest.mark.parametrize("classes", [pytest.param(1, marks=pytest.mark.slow), 3, 1_200])
 def test_waiting_jobs_of_many_lanes_are_counted_in_parts_that_add_up(desk: Desk, classes: int) -> None:
     add_lanes(desk, 2_000, lambda number: f"c{number % classes}")
     park_lanes(desk, 1_300)
@@ -180,7 +175,7 @@ def test_rule_20_a_released_place_among_many_classes_brings_resting_lanes_back_w
     desk.enqueue("sms0", name="sms", key="acme")
     (job,) = desk.claim(classes=("mail",))
     assert desk.claim("b", classes=("sms",)) == []
-    desk.run(Release((job.lease,)))
+    desk.release(job.lease)
     desk.sweep()
     assert [found.lease.job for found in desk.claim("b", classes=("sms",))] == ["sms0"]
 
@@ -191,8 +186,7 @@ def test_leases_that_run_out_together_are_taken_in_pieces(desk: Desk) -> None:
     desk.run(desk.enqueue_many_operation(*jobs))
     assert len(desk.claim(limit=len(jobs))) == len(jobs)
     for _ in range(20):
-        desk.tick(LEASE_MS // 20)
-        desk.sweep()
+        desk.later(LEASE_MS // 20)
     desk.tick(1)
     taken = [(len(reply.leases), reply.sleep_ms) for reply in (desk.sweep() for _ in range(3))]
     assert taken == [(piece, 0), (piece, 0), (20, 1000)]
@@ -281,8 +275,7 @@ def test_an_obliteration_removes_schedules_and_classes_in_pieces(desk: Desk) -> 
 
 def test_an_obliteration_that_meets_a_lease_on_the_way_is_busy(desk: Desk) -> None:
     desk.redis.zadd(desk.keys.cron, {f"s{number}": START_MS + HOUR_MS for number in range(1_500)})
-    desk.enqueue("j")
-    desk.claim()
+    desk.leased("j")
     assert desk.queue.obliterate() is False
     assert desk.redis.zcard(desk.keys.cron) == 1_500
 
@@ -291,7 +284,7 @@ def test_dead_jobs_over_the_bound_go_fifty_at_a_time_and_the_oldest_first(desk: 
     jobs = [f"j{number:03}" for number in range(120)]
     desk.run(desk.enqueue_many_operation(*jobs))
     for job in desk.claim(limit=120):
-        desk.run(Bury((Failure(job.lease, "no"),)))
+        desk.bury(job.lease)
         desk.tick(1)
     desk.run(SetRetention("r0", desk.now_ms + 10_000, (("dead_max", 10),)))
     desk.redis.zadd(desk.keys.done, {f"d{number}": number for number in range(7_000)})

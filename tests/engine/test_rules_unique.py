@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from engine.errors import ServerUnavailable
-from engine.wire.operations import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Release, Retry
-from tests.engine.desk import LEASE_MS, Desk, desk
+from engine.wire.operations import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Retry
+from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check
-
-__all__ = ["desk"]
 
 
 def add(desk: Desk, job: str, **options: Any) -> tuple[str, str, str]:
@@ -37,8 +35,7 @@ def lease_of(desk: Desk) -> Lease:
 def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(desk: Desk) -> None:
     assert add(desk, "j1", unique="u", delay_ms=100) == created("j1")
     assert add(desk, "j2", unique="u") == ("duplicate", "j1", "delayed")
-    desk.tick(100)
-    desk.sweep()
+    desk.later(100)
     assert add(desk, "j3", unique="u") == ("duplicate", "j1", "waiting")
     lease = lease_of(desk)
     reply = desk.run(desk.enqueue_operation("j4", unique="u", nonce=b"4-------"))
@@ -46,7 +43,7 @@ def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(de
     desk.retry(lease, delay_ms=100)
     assert add(desk, "j5", unique="u") == ("duplicate", "j1", "delayed")
     desk.tick(100)
-    desk.run(Release((lease_of(desk),)))
+    desk.release(lease_of(desk))
     assert add(desk, "j6", unique="u", name="another", key="k") == ("duplicate", "j1", "waiting")
     lease_of(desk)
     desk.sweep_past(LEASE_MS + 1)
@@ -65,15 +62,7 @@ def test_rule_23_the_end_of_its_job_frees_the_key(desk: Desk, how: str) -> None:
         assert holder(desk, "u") == "j1"
         desk.crash("j1")
     else:
-        lease = lease_of(desk)
-        if how == "finish":
-            desk.finish(lease)
-        elif how == "fused":
-            desk.run(Finish((lease,), desk.claim_operation()))
-        elif how == "bury":
-            desk.run(Bury((Failure(lease, "no"),)))
-        else:
-            assert desk.retry(lease) == ("ok", "buried")
+        desk.end({"attempts": "retry"}.get(how, how), lease_of(desk))
     assert holder(desk, "u") is None
     assert add(desk, "j2", unique="u") == created("j2")
     assert holder(desk, "u") == "j2"
@@ -84,10 +73,8 @@ def test_rule_23_a_key_whose_holder_is_no_more_is_taken_over(desk: Desk, what: s
     """What a cut-off script or a lost tail of the server's data may leave."""
     add(desk, "old", unique="other" if what == "names another key" else "u")
     lease = lease_of(desk)
-    if what == "ended":
-        desk.finish(lease)
-    elif what == "dead":
-        desk.run(Bury((Failure(lease, "no"),)))
+    if what in ("ended", "dead"):
+        desk.end("finish" if what == "ended" else "bury", lease)
     elif what == "gone":
         desk.redis.delete(desk.keys.job("old"), desk.keys.run("old"))
     desk.redis.set(desk.keys.unique("u"), "old")
@@ -100,10 +87,7 @@ def test_rule_23_a_job_frees_only_its_own_key(desk: Desk, how: str) -> None:
     add(desk, "j1", unique="u")
     lease = lease_of(desk)
     desk.redis.set(desk.keys.unique("u"), "somebody")
-    if how == "finish":
-        desk.finish(lease)
-    else:
-        desk.run(Bury((Failure(lease, "no"),)))
+    desk.end(how, lease)
     assert holder(desk, "u") == "somebody"
 
 
@@ -212,9 +196,8 @@ def test_rules_03_and_23_a_copy_of_a_call_that_was_turned_away_stays_turned_away
         return item.result, item.holder, item.state
 
     assert send() == ("duplicate", "j1", "waiting")
-    before = desk.dump()
-    assert send() == ("duplicate", "j1", "waiting")
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert send() == ("duplicate", "j1", "waiting")
     desk.finish(lease_of(desk))
     desk.tick(2000)
     for passed_ms in (0, 7_000, 1_001, 10_000):
@@ -235,19 +218,17 @@ def test_rule_23_a_repeated_enqueue_opens_no_second_window(desk: Desk) -> None:
     call = desk.call(desk.enqueue_operation("j1", dedup="d", dedup_ms=1000))
     assert desk.send(call).result == "created"
     desk.tick(1500)
-    before = desk.dump()
-    assert desk.send(call).result == "repeated"
-    assert desk.dump() == before
+    with desk.unchanged():
+        assert desk.send(call).result == "repeated"
     assert add(desk, "j2", dedup="d", dedup_ms=1000) == created("j2")
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its_keys(desk: Desk, many: bool) -> None:
-    for writes in range(12):
-        desk.begin()
+    for writes in desk.each_cut():
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
         operation: Any = EnqueueMany((one,)) if many else one
-        was_cut = desk.cut_off(operation, writes)
+        desk.cut_off(operation, writes)
         desk.tick(300)
         desk.run(operation)
         assert holder(desk, "u") == "j1"
@@ -255,33 +236,25 @@ def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its
         assert desk.redis.pexpiretime(desk.keys.dedup("d")) in (desk.now_ms + 4700, desk.now_ms + 5000)
         assert [job.lease.job for job in desk.claim()] == ["j1"]
         check(desk)
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 def test_rules_01_and_23_an_enqueue_cut_off_and_never_sent_again_keeps_no_one_out_for_ever(desk: Desk, many: bool) -> None:
-    for writes in range(12):
-        desk.begin()
+    for writes in desk.each_cut():
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
-        was_cut = desk.cut_off(EnqueueMany((one,)) if many else one, writes)
+        desk.cut_off(EnqueueMany((one,)) if many else one, writes)
         there = bool(desk.redis.exists(desk.keys.job("j1")))
         assert add(desk, "j2", unique="u")[0] == ("duplicate" if there else "created"), writes
         for job in desk.claim():
             desk.finish(job.lease)
         assert add(desk, "j3", unique="u") == created("j3")
         check(desk)
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
 
 
 @pytest.mark.parametrize("how", ["finish", "fused", "bury", "retry", "reap"])
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others_out(desk: Desk, how: str, resend: bool) -> None:
-    for writes in range(20):
-        desk.begin()
+    for writes in desk.each_cut():
         add(desk, "j1", unique="u", attempts=1, crashes_max=2)
         if how == "reap":
             desk.crash("j1")
@@ -299,7 +272,7 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
             "retry": Retry((failure,)),
             "reap": desk.sweep_operation(),
         }[how]
-        was_cut = desk.cut_off(operation, writes)
+        desk.cut_off(operation, writes)
         if resend:
             desk.run(operation)
         for _ in range(3):
@@ -308,9 +281,6 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
                 desk.finish(job.lease)
         assert add(desk, "j2", unique="u") == created("j2"), writes
         assert holder(desk, "u") == "j2"
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
 
 
 def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before_it(desk: Desk) -> None:
@@ -340,12 +310,11 @@ def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before
         ("h", "created", "h", ""),
         ("i", "duplicate", "old", "waiting"),
     ]
-    before = desk.dump()
-    second = desk.send(call)
-    assert [(item.result.replace("repeated", "created"), item.holder, item.state) for item in second.items] == [
-        (item.result, item.holder, item.state) for item in first.items
-    ]
-    assert desk.dump() == before
+    with desk.unchanged():
+        second = desk.send(call)
+        assert [(item.result.replace("repeated", "created"), item.holder, item.state) for item in second.items] == [
+            (item.result, item.holder, item.state) for item in first.items
+        ]
     assert [holder(desk, key) for key in ("u", "taken", "v")] == ["a", "old", "g"]
     check(desk)
     claimed = desk.claim(classes=("main", "other"))
@@ -358,8 +327,7 @@ def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before
 
 
 def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_the_same_jobs(desk: Desk) -> None:
-    for writes in range(40):
-        desk.begin()
+    for writes in desk.each_cut():
         operation = EnqueueMany(
             (
                 make(desk, "a", unique="u", key="k"),
@@ -369,7 +337,7 @@ def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_
                 make(desk, "f", unique="v", name="other"),
             )
         )
-        was_cut = desk.cut_off(operation, writes)
+        desk.cut_off(operation, writes)
         items = desk.run(operation).items
         assert [item.result.replace("repeated", "created") for item in items] == [
             "created",
@@ -383,27 +351,20 @@ def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_
         check(desk)
         desk.tick(100)
         assert sorted(job.lease.job for job in desk.claim(classes=("main", "other"))) == ["a", "c", "f"]
-        if not was_cut:
-            return
-    raise AssertionError("the script never ran to its end")
 
 
 def test_rule_23_under_memory_pressure_an_enqueue_takes_no_key_and_an_end_frees_its_own(desk: Desk) -> None:
     add(desk, "j1", unique="u")
     lease = lease_of(desk)
-    desk.redis.config_set("maxmemory", 1)
-    try:
-        before = desk.dump()
-        for options in ({"unique": "u"}, {"unique": "v"}, {"dedup": "d", "dedup_ms": 1000}):
-            operation: Enqueue = desk.enqueue_operation("j2", nonce=b"j2------", **options)
-            for each in (operation, EnqueueMany((operation,))):
-                with pytest.raises(ServerUnavailable, match="OOM"):
-                    desk.run(each)
-        assert desk.dump() == before
+    with desk.full():
+        with desk.unchanged():
+            for options in ({"unique": "u"}, {"unique": "v"}, {"dedup": "d", "dedup_ms": 1000}):
+                operation: Enqueue = desk.enqueue_operation("j2", nonce=b"j2------", **options)
+                for each in (operation, EnqueueMany((operation,))):
+                    with pytest.raises(ServerUnavailable, match="OOM"):
+                        desk.run(each)
         assert desk.finish(lease) == [("ok", "finished")]
         assert holder(desk, "u") is None
-    finally:
-        desk.redis.config_set("maxmemory", 0)
 
 
 def make(desk: Desk, job: str, **options: Any) -> Enqueue:

@@ -11,7 +11,7 @@ import pytest
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue
 from engine.queue.settings import TEST_CLOCK_LEAST_MS as START_MS
 from engine.testing import run_all
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.producing import ids_of, some_handlers
 
 DAY_MS = 86_400_000
 
@@ -118,10 +118,8 @@ def test_a_job_says_when_in_one_way(queue: Queue) -> None:
 def test_the_producers_timestamp_travels_and_changes_nothing(ironclaim_queue: Queue) -> None:
     seen: dict[str, Any] = {}
     queue = ironclaim_queue
-    handlers = Handlers()
-    handlers("work")(lambda job: seen.update({job.id: (job.timestamp_ms, job.enqueued_ms)}))
     queue.enqueue("work", 1, id="old", timestamp_ms=1_234_567_890_123)
     queue.enqueue("work", 1, id="none")
-    run_all(queue, handlers)
+    run_all(queue, some_handlers(lambda job: seen.update({job.id: (job.timestamp_ms, job.enqueued_ms)})))
     assert seen == {"old": (1_234_567_890_123, START_MS), "none": (START_MS, START_MS)}
     assert sorted(ids_of(queue, "done")) == ["none", "old"]

@@ -16,9 +16,7 @@ from engine.queue.obstacles import LaneInfo, Obstacles
 from engine.queue.scaling import APART_US, WINDOW_US, Demand, DemandWatch, wanted_workers
 from engine.queue.workers import WorkerInfo
 from engine.wire.operations import Beat, Counts, ReportRunTimes, RunTimes
-from tests.engine.desk import LEASE_MS, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, Desk
 
 #: 100 jobs/s of 40 ms keep four handlers busy; a worker has two, and is to be busy for 80 %.
 STEADY = Demand(arrivals_per_s=100, service_ms=40, backlog=0, oldest_age_ms=0, running=4, handlers_at_once=2)

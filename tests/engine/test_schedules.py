@@ -16,8 +16,7 @@ from engine.history import HistoryFile
 from engine.recorder import Recorder
 from engine.wire.operations import TickPolicy, Timing
 from tests.engine.desk import START_MS
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until
 
 DAY_MS = 86_400_000
@@ -232,19 +231,17 @@ def test_a_scheduler_promotes_reaps_and_ticks_and_runs_nothing(queue: Queue) -> 
 
 
 def test_rule_29_ticks_leave_rows_and_a_schedule_that_was_set_aside_is_told(
-    queue: Queue, tmp_path: Path, ironclaim_url: str, caplog: pytest.LogCaptureFixture
+    queue: Queue, tmp_path: Path, ironclaim_url: str, caplog: pytest.LogCaptureFixture, client: Any
 ) -> None:
     recorder = Recorder(HistoryFile(tmp_path / "p.jsonl", proc="p", role="worker"), queue="q")
     queue.schedules.put("good", "clean", None, every_ms=100)
     queue.schedules.put("bad", "clean", None, every_ms=100)
-    with raw_client(ironclaim_url) as client:
-        client.hset("ic:{q}:cron:bad", "timing", "{}")
+    client.hset("ic:{q}:cron:bad", "timing", "{}")
     recorded = Queue("q", url=ironclaim_url, observer=recorder)
     with _Running(Scheduler(recorded)):
         wait_until(lambda: queue.counts().waiting >= 2, "the schedules tick")
     recorder.close()
-    rows = raw_rows(tmp_path / "p.jsonl")
-    check_rows(rows)
+    rows = checked_rows(tmp_path / "p.jsonl")
     ticked = [row for row in rows if row.get("f") == "tick" and row["type"] == "ok"]
     made = [item for row in ticked for item in row["items"]]
     assert [item["job"] for item in made] == [f"cron:good:{item['tick_ms']}" for item in made] != []

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from engine.wire.call import Call
 from engine.wire.operations import Tick
 from engine.worker.machine.sweeping import tick
-from tests.engine.desk import START_MS, Desk, desk
+from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
 from tests.walks import examples
-
-__all__ = ["desk"]
 
 NAMES = ("a", "b")
 EVERY_MS = (1000, 7000)

@@ -116,7 +116,7 @@ class Producers:
         return self.acknowledged
 
 
-def test_clients_that_ask_sentinels_say_where_a_queue_is(servers: EmbeddedSentinel) -> None:
+async def test_clients_that_ask_sentinels_say_where_a_queue_is(servers: EmbeddedSentinel) -> None:
     addresses = [("127.0.0.1", port) for port in servers.sentinel_ports]
     client: Any = Sentinel(addresses).master_for(SERVICE, db=2)
     with Queue("q8", client=client) as queue:
@@ -124,14 +124,10 @@ def test_clients_that_ask_sentinels_say_where_a_queue_is(servers: EmbeddedSentin
         assert client.exists(queue.model.keys.job("a")) == 1
         assert queue.url == servers.url.removesuffix("?db=0")
     client.close()
-
-    async def use() -> None:
-        client: Any = AsyncSentinel(addresses).master_for(SERVICE, db=2)
-        async with AsyncQueue("q8", client=client) as queue:
-            assert not (await queue.enqueue("work", {}, id="a")).created
-        await client.aclose()
-
-    asyncio.run(use())
+    client: Any = AsyncSentinel(addresses).master_for(SERVICE, db=2)
+    async with AsyncQueue("q8", client=client) as queue:
+        assert not (await queue.enqueue("work", {}, id="a")).created
+    await client.aclose()
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from pathlib import Path
@@ -73,25 +72,23 @@ def test_a_serialiser_of_ones_own_is_named_in_the_job_and_read_by_workers_with_a
 
 
 @pytest.mark.feature("MQ26")
-def test_an_asyncio_producer_and_child_processes(workers: Workers, queue: Queue) -> None:
-    async def send() -> None:
-        async with AsyncQueue("q", url=workers.url, serializer=Backwards()) as other:
-            await other.enqueue("tell", {"folder": str(workers.folder), "value": 1}, id="a")
-
-    asyncio.run(send())
+async def test_an_asyncio_producer_and_child_processes(workers: Workers, queue: Queue) -> None:
+    async with AsyncQueue("q", url=workers.url, serializer=Backwards()) as other:
+        await other.enqueue("tell", {"folder": str(workers.folder), "value": 1}, id="a")
     with Queue("q", url=workers.url, serializers=[Backwards()]) as reader:
         Worker(reader, backwards.handlers, sweep_ms=50, processes=1).run(burst=True)
     assert Path(workers.folder, "a").read_text() == "1"
 
 
 @pytest.mark.feature("MQ26")
-def test_a_job_of_a_serialiser_that_a_worker_does_not_know_fails_and_the_worker_goes_on(queue: Queue, ironclaim_url: str) -> None:
+def test_a_job_of_a_serialiser_that_a_worker_does_not_know_fails_and_the_worker_goes_on(
+    queue: Queue, ironclaim_url: str, client: Any
+) -> None:
     with Queue("q", url=ironclaim_url, serializer=Backwards()) as other:
         other.enqueue("work", 1, id="strange", attempts=1, priority=10)
     queue.enqueue("work", 2, id="next")
     assert seen_by(queue) == {"next": (2, b"2")} and ids_of(queue, "dead") == ["strange"]
-    with raw_client(ironclaim_url) as client:
-        error = run_texts(client, queue.model.keys.run("strange")).get("error")
+    error = run_texts(client, queue.model.keys.run("strange")).get("error")
     assert error == "Malformed: serializer: 'backwards' is not allowed, it must be one that this queue knows: json, raw"
 
 

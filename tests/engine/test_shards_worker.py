@@ -21,6 +21,7 @@ from engine.worker.machine.places import TURN_MS, Places, Quota
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 SHARDS = 16
@@ -213,8 +214,7 @@ def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue)
 
 
 def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> None:
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
+    handlers = some_handlers()
     with pytest.raises(Malformed, match="processes"):
         Worker(queue, handlers, processes=2)
     with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
@@ -233,8 +233,7 @@ def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> N
 @pytest.mark.slow
 def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.Redis) -> None:
     """Three workers of 16 shards block three times in five seconds, as those of one queue do."""
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
+    handlers = some_handlers()
     with ExitStack() as stack:
         queues = [stack.enter_context(Queue("mails", url=ironclaim_url, shards=SHARDS)) for _ in range(3)]
         stack.enter_context(at_work(*(Worker(queue, handlers, name=f"w{at}") for at, queue in enumerate(queues))))

@@ -28,8 +28,7 @@ def test_what_was_claimed_starts_up_to_the_concurrency_and_the_rest_waits() -> N
 def test_never_two_claims_are_outstanding() -> None:
     """Rule 4. The machine of the helper fails on a second call in a slot; no other slot carries a claim."""
     machine = Machine(concurrency=4)
-    jobs = [machine.job(name) for name in "abcd"]
-    machine.give(*jobs)
+    jobs = machine.takes(*"abcd")
     for job in jobs:
         machine.handler_ends(job)
     machine.wait(20_000)
@@ -43,8 +42,7 @@ def test_an_unanswered_claim_is_sent_again_the_same_until_it_is_answered(fused: 
     """Rule 4: the very same call, whatever happens meanwhile and however long it takes."""
     machine = Machine(concurrency=2)
     if fused:
-        first, second = machine.job("a"), machine.job("b")
-        machine.give(first, second)
+        first, second = machine.takes("a", "b")
         machine.handler_ends(first)
         machine.handler_ends(second)
     call = machine.out["work"]
@@ -80,8 +78,7 @@ def test_a_stale_answer_to_the_outstanding_claim_takes_a_new_incarnation() -> No
 
 def test_a_stale_claim_in_a_fused_call_does_not_send_the_finish_again() -> None:
     machine = Machine(concurrency=1)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.handler_ends(job)
     machine.give(kind="stale")
     assert isinstance(machine.work, Claim) and machine.claim.incarnation == "0000000000000002"
@@ -126,8 +123,7 @@ def test_rule_9_an_old_call_does_not_age_the_next_claim(fused: bool) -> None:
     """Unanswered, then refused with an error: the claim that follows is another one, and what it leases is young."""
     machine = Machine(concurrency=1, lease_ms=9000)
     if fused:
-        job = machine.job("a")
-        machine.give(job)
+        (job,) = machine.takes("a")
         machine.handler_ends(job)
     machine.now_ms += 9000
     machine.fail("work")
@@ -141,8 +137,7 @@ def test_rule_9_an_old_call_does_not_age_the_next_claim(fused: bool) -> None:
 
 def test_rule_9_also_for_what_waited_in_hand() -> None:
     machine = Machine(concurrency=2, lease_ms=9000)
-    first, second = machine.job("a", crashes=1), machine.job("b", crashes=1)
-    machine.give(first, second)
+    first, second = machine.takes("a", "b", crashes=1)
     machine.mark()
     machine.wait(3001)
     order = [lease.job for lease in machine.renewal.leases]
@@ -173,8 +168,7 @@ def test_a_renewal_at_a_third_of_the_lease_for_everything_in_hand() -> None:
 def test_a_renewal_is_not_kept_waiting_by_an_unanswered_claim() -> None:
     """Rule 14."""
     machine = Machine(concurrency=2, lease_ms=9000)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.wait(100)
     if machine.work is None:
         machine.wake(True)
@@ -194,8 +188,7 @@ def test_a_failed_renewal_comes_again_soon() -> None:
 def test_a_lost_lease_is_told_once_and_its_finish_is_sent_all_the_same() -> None:
     """Rule 37: the server decides about a late finish."""
     machine = Machine(concurrency=2, lease_ms=9000)
-    jobs = [machine.job("a"), machine.job("b")]
-    machine.give(*jobs)
+    jobs = machine.takes("a", "b")
     machine.wait(3001)
     assert lost(machine.extend("stale", "ok")) == ["a"]
     machine.wait(3001)
@@ -209,8 +202,7 @@ def test_a_lost_lease_is_told_once_and_its_finish_is_sent_all_the_same() -> None
 def test_a_lease_that_is_lost_before_its_start_never_starts() -> None:
     """One job with a crash behind it runs at a time, so that the second one stays in hand and waits."""
     machine = Machine(concurrency=3)
-    first, second = machine.job("a", crashes=1), machine.job("b", crashes=1)
-    machine.give(first, second)
+    first, second = machine.takes("a", "b", crashes=1)
     machine.mark()
     machine.wait(3001)
     assert set(machine.renewal.leases) == {first.lease, second.lease}
@@ -223,16 +215,14 @@ def test_a_lease_that_is_lost_before_its_start_never_starts() -> None:
 
 def test_a_finish_takes_the_next_claim_along() -> None:
     machine = Machine(concurrency=2)
-    first, second = machine.job("a"), machine.job("b")
-    machine.give(first, second)
+    first, _ = machine.takes("a", "b")
     machine.handler_ends(first)
     assert machine.work.leases == (first.lease,) and machine.claim.limit == 1
 
 
 def test_finishes_that_come_meanwhile_go_together() -> None:
     machine = Machine(concurrency=4)
-    jobs = [machine.job(name) for name in "abcd"]
-    machine.give(*jobs)
+    jobs = machine.takes(*"abcd")
     for job in jobs[:3]:
         machine.handler_ends(job)
     assert machine.work.leases == (jobs[0].lease,)
@@ -242,8 +232,7 @@ def test_finishes_that_come_meanwhile_go_together() -> None:
 
 def test_a_failed_run_is_retried_with_the_back_off_of_its_job() -> None:
     machine = Machine(concurrency=1)
-    job = machine.job("a", backoff_ms=1234)
-    machine.give(job)
+    (job,) = machine.takes("a", backoff_ms=1234)
     machine.handler_ends(job, "ValueError: no")
     assert isinstance(machine.work, Retry)
     failure = machine.work.failures[0]
@@ -252,8 +241,7 @@ def test_a_failed_run_is_retried_with_the_back_off_of_its_job() -> None:
 
 def test_rule_1_a_fused_call_that_fails_with_an_error_sends_its_finish_half_alone() -> None:
     machine = Machine(concurrency=1)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.handler_ends(job)
     counter = machine.claim.counter
     machine.fail("work", fault=True)
@@ -276,8 +264,7 @@ def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_
     """Rule 22."""
     machine = Machine(concurrency=2)
     assert "wake" not in machine.out, "a claim is outstanding"
-    jobs = [machine.job("a"), machine.job("b")]
-    machine.give(*jobs)
+    jobs = machine.takes("a", "b")
     assert "wake" not in machine.out, "no room"
     machine.handler_ends(jobs[0])
     machine.give()

@@ -50,8 +50,7 @@ def test_a_batch_that_runs_is_one_of_the_places() -> None:
 
 def test_while_a_handler_is_measured_to_be_short_a_whole_batch_is_taken_ahead() -> None:
     machine = batching(prefetch=1)
-    jobs = jobs_of(machine, "abcd")
-    machine.give(*jobs)
+    jobs = machine.takes(*"abcd")
     machine.now_ms += 10
     end(machine, *jobs)
     assert machine.claim.limit == 4
@@ -102,8 +101,7 @@ def test_rule_9_a_job_with_too_little_left_of_its_lease_is_given_back_and_the_ot
 
 def test_each_job_of_a_batch_has_its_own_end() -> None:
     machine = batching()
-    jobs = jobs_of(machine, "abc", backoff_ms=7)
-    machine.give(*jobs)
+    jobs = machine.takes(*"abc", backoff_ms=7)
     end(machine, *jobs, failed={"b": "ValueError: b"})
     assert machine.work == Retry((Failure(jobs[1].lease, "ValueError: b", 7),))
     assert machine.out["finish"].operation == Finish((jobs[0].lease, jobs[2].lease))
@@ -112,8 +110,7 @@ def test_each_job_of_a_batch_has_its_own_end() -> None:
 
 def test_all_leases_of_a_batch_are_renewed_and_one_is_lost_alone() -> None:
     machine = batching(lease_ms=9000)
-    jobs = jobs_of(machine, "abc")
-    machine.give(*jobs)
+    jobs = machine.takes(*"abc")
     machine.wait(3001)
     assert set(machine.renewal.leases) == {job.lease for job in jobs}
     results = ["stale" if lease.job == "b" else "ok" for lease in machine.renewal.leases]
@@ -140,8 +137,7 @@ def test_a_job_of_a_batch_that_takes_too_long_is_given_up_and_the_place_is_free_
 
 def test_a_stop_waits_for_the_batch_and_gives_the_rest_back() -> None:
     machine = batching(2)
-    jobs = jobs_of(machine, "abc")
-    machine.give(*jobs)
+    jobs = machine.takes(*"abc")
     machine.on(StopAsked())
     assert machine.work == Release((jobs[2].lease,))
     machine.end()
@@ -164,8 +160,7 @@ def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_ma
     machine.end()
     machine.handler_ends(jobs[0])
     assert machine.claim.limit == 1
-    job = machine.job("w")
-    machine.give(job)
+    (job,) = machine.takes("w")
     end(machine, job)
     assert machine.claim.limit == 50, "a batch has come, so more may be there"
 
@@ -201,8 +196,7 @@ def test_many_failures_with_their_traces_go_out_in_several_calls() -> None:
 @pytest.mark.parametrize("event", [Forked(), StopAsked("at once")])
 def test_what_happens_to_a_worker_in_the_middle_of_a_batch(event: Any) -> None:
     machine = batching()
-    jobs = jobs_of(machine, "ab")
-    machine.give(*jobs)
+    jobs = machine.takes(*"ab")
     machine.on(event)
     end(machine, *jobs)
     assert machine.steps.leased == 0 and not lost(machine.log)

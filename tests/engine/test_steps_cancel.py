@@ -42,8 +42,7 @@ def test_rule_26_a_running_handler_is_told_once_and_its_lease_is_renewed_no_more
 
 def test_rule_26_a_job_taken_ahead_leaves_before_it_starts() -> None:
     machine = Machine(concurrency=1, prefetch=4)
-    first, ahead = machine.job("first"), machine.job("ahead")
-    machine.give(first, ahead)
+    first, ahead = machine.takes("first", "ahead")
     assert machine.on(JobCancelled(ahead.lease))[:1] == [LoseLease(ahead.lease, started=False, cancelled=True)]
     assert started(machine.handler_ends(first)) == []
 
@@ -72,8 +71,7 @@ def test_rule_26_a_cancel_of_what_is_not_in_hand_changes_nothing() -> None:
 def test_rule_26_a_handler_that_runs_past_its_lease_is_still_told_of_the_cancel() -> None:
     """By the worker's own clock the lease is over, and the handler knows; that nobody runs the job again is news to it."""
     machine = Machine(concurrency=1, lease_ms=3000)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.wait(1001)
     machine.fail("renew")
     told = machine.wait(2500)

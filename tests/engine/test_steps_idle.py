@@ -32,8 +32,7 @@ def test_rule_21_finishes_do_not_wait_for_the_answer_to_a_claim_when_nothing_run
 
 def test_while_something_runs_they_wait_and_travel_with_the_next_claim() -> None:
     machine = Machine(concurrency=3, prefetch=0)
-    jobs = [machine.job(name) for name in "abc"]
-    machine.give(*jobs)
+    jobs = machine.takes(*"abc")
     machine.handler_ends(jobs[0])
     machine.handler_ends(jobs[1])
     assert "finish" not in machine.out

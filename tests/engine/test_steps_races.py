@@ -19,8 +19,7 @@ def sends(actions: Sequence[object]) -> list[Send]:
 def test_rule_22_work_that_was_heard_of_while_a_claim_was_out_is_claimed(news: str) -> None:
     """The claim found the lane empty, then the job came and its marker was taken by this worker, and then the answer arrived."""
     machine = Machine(concurrency=2)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.handler_ends(job)
     assert isinstance(machine.work, Finish)
     if news == "marker":
@@ -35,8 +34,7 @@ def test_rule_22_work_that_was_heard_of_while_a_claim_was_out_is_claimed(news: s
 
 def test_rule_22_a_worker_without_room_hands_a_marker_on_by_a_sweep() -> None:
     machine = Machine(concurrency=2)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.sweep()
     machine.handler_ends(job)
     machine.give(machine.job("b"), machine.job("c"))
@@ -80,8 +78,7 @@ def test_rule_9_a_void_renewal_is_followed_by_another_at_once() -> None:
 
 def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
     machine = Machine(concurrency=1)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     (finish,) = [send for send in sends(machine.handler_ends(job)) if send.slot == "work"]
     assert not finish.again
     machine.fail("work")
@@ -94,8 +91,7 @@ def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
 
 def test_what_has_ended_and_waits_to_be_sent_is_renewed() -> None:
     machine = Machine(concurrency=3, prefetch=0)
-    first, second, third = (machine.job(name) for name in "abc")
-    machine.give(first, second, third)
+    first, second, third = machine.takes(*"abc")
     machine.handler_ends(first)
     # The finish of a is out and unanswered; b ends behind it.
     machine.handler_ends(second)
@@ -106,8 +102,7 @@ def test_what_has_ended_and_waits_to_be_sent_is_renewed() -> None:
 def test_a_running_job_is_told_when_its_lease_runs_out_by_the_workers_own_clock() -> None:
     """Cut off from the server, nobody else will tell it."""
     machine = Machine(concurrency=1, lease_ms=9000)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.wait(3001)
     assert machine.steps.wake_at_ns(machine.now_ns) <= 9000 * MS
     assert lost(machine.wait(5998)) == []

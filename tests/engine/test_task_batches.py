@@ -38,14 +38,12 @@ def test_each_job_has_its_items_and_its_end(queue: Queue, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", task_batches.KINDS, ids=str)
-def test_what_fits_finishes_beside_what_does_not(queue: Queue, kind: Kind) -> None:
+def test_what_fits_finishes_beside_what_does_not_and_what_is_alone_fails(queue: Queue, kind: Kind) -> None:
     queue.enqueue(kind.name, {"users": str(USER), "counts": 5}, id="fits")
     queue.enqueue(kind.name, {"users": str(USER)}, id="unfit", attempts=1)
+    queue.enqueue(kind.name, None, id="alone", key="another-lane", attempts=1)
     burst(queue, processes=kind.processes)
-    assert ids_of(queue, "dead") == ["unfit"] and queue.results.wait("fits").get()[2:4] == [5, 1]
-    queue.enqueue(kind.name, None, id="alone", attempts=1)
-    burst(queue, processes=kind.processes)
-    assert sorted(ids_of(queue, "dead")) == ["alone", "unfit"]
+    assert sorted(ids_of(queue, "dead")) == ["alone", "unfit"] and queue.results.wait("fits").get()[2:4] == [5, 1]
 
 
 def test_it_is_called_with_one_item(queue: Queue) -> None:

@@ -14,7 +14,7 @@ from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
 from engine.wire.operations import Enqueued
 from tests.engine.helpers import tasks
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.producing import ids_of
 
 USER = UUID(int=7)
 AT = datetime(2026, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
@@ -84,7 +84,7 @@ def test_arguments_that_do_not_fit_are_refused_before_any_io(nowhere: Queue) -> 
 @pytest.mark.feature("MQ03", "MQ01")
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(
-    queue: Queue, workers: Workers, processes: str, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, workers: Workers, processes: str, monkeypatch: pytest.MonkeyPatch, client: Any
 ) -> None:
     folder = str(workers.folder)
     monkeypatch.setattr(tasks.typed, "_queue", queue)
@@ -92,8 +92,7 @@ def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(
     sent = tasks.typed.with_options(id="t", priority=9).enqueue(folder, USER, at=AT, to=[tasks.Address("A", 3)])
     assert sent.created and sent.job == "t"
     assert tasks.with_job.with_options(backoff_ms=0, id="c").enqueue(folder, 5).created
-    with raw_client(workers.url) as client:
-        assert b'{"folder":' in client.get(queue.model.keys.job("t")).encode()  # type: ignore[union-attr]
+    assert b'{"folder":' in client.get(queue.model.keys.job("t")).encode()  # type: ignore[union-attr]
     options = ("--burst", "--sweep-ms", "50", "--processes", processes)
     worker = workers.start(*options, handlers="tests.engine.helpers.tasks:queue.handlers")
     assert worker.wait(120) == 0, workers.output()

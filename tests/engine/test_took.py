@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, BatchFailed, Durations, Handlers, Malformed, NewJob, Queue, Worker, WrongKeyType
+from engine import AsyncQueue, BatchFailed, Durations, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
 from engine.models.scripted import RUN_TIMES_NAMES_MAX
 from engine.wire.operations import (
@@ -27,11 +27,10 @@ from engine.wire.operations import (
 )
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk
 from tests.engine.helpers.machine import Machine, exits
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
-
-__all__ = ["desk"]
 
 pytestmark = pytest.mark.feature("MQ36")
 
@@ -329,8 +328,7 @@ def test_the_machine_tells_runs_that_returned_raised_or_were_given_up() -> None:
 def test_a_worker_that_stops_tells_before_it_leaves_and_does_not_wait_for_a_deaf_server() -> None:
     for answered in (True, False):
         machine = working(concurrency=1)
-        job = machine.job("a")
-        machine.give(job)
+        (job,) = machine.takes("a")
         machine.on(HandlerEnded(job.lease, None))
         machine.give()
         machine.wake(marker=False)
@@ -347,8 +345,7 @@ def test_a_worker_that_stops_tells_before_it_leaves_and_does_not_wait_for_a_deaf
 
 def test_after_a_fork_the_child_does_not_tell_what_its_parent_has_measured() -> None:
     machine = working(concurrency=1)
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.on(HandlerEnded(job.lease, None))
     machine.on(Forked())
     machine.end() if machine.work.claim is None else machine.give()
@@ -361,8 +358,7 @@ def test_after_a_fork_the_child_does_not_tell_what_its_parent_has_measured() -> 
 def test_a_worker_without_beats_tells_nothing() -> None:
     machine = Machine(concurrency=1)
     machine.sweep()
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     machine.on(HandlerEnded(job.lease, None))
     machine.give()
     assert exits(machine.on(StopAsked()))
@@ -372,8 +368,7 @@ def test_a_worker_without_beats_tells_nothing() -> None:
 
 
 def test_a_worker_tells_how_long_its_handlers_took(queue: Queue) -> None:
-    handlers = Handlers()
-    handlers("quick", inline=True)(lambda job: None)
+    handlers = some_handlers(name="quick", inline=True)
 
     @handlers("broken")
     def broken(job: Any) -> None:

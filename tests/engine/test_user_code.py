@@ -25,7 +25,7 @@ from engine.worker.contexts import RunContexts
 from engine.worker.event_loop import LoopThread
 from tests.engine.desk import run_texts
 from tests.engine.helpers import raising
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.producing import ids_of, raw_client, some_handlers
 from tests.engine.helpers.raising import FAILURES, NONSENSE, misbehave, session, tenant
 
 #: Where a run of the service's code fails, or only what watches it does.
@@ -113,7 +113,7 @@ def work_off(worker: Worker | WorkerGroup, seconds: float = 60) -> None:
 
 @pytest.mark.usefixtures("filtered")
 @pytest.mark.parametrize("kind", raising.NAMES)
-def test_whatever_code_of_a_service_raises_each_run_has_an_end(queue: Queue, ironclaim_url: str, kind: str) -> None:
+def test_whatever_code_of_a_service_raises_each_run_has_an_end(queue: Queue, ironclaim_url: str, kind: str, client: Any) -> None:
     cases = [(place, what) for place in (*FATAL, *HARMLESS) for what in FAILURES]
     cases += [("nonsense", what) for what in NONSENSE]
     # One of the batch is not to be failed by its neighbours' hooks.
@@ -135,9 +135,8 @@ def test_whatever_code_of_a_service_raises_each_run_has_an_end(queue: Queue, iro
     if kind == "process":
         # A child sees neither; its worker has no result to read.
         assert {name for name in fatal if name.startswith("result")} <= {*ids_of(queue, "dead")}
-    with raw_client(queue.url) as client:
-        assert client.zcard(queue.model.keys.active) == 0, "no lease is left"
-        texts = {job: run_texts(client, queue.model.keys.run(job)) for job in fatal}
+    assert client.zcard(queue.model.keys.active) == 0, "no lease is left"
+    texts = {job: run_texts(client, queue.model.keys.run(job)) for job in fatal}
     assert {*ids_of(queue, "dead")} == fatal
     assert {*ids_of(queue, "done")} == {f"{place or 'none'}-{what}" for place, what in cases} - fatal
     names = {"value": "ValueError", "cancelled": "CancelledError", "exit": "SystemExit", "interrupt": "KeyboardInterrupt"}
@@ -336,8 +335,7 @@ def test_no_run_sees_the_context_variables_of_another(queue: Queue, kind: str) -
 
 def test_workers_of_groups_and_shards_begin_in_the_context_of_who_runs_them(queue: Queue, ironclaim_url: str) -> None:
     seen: list[str] = []
-    handlers = Handlers()
-    handlers("work")(lambda job: seen.append(tenant.get()))
+    handlers = some_handlers(lambda job: seen.append(tenant.get()))
 
     def started(make: Callable[[], Worker | WorkerGroup]) -> None:
         tenant.set("service")
@@ -361,9 +359,8 @@ def test_a_child_process_is_put_back_after_each_run(queue: Queue) -> None:
     assert found["second"] == found["fourth"] == found["first"]
 
 
-def test_a_child_process_that_cannot_read_the_serialisers_fails_its_runs(queue: Queue) -> None:
+def test_a_child_process_that_cannot_read_the_serialisers_fails_its_runs(queue: Queue, client: Any) -> None:
     with Queue("q", url=queue.url, serializers=[raising.Unreadable()]) as made:
         made.enqueue("thread", 1, id="a", attempts=1)
         work_off(Worker(made, raising.handlers, concurrency=1, processes=1, sweep_ms=50))
-        with raw_client(queue.url) as client:
-            assert run_texts(client, made.model.keys.run("a"))["error"] == "SystemExit: not here"
+        assert run_texts(client, made.model.keys.run("a"))["error"] == "SystemExit: not here"

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
@@ -22,9 +22,8 @@ from engine import AsyncQueue, EngineError, Handlers, Job, Malformed, NewJob, Qu
 from engine.channel import contents
 from engine.options import OPTIONS
 from engine.parameters import Parameters
-from engine.testing import free_port
 from engine.wire.operations import Lease, LeasedJob, Options
-from tests.engine.helpers.producing import raw_client, some_handlers
+from tests.engine.helpers.producing import some_handlers
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)
 BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])
@@ -32,13 +31,8 @@ NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [
 
 
 @pytest.fixture
-def queue() -> Iterator[Queue]:
-    """A queue whose url leads to a port where nothing listens: any I/O would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
-    # A connection attempt would be tried for ten seconds; one failure is enough to tell.
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
+def queue(nowhere: Queue) -> Queue:
+    return nowhere
 
 
 def refused(field: str, value: object, call: Any, *arguments: object, **options: Any) -> str:
@@ -208,23 +202,20 @@ def test_a_length_of_time_without_a_rate(queue: Queue, per_ms: int) -> None:
 
 
 def test_a_handler_name_that_is_taken() -> None:
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
-    refused("name", "work", handlers, "work")
+    refused("name", "work", some_handlers(), "work")
 
 
-def test_nothing_is_written(ironclaim_url: str) -> None:
+def test_nothing_is_written(ironclaim_url: str, client: Any) -> None:
     """Beside a queue where nothing listens: the same on a server, which hears nothing at all."""
     queue = Queue("q", url=ironclaim_url)
-    with raw_client(ironclaim_url) as client:
-        before = client.info("stats")["total_connections_received"]
-        for options in ({"id": ""}, {"priority": 11}, {"delay_ms": -1}, {"delay_ms": math.nan}, {"headers": 7}):
-            with pytest.raises(Malformed):
-                queue.enqueue("work", {}, **options)  # type: ignore[arg-type]
+    before = client.info("stats")["total_connections_received"]
+    for options in ({"id": ""}, {"priority": 11}, {"delay_ms": -1}, {"delay_ms": math.nan}, {"headers": 7}):
         with pytest.raises(Malformed):
-            queue.enqueue("work", object())
-        assert client.dbsize() == 0
-        assert client.info("stats")["total_connections_received"] == before
+            queue.enqueue("work", {}, **options)  # type: ignore[arg-type]
+    with pytest.raises(Malformed):
+        queue.enqueue("work", object())
+    assert client.dbsize() == 0
+    assert client.info("stats")["total_connections_received"] == before
     queue.close()
 
 

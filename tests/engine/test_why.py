@@ -12,11 +12,9 @@ from engine import AsyncQueue, Malformed, Queue
 from engine.options import route_text
 from engine.routing import Target
 from engine.wire.operations import Beat, Bury, Failure
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until
-
-__all__ = ["desk"]
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"
@@ -189,8 +187,7 @@ def test_since_when_each_lane_waits(desk: Desk) -> None:
     # More than are looked at: the oldest one of a row is at one of its ends.
     desk.enqueue(*(f"lifo{number}" for number in range(12)), lifo=True)
     desk.enqueue("tenant", key="acme")
-    desk.tick(40_000)
-    desk.sweep()
+    desk.later(40_000)
     found = desk.queue.obstacles()
     assert [(lane.name, lane.key, lane.waiting, lane.oldest_ms - START_MS) for lane in found.lanes] == [
         ("main", "", 15, 0),

@@ -19,7 +19,7 @@ from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, run_of
 from tests.engine.helpers.producing import ids_of
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until
 
 KINDS = ["plain", "inline", "async"]
@@ -232,8 +232,7 @@ def test_the_history_has_a_row_for_each_job(ironclaim_url: str, tmp_path: Path) 
     put(made, "a", "b", "c", attempts=1)
     burst(made, register(Handlers(), "plain", lambda jobs: fail(jobs[1])))
     made.close()
-    rows = raw_rows(path)
-    check_rows(rows)
+    rows = checked_rows(path)
     handled = [row for row in rows if row.get("f") == "handle"]
     assert sorted(row["type"] for row in handled) == ["fail"] + ["invoke"] * 3 + ["ok"] * 2, handled[0]
 

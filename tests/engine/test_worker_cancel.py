@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,23 @@ from engine import Handlers, Queue
 from engine.job import Job
 from engine.worker import control
 from engine.worker.worker import Worker
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 
 #: Neither a renewal nor a heartbeat comes while a test waits: what is heard was told over the control connection.
 RARELY: dict[str, Any] = {"lease_ms": 3_600_000, "beat_ms": 3_600_000}
 
 
-@contextmanager
-def at_work(worker: Worker) -> Iterator[None]:
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        worker.stop(at_once=True)
-        thread.join(120)
-        assert not thread.is_alive()
+def holding() -> tuple[Handlers, list[str], threading.Event]:
+    """Handlers that note what they run and wait, what has started, and what lets them go."""
+    handlers, started, go = Handlers(), list[str](), threading.Event()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        started.append(job.id)
+        go.wait(120)
+
+    return handlers, started, go
 
 
 def listening(server: redis.Redis, queue: Queue, worker: str) -> None:
@@ -66,7 +66,7 @@ def test_rule_26_a_handler_in_a_thread_reads_that_its_job_was_cancelled(queue: Q
         heard.append((job.cancelled, job.cancelled_by_hand))
 
     queue.enqueue("work", {}, id="j")
-    with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1)):
+    with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
         listening(server, queue, "w")
         assert started.wait(120)
         assert queue.jobs.cancel("j").state == "active"
@@ -97,7 +97,7 @@ def test_rule_26_a_coroutine_is_cancelled_and_cleans_up(
 
     queue.enqueue("work", {}, id="j", timeout_ms=timeout_ms, attempts=5)
     caplog.set_level(logging.INFO, "ironclaim.worker")
-    with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1)):
+    with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
         listening(server, queue, "w")
         assert started.wait(120)
         queue.jobs.cancel("j")
@@ -130,7 +130,7 @@ def test_rule_26_a_child_process_is_killed_and_the_next_job_has_another(
     for number, tells in enumerate(pids):
         queue.enqueue("work", {"tells": str(tells)}, id=f"j{number}")
     caplog.set_level(logging.INFO, "ironclaim.worker")
-    with at_work(Worker(queue, handlers, name="w", **RARELY, processes=1, prefetch=0)):
+    with at_work(Worker(queue, handlers, name="w", **RARELY, processes=1, prefetch=0), at_once=True):
         listening(server, queue, "w")
         wait_until(lambda: pids[0].exists() and pids[0].read_text(), "the first run")
         first = int(pids[0].read_text())
@@ -153,7 +153,7 @@ def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue
         said.append([job.id for job in jobs if job.cancelled])
 
     queue.enqueue_many([{"name": "work", "payload": {}, "id": job} for job in ("a", "b", "c")])
-    with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1)):
+    with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
         listening(server, queue, "w")
         assert started.wait(120)
         queue.jobs.cancel("b")
@@ -166,19 +166,13 @@ def test_rule_26_a_batch_goes_on_without_the_job_that_was_cancelled(queue: Queue
 def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
     queue: Queue, server: redis.Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handlers, started, go = Handlers(), list[str](), threading.Event()
-
-    @handlers("work")
-    def work(job: Job) -> None:
-        started.append(job.id)
-        go.wait(120)
-
+    handlers, started, go = holding()
     # It does not go back after a moment, as what waits behind a slow handler does.
     for module in ("plan", "steps"):
         monkeypatch.setattr(f"engine.worker.machine.{module}.WAIT_MS_MAX", 3_600_000)
     for number in range(3):
         queue.enqueue("work", {}, id=f"j{number}")
-    with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1)):
+    with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
         listening(server, queue, "w")
         wait_until(lambda: started and queue.counts().active > 1, "one that runs and one that was taken ahead")
         ahead = next(job for job in ("j0", "j1", "j2") if job not in started and queue.jobs.state(job) == "active")
@@ -214,7 +208,7 @@ def test_rule_26_where_the_connection_is_refused_the_renewal_tells(
     try:
         mute = Queue(queue.name, url=ironclaim_url.replace("://", "://mute:pw@"), prefix=queue.prefix)
         mute.enqueue("work", {}, id="j")
-        with at_work(Worker(mute, handlers, lease_ms=12_000)):
+        with at_work(Worker(mute, handlers, lease_ms=12_000), at_once=True):
             assert started.wait(120)
             refused = "control connection refused"
             wait_until(lambda: refused in caplog.text, "what the log says")
@@ -243,7 +237,7 @@ def test_rule_26_a_cancel_that_the_connection_missed_is_told_when_it_reads_again
     listens = control.Control._heard  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(control.Control, "_heard", lambda self, message: None if hushed.is_set() else listens(self, message))
     queue.enqueue("work", {}, id="j")
-    with at_work(Worker(queue, handlers, name="w", **RARELY)):
+    with at_work(Worker(queue, handlers, name="w", **RARELY), at_once=True):
         listening(server, queue, "w")
         assert started.wait(120)
         hushed.set()
@@ -256,16 +250,10 @@ def test_rule_26_a_cancel_that_the_connection_missed_is_told_when_it_reads_again
 
 def test_a_worker_at_capacity_hears_of_its_pause_at_once(queue: Queue, server: redis.Redis) -> None:
     """It waits for no marker, and neither a sweep nor a heartbeat is due for long: rule 22."""
-    handlers, started, go = Handlers(), list[str](), threading.Event()
-
-    @handlers("work")
-    def work(job: Job) -> None:
-        started.append(job.id)
-        go.wait(120)
-
+    handlers, started, go = holding()
     queue.enqueue("work", {}, id="one")
     worker = Worker(queue, handlers, name="w", **RARELY, sweep_ms=900_000, concurrency=1, prefetch=0)
-    with at_work(worker):
+    with at_work(worker, at_once=True):
         listening(server, queue, "w")
         wait_until(lambda: started, "the first run")
         queue.enqueue("work", {}, id="two")
@@ -290,7 +278,7 @@ def test_an_idle_worker_sends_nothing_on_its_control_connection_and_a_busy_one_c
         stats = server.info("commandstats")
         return tuple(stats.get(f"cmdstat_{command}", {}).get("calls", 0) for command in ("ping", "subscribe"))
 
-    with at_work(Worker(queue, handlers, name="w", lease_ms=6_000, sweep_ms=50)):
+    with at_work(Worker(queue, handlers, name="w", lease_ms=6_000, sweep_ms=50), at_once=True):
         listening(server, queue, "w")
         before, calls = sent(), scripts_called(server)
         # Several times as long as the connection is looked at.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from engine import Queue
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.processes import Workers, cpu_s
+from tests.engine.helpers.processes import Workers, cpu_s, put, stopped
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import rows_of, wait_until
@@ -23,6 +24,17 @@ SHORT = ("--lease-ms", str(LEASE_MS), "--sweep-ms", "200")
 def hold(queue: Queue, workers: Workers, *jobs: str) -> None:
     for job in jobs:
         queue.enqueue("hold", {"folder": str(workers.folder)}, id=job)
+
+
+def frozen(queue: Queue, workers: Workers) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    """A worker that stood still until its job was lost, and the one that runs it now."""
+    hold(queue, workers, "a")
+    zombie = workers.start(*SHORT)
+    wait_until(lambda: workers.marks("start"), "the job runs")
+    zombie.send_signal(signal.SIGSTOP)
+    other = workers.start(*SHORT, name="worker-2")
+    wait_until(lambda: len(workers.marks("start")) == 2, "the job runs elsewhere")
+    return zombie, other
 
 
 def finish_items(workers: Workers, name: str, job: str) -> list[Any]:
@@ -55,12 +67,7 @@ def test_after_a_sigkill_another_worker_runs_the_jobs(queue: Queue, workers: Wor
 @pytest.mark.slow
 @pytest.mark.feature("BQ19", "BQ20", "BL16")
 def test_a_frozen_workers_late_finish_is_refused_and_the_job_is_finished_once(queue: Queue, workers: Workers) -> None:
-    hold(queue, workers, "a")
-    zombie = workers.start(*SHORT)
-    wait_until(lambda: workers.marks("start"), "the job runs")
-    zombie.send_signal(signal.SIGSTOP)
-    other = workers.start(*SHORT, name="worker-2")
-    wait_until(lambda: len(workers.marks("start")) == 2, "the job runs elsewhere")
+    zombie, other = frozen(queue, workers)
     workers.open_gate(other.pid)
     wait_until(lambda: queue.counts().finished == 1, "it is finished there")
     workers.open_gate(zombie.pid)
@@ -72,18 +79,12 @@ def test_a_frozen_workers_late_finish_is_refused_and_the_job_is_finished_once(qu
     first, second = workers.marks("start")
     assert second.fence > first.fence
     assert queue.counts().finished == 1 and queue.counts().active == 0
-    zombie.terminate()
-    assert zombie.wait(120) == 0, "it lives on and stops like any other"
+    assert stopped(zombie) == 0, "it lives on and stops like any other"
 
 
 @pytest.mark.slow
 def test_a_handler_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
-    hold(queue, workers, "a")
-    zombie = workers.start(*SHORT)
-    wait_until(lambda: workers.marks("start"), "the job runs")
-    zombie.send_signal(signal.SIGSTOP)
-    other = workers.start(*SHORT, name="worker-2")
-    wait_until(lambda: len(workers.marks("start")) == 2, "the job runs elsewhere")
+    zombie, other = frozen(queue, workers)
     zombie.send_signal(signal.SIGCONT)
     wait_until(lambda: "lease with fence" in workers.output(), "the loss is logged")
     workers.open_gate(zombie.pid)
@@ -124,43 +125,36 @@ def test_a_worker_outlives_an_outage_and_idles_through_it(
         assert cpu_s(worker.pid) - used_s < 1.5, "half of a core is no waiting"
         relay.up()
         wait_until(lambda: workers.marks("ran", "after"), "it works again")
-        worker.terminate()
-        assert worker.wait(120) == 0
+        assert stopped(worker) == 0
 
 
-def test_replies_that_get_lost_double_nothing(queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer) -> None:
+def test_replies_that_get_lost_double_nothing_and_flushed_scripts_are_loaded_again(
+    queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer
+) -> None:
     jobs = [f"j{number}" for number in range(40)]
-    for job in jobs:
-        queue.enqueue("mark", {"folder": str(workers.folder)}, id=job)
+    put(queue, workers, "mark", *jobs)
     with Relay(ironclaim_server.port) as relay:
         workers.url = relay.url
         for _ in range(30):
             relay.next("pass", "lose_reply", "lose_request")
         worker = workers.start("--concurrency", "3", "--sweep-ms", "100")
         wait_until(lambda: queue.counts().finished == 40, "all are finished")
-        worker.terminate()
-        assert worker.wait(120) == 0
-    assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
-
-
-def test_a_worker_survives_flushed_scripts(queue: Queue, workers: Workers) -> None:
-    workers.start("--sweep-ms", "100")
-    for number in range(3):
-        with raw_client(workers.url) as client:
-            client.script_flush()
-        queue.enqueue("mark", {"folder": str(workers.folder)}, id=f"j{number}")
-        wait_until(lambda number=number: workers.marks("ran", f"j{number}"), f"job {number} ran")
-    wait_until(lambda: queue.counts().finished == 3, "all are finished")
+        for number in range(3):
+            with raw_client(queue.url) as client:
+                client.script_flush()
+            put(queue, workers, "mark", f"late{number}")
+            wait_until(lambda number=number: queue.counts().finished == 41 + number, f"job {number} after a flush ran")
+        assert stopped(worker) == 0
+    assert sorted(mark.job for mark in workers.marks("ran")) == sorted([*jobs, "late0", "late1", "late2"])
 
 
 @pytest.mark.slow
-def test_one_unreadable_job_is_buried_and_the_others_run(queue: Queue, workers: Workers) -> None:
+def test_one_unreadable_job_is_buried_and_the_others_run(queue: Queue, workers: Workers, client: Any) -> None:
     payload = {"folder": str(workers.folder)}
     queue.enqueue("mark", payload, id="bad", headers={"a": "b"})
     queue.enqueue("mark", payload, id="good")
-    with raw_client(workers.url) as client:
-        key = queue.model.keys.job("bad")
-        client.setrange(key, 60 + len("mainmainmark") + 2, "nonsense")
+    key = queue.model.keys.job("bad")
+    client.setrange(key, 60 + len("mainmainmark") + 2, "nonsense")
     workers.start("--sweep-ms", "100")
     wait_until(lambda: queue.counts().dead == 1 and queue.counts().finished == 1, "one is buried, one is finished")
     assert [mark.job for mark in workers.marks("ran")] == ["good"]

@@ -17,7 +17,6 @@ from engine import Malformed, Queue, ServerUnavailable, WorkerGroup
 from engine.testing import free_port
 from engine.worker.machine.concurrency import Sharing
 from tests.engine.helpers.at_work import Book, at_work
-from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import wait_until
 
 NAMES = ("critical", "normal", "low")
@@ -214,14 +213,13 @@ def test_places_are_never_overdrawn_and_somebody_may_always_claim(
     assert (waiting, held, asked) == ([0] * len(weights),) * 3, "nothing is left, and nobody waits for ever"
 
 
-def test_queues_of_one_server_wait_with_one_block(queues: tuple[Queue, ...], ironclaim_url: str) -> None:
+def test_queues_of_one_server_wait_with_one_block(queues: tuple[Queue, ...], client: Any) -> None:
     """An idle group costs the server one block in five seconds; each queue's jobs end it."""
     book = Book()
     group = WorkerGroup(queues, book.handlers("w", "work"), concurrency=2)
-    with raw_client(ironclaim_url) as client:
-        # Tests before this one may have left connections that the server has yet to close.
-        before = client.info("clients")["connected_clients"]
-    with raw_client(ironclaim_url) as client, at_work(group):
+    # Tests before this one may have left connections that the server has yet to close.
+    before = client.info("clients")["connected_clients"]
+    with at_work(group):
         wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "all wait together")
         for number, queue in enumerate(queues):
             queue.enqueue("work", {}, id=f"{queue.name}-{number}")

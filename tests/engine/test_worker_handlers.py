@@ -18,9 +18,9 @@ from engine.wire.operations import Lease, LeasedJob, Options
 from engine.worker.child_processes import Child
 from tests.engine.desk import write_run
 from tests.engine.helpers import kinds_of_handlers as kinds
-from tests.engine.helpers.processes import Workers, put, run_of
-from tests.engine.helpers.producing import ids_of, raw_client
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.processes import Workers, put, run_of, stopped
+from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
 KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
@@ -47,36 +47,38 @@ def children_of(pid: int) -> set[int]:
 # -- coroutines
 
 
-def test_coroutines_run_side_by_side_on_one_loop_and_leave_a_whole_history(queue: Queue, workers: Workers) -> None:
-    jobs = [f"j{number}" for number in range(40)]
+def test_coroutines_run_side_by_side_on_one_loop_beside_blocked_threads_and_leave_a_whole_history(
+    queue: Queue, workers: Workers
+) -> None:
+    jobs, blocked = [f"j{number}" for number in range(40)], ["a", "b"]
     put(queue, workers, "async-hold", *jobs)
-    worker = start(workers, "--burst", "--concurrency", "40")
-    wait_until(lambda: len(workers.marks("start")) == 40, "all forty run at once")
-    # Before the others end: a burst ends with the last job that it finds.
+    put(queue, workers, "hold", *blocked)
+    worker = start(workers, "--burst", "--concurrency", "43")
+    wait_until(lambda: len(workers.marks("start")) == 42, "all of them run at once")
     put(queue, workers, "thread", "where")
+    wait_until(lambda: workers.marks("handlers-async", "where"), "another one runs beside them")
+    assert workers.marks("end") == []
     workers.open_gate()
     assert worker.wait(120) == 0
-    assert sorted(mark.job for mark in workers.marks("end")) == sorted(jobs)
-    assert [mark.word for mark in workers.marks(job="where")] == ["handlers-async"]
+    assert sorted(mark.job for mark in workers.marks("end")) == sorted([*jobs, *blocked])
     counts = queue.counts()
-    assert (counts.finished, counts.active, counts.waiting) == (41, 0, 0)
-    rows = raw_rows(workers.history())
-    check_rows(rows)
+    assert (counts.finished, counts.active, counts.waiting) == (43, 0, 0)
+    rows = checked_rows(workers.history())
     assert rows[-1]["kind"] == "close"
-    assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 41
+    assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 43
 
 
-def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(queue: Queue, workers: Workers) -> None:
-    errors = {
-        "value": "ValueError: no",
-        "exit": "SystemExit: 3",
-        "interrupt": "KeyboardInterrupt: ",
-        "cancel": "CancelledError: ",
-    }
-    errors["stray exit"] = "ValueError: no"
+def test_whatever_a_coroutine_raises_or_does_to_its_task_ends_its_own_run_and_the_loop_goes_on(
+    queue: Queue, workers: Workers
+) -> None:
+    """Each has a task of its own: what one does to it does not reach the job that runs next in its place."""
+    errors = {"value": "ValueError: no", "exit": "SystemExit: 3", "interrupt": "KeyboardInterrupt: "}
+    errors |= {"cancel": "CancelledError: ", "stray exit": "ValueError: no"}
+    tasks = [f"j{number}" for number in range(30)]
     for number, what in enumerate(errors):
         put(queue, workers, "async-raise", f"bad{number}", what=what, attempts=2, backoff_ms=0)
     put(queue, workers, "plain-returns-coroutine", "plain", attempts=1)
+    put(queue, workers, "async-task", *tasks, what="cancel")
     put(queue, workers, "thread", "next", delay_ms=300)
     assert start(workers, "--burst", "--concurrency", "1").wait(120) == 0
     bad = [f"bad{number}" for number in range(len(errors))]
@@ -84,16 +86,9 @@ def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(queue:
     assert [len(workers.marks("ran", job)) for job in bad] == [2] * len(bad)
     # A plain function that returns a coroutine has not finished either.
     assert run_of(queue, "plain").get("error", "").endswith("returned a coroutine: make it an async function")
-    assert (sorted(ids_of(queue, "dead")), ids_of(queue, "done")) == ([*bad, "plain"], ["next"])
+    assert (sorted(ids_of(queue, "dead")), sorted(ids_of(queue, "done"))) == ([*bad, "plain"], sorted([*tasks, "next"]))
+    assert [[mark.word for mark in workers.marks(job=job)] for job in tasks] == [["ran"]] * 30
     assert workers.marks(job="plain") == []
-
-
-def test_a_blocked_thread_pool_does_not_hold_up_coroutines(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "hold", "a", "b")
-    put(queue, workers, "thread", "c")
-    start(workers, "--concurrency", "3")
-    wait_until(lambda: workers.marks("handlers-async", "c"), "the coroutine ran beside two blocked functions")
-    assert workers.marks("end") == []
 
 
 @pytest.mark.slow
@@ -101,8 +96,7 @@ def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Que
     put(queue, workers, "async-hold", "a")
     worker = start(workers, "--grace-ms", "300")
     wait_until(lambda: workers.marks("start"), "it runs")
-    worker.terminate()
-    assert worker.wait(120) == 71, "its grace was over"
+    assert stopped(worker) == 71, "its grace was over"
     assert workers.marks("end") == [] and queue.counts().active == 1
     rows = rows_of(workers.history())
     assert rows[-1]["kind"] == "close"
@@ -134,7 +128,8 @@ def test_an_object_with_an_async_call_is_a_coroutine_handler() -> None:
 # -- child processes
 
 
-def test_plain_functions_run_in_child_processes_and_coroutines_stay(queue: Queue, workers: Workers) -> None:
+def test_plain_functions_run_and_raise_in_child_processes_and_coroutines_stay(queue: Queue, workers: Workers) -> None:
+    errors = {"raise": "ValueError: no", "exit": "SystemExit: 3"}
     put(queue, workers, "hold", "a", "b")
     worker = start(workers, "--burst", "--processes", "2")
     wait_until(lambda: len(workers.marks("start")) == 2, "both run")
@@ -143,44 +138,36 @@ def test_plain_functions_run_in_child_processes_and_coroutines_stay(queue: Queue
     # Before the two end: a burst ends with the last job that it finds.
     put(queue, workers, "plain", "c", "d")
     put(queue, workers, "thread", "e")
+    for name in errors:
+        put(queue, workers, name, name, attempts=2, backoff_ms=0)
     workers.open_gate()
     wait_until(lambda: len(workers.marks("end")) == 2, "both end")
     assert worker.wait(120) == 0
-    assert {mark.pid for mark in workers.marks("ran")} <= pids, "a child runs one job after another"
+    assert {mark.pid for mark in workers.marks("ran")} <= pids, "a child runs one job after another, whatever they raise"
+    for job, error in errors.items():
+        assert run_of(queue, job).get("error", "") == error and len(workers.marks("ran", job)) == 2
+    assert workers.output().count("kinds_of_handlers.py") >= 4, "each traceback is logged"
     assert [mark.pid for mark in workers.marks(job="e")] == [worker.pid]
     assert queue.counts().finished == 5
-    rows = raw_rows(workers.history())
-    check_rows(rows)
+    rows = checked_rows(workers.history())
     assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 5
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "no child outlives the worker")
 
 
-def test_what_a_function_raises_in_a_child_is_a_failed_run_with_its_traceback(queue: Queue, workers: Workers) -> None:
-    for name in ("raise", "exit"):
-        put(queue, workers, name, name, attempts=2, backoff_ms=0)
-    assert start(workers, "--burst", "--processes", "1").wait(120) == 0
-    for job, error in (("raise", "ValueError: no"), ("exit", "SystemExit: 3")):
-        assert run_of(queue, job).get("error", "") == error
-        assert len(workers.marks("ran", job)) == 2
-    assert len({mark.pid for mark in workers.marks("ran")}) == 1, "the child lives on"
-    assert workers.output().count("kinds_of_handlers.py") >= 4, "each traceback is logged"
-
-
-def test_a_child_that_dies_is_a_failed_run_of_its_own_job_only(queue: Queue, workers: Workers) -> None:
+@pytest.mark.parametrize("what", ["orphan", pytest.param("", marks=pytest.mark.slow, id="alone")])
+def test_a_child_that_dies_is_a_failed_run_of_its_own_job_only(queue: Queue, workers: Workers, what: str) -> None:
     """Also when it leaves a child of its own behind, which keeps the pipe open."""
     put(queue, workers, "hold", "neighbour")
     start(workers, "--processes", "2")
     wait_until(lambda: workers.marks("start", "neighbour"), "a neighbour runs")
-    for what in ("", "orphan"):
-        bad, after = f"bad{what}", f"next{what}"
-        put(queue, workers, "die", bad, what=what, attempts=2, backoff_ms=0)
-        wait_until(lambda job=bad: queue.jobs.state(job) == "dead", "its attempts are used up")
-        assert run_of(queue, bad).get("error", "") == "the process of the handler ended by SIGKILL"
-        assert len({mark.pid for mark in workers.marks("ran", bad)}) == 2, "each run had a process"
-        put(queue, workers, "plain", after)
-        wait_until(lambda job=after: workers.marks("ran", job), "the place is filled again")
+    put(queue, workers, "die", "bad", what=what, attempts=2, backoff_ms=0)
+    wait_until(lambda: queue.jobs.state("bad") == "dead", "its attempts are used up")
+    assert run_of(queue, "bad").get("error", "") == "the process of the handler ended by SIGKILL"
+    assert len({mark.pid for mark in workers.marks("ran", "bad")}) == 2, "each run had a process"
+    put(queue, workers, "plain", "next")
+    wait_until(lambda: workers.marks("ran", "next"), "the place is filled again")
     workers.open_gate()
-    wait_until(lambda: queue.counts().finished == 3, "the neighbour was not disturbed")
+    wait_until(lambda: queue.counts().finished == 2, "the neighbour was not disturbed")
     assert len(workers.marks("start", "neighbour")) == 1
 
 
@@ -202,15 +189,14 @@ def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(q
     ids=["coroutine and child", "inline"],
 )
 def test_a_handler_hears_that_its_lease_is_lost(
-    queue: Queue, workers: Workers, names: tuple[str, ...], handlers: str, options: tuple[str, ...]
+    queue: Queue, workers: Workers, names: tuple[str, ...], handlers: str, options: tuple[str, ...], client: Any
 ) -> None:
     for name in names:
         put(queue, workers, name, name)
     workers.start("--sweep-ms", "100", "--lease-ms", "600", *options, handlers=handlers)
     wait_until(lambda: {mark.job for mark in workers.marks("start")} == set(names), "they run")
-    with raw_client(workers.url) as client:
-        for name in names:
-            write_run(client, queue.model.keys.run(name), nonce="somebody-else")
+    for name in names:
+        write_run(client, queue.model.keys.run(name), nonce="somebody-else")
     wait_until(lambda: workers.output().count("lease with fence") >= len(names), "each loss is logged")
     if "hold" in names:
         wait_until(lambda: workers.marks("lost", "hold"), "the function hears it")
@@ -283,8 +269,7 @@ def test_no_child_outlives_a_run_inside_a_process_that_goes_on(queue: Queue, wor
 
 
 def test_a_handler_that_a_child_would_not_find_is_refused_before_any_io(queue: Queue) -> None:
-    handlers = Handlers()
-    handlers("local")(lambda job: None)
+    handlers = some_handlers(name="local")
     with pytest.raises(Malformed, match="^handlers: .*functions of importable modules"):
         Worker(queue, handlers, processes=1)
     Worker(queue, handlers)
@@ -313,14 +298,6 @@ def test_a_worker_runs_coroutines_and_functions_where_gevent_has_patched_the_pro
     assert worker.wait(120) == 0, workers.output()
     assert len(workers.marks("ran")) == 5 and queue.counts().finished == 6
     assert {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
-
-
-def test_each_coroutine_has_a_task_of_its_own(queue: Queue, workers: Workers) -> None:
-    """What one does to its task does not reach the job that runs next in its place."""
-    put(queue, workers, "async-task", *(f"j{number}" for number in range(30)), what="cancel")
-    assert start(workers, "--burst", "--concurrency", "1").wait(120) == 0
-    assert [mark.word for mark in workers.marks()] == ["ran"] * 30
-    assert queue.counts().finished == 30
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from engine.wire.operations import LeasedJob
 from engine.worker.handler_pool import HandlerPool
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers, put, run_of
-from tests.engine.helpers.producing import ids_of, raw_client
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
@@ -50,16 +50,13 @@ def test_inline_handlers_run_in_the_order_of_the_claims_and_one_at_a_time(queue:
     assert (counts.finished, counts.active, counts.waiting) == (1000, 0, 0)
 
 
-def test_they_travel_in_batches(queue: Queue) -> None:
+def test_they_travel_in_batches(queue: Queue, client: Any) -> None:
     """Rule 21: short handlers fill 50 ms with many jobs, and their ends wait for company."""
-    handlers = Handlers()
-    handlers("work", inline=True)(lambda job: None)
     queue.enqueue_many([{"name": "work", "payload": number} for number in range(500)])
-    with raw_client(queue.url) as client:
-        client.config_resetstat()
-        drained(queue, handlers, sweep_ms=1_000)
-        # One a job were 500; on a slow machine short handlers take longer, so that fewer fill 50 ms.
-        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 250
+    client.config_resetstat()
+    drained(queue, some_handlers(inline=True), sweep_ms=1_000)
+    # One a job were 500; on a slow machine short handlers take longer, so that fewer fill 50 ms.
+    assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 250
 
 
 def test_kinds_mix_in_one_worker(queue: Queue, workers: Workers) -> None:
@@ -73,8 +70,7 @@ def test_kinds_mix_in_one_worker(queue: Queue, workers: Workers) -> None:
     assert worker.wait(120) == 0
     assert {mark.word for mark in workers.marks() if mark.job.startswith("p")} <= {"handler-0", "handler-1"}
     assert len(workers.marks("ran")) == 2 and queue.counts().finished == 13
-    rows = raw_rows(workers.history())
-    check_rows(rows)
+    rows = checked_rows(workers.history())
     assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 13
 
 
@@ -186,8 +182,6 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
 )
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
-    handlers = Handlers()
-    handlers("work", inline=True)(lambda job: None)
     queue.enqueue("work", 1)
 
     def broken(*_: object) -> None:
@@ -195,7 +189,7 @@ def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(f"engine.worker.{where}", broken)
     with pytest.raises(RuntimeError, match="a defect"):
-        Worker(queue, handlers, sweep_ms=50).run()
+        Worker(queue, some_handlers(inline=True), sweep_ms=50).run()
     wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("caller-")], "its threads have ended")
 
 
@@ -218,9 +212,7 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
     def ended(leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None) -> None:
         running.runs.lose(leased.lease)
 
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
-    running = HandlerPool(handlers, None, ended, say=lambda event: None, places=0, processes=False)
+    running = HandlerPool(some_handlers(), None, ended, say=lambda event: None, places=0, processes=False)
     try:
         running.run_inline(job)
         assert running.runs._lost == {}

@@ -7,17 +7,15 @@ import socket
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from engine import Queue
 from engine.command.main import main
 from engine.testing import EmbeddedServer
-from tests.engine.desk import run_texts
-from tests.engine.helpers.processes import HANDLERS, Workers
+from tests.engine.helpers.processes import HANDLERS, Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, raw_client
-from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.schema import checked_rows, raw_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
 
@@ -33,80 +31,54 @@ def without_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers
         made.stop_all()
 
 
-def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", times: int = 1000, **options: Any) -> None:
-    """Enqueue jobs whose handlers write into the test's folder."""
-    payload = {"folder": str(workers.folder), "what": what, "times": times}
-    for job in jobs:
-        assert queue.enqueue(name, payload, id=job, **options).result == "created"
-
-
-def run_hash(queue: Queue, url: str, job: str) -> dict[str, str]:
-    with raw_client(url) as client:
-        return run_texts(client, queue.model.keys.run(job))
-
-
 @pytest.mark.feature("BL19", "BQ05")
 @pytest.mark.feature("MQ01", "MQ02")
-def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Workers) -> None:
+def test_rule_18_it_handles_its_jobs_leaves_others_alone_and_a_whole_history(queue: Queue, workers: Workers) -> None:
     jobs = [f"j{number}" for number in range(30)]
     put(queue, workers, "mark", *jobs[:20])
     put(queue, workers, "mark", *jobs[20:], delay_ms=150)
+    put(queue, workers, "unheard-of", "j", priority=10)
     worker = workers.start("--burst", "--sweep-ms", "100")
     assert worker.wait(120) == 0
     assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
     counts = queue.counts()
-    assert (counts.finished, counts.waiting, counts.delayed, counts.active) == (30, 0, 0, 0)
-    rows = raw_rows(workers.history())
-    check_rows(rows)
+    assert (counts.finished, counts.waiting, counts.delayed, counts.active) == (30, 1, 0, 0)
+    assert ids_of(queue, "waiting") == ["j"] and run_of(queue, "j") == {}
+    rows = checked_rows(workers.history())
     assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows)
     assert {row["kind"] for row in rows} == {"open", "configuration", "connection", "operation", "offset", "close"}
     ends = [row for row in rows if row["kind"] == "operation" and row["f"] == "handle" and row["type"] == "ok"]
     assert len(ends) == 30
 
 
-def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end(queue: Queue, workers: Workers) -> None:
+@pytest.mark.feature("BN28")
+def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end_whatever_it_raises(queue: Queue, workers: Workers) -> None:
+    """One place only: a thread that died of what a handler raises would leave the others waiting."""
+    names = {"exit": "SystemExit", "interrupt": "KeyboardInterrupt", "generator": "GeneratorExit", "unprintable": "Unprintable"}
+    names["file"] = "FileNotFoundError"
+    for what in names:
+        put(queue, workers, "raise", what, what=what, attempts=2, backoff_ms=0)
     put(queue, workers, "raise", "bad", what="value", attempts=3, backoff_ms=200)
-    put(queue, workers, "raise", "heals", what="value", times=1, attempts=3, backoff_ms=50)
-    worker = workers.start("--lease-ms", "600000", "--sweep-ms", "600000")
-    wait_until(lambda: (ids_of(queue, "dead"), ids_of(queue, "done")) == (["bad"], ["heals"]), "both have ended")
-    worker.terminate()
-    assert worker.wait(120) == 0
+    put(queue, workers, "raise", "heals", what="value", more={"times": 1}, attempts=3, backoff_ms=50)
+    worker = workers.start("--lease-ms", "600000", "--sweep-ms", "600000", "--concurrency", "1")
+    dead = sorted([*names, "bad"])
+    wait_until(lambda: (sorted(ids_of(queue, "dead")), ids_of(queue, "done")) == (dead, ["heals"]), "all have ended")
+    assert stopped(worker) == 0
     runs = workers.marks("ran", "bad")
     assert len(runs) == 3
     gaps_ms = [(after.at_ns - before.at_ns) // 1_000_000 for before, after in pairwise(runs)]
     # Although sweeps may be ten minutes apart: they come when the next job is due (rule 13).
     assert all(195 <= gap_ms < 300_000 for gap_ms in gaps_ms)
     assert sorted(mark.fence for mark in runs) == [mark.fence for mark in runs]
-    state = run_hash(queue, workers.url, "bad")
+    for what, name in names.items():
+        state = run_of(queue, what)
+        assert (state["failures"], len(workers.marks("ran", what))) == ("2", 2), what
+        assert state["error"].startswith(name)
+    state = run_of(queue, "bad")
     assert (state["failures"], state["crashes"], state["error"]) == ("3", "0", "ValueError: no")
-    assert ids_of(queue, "dead") == ["bad"] and ids_of(queue, "done") == ["heals"]
     assert len(workers.marks("ran", "heals")) == 2
     # The log tells an attempt from the last one.
     assert all(workers.output().count(f"job bad (raise), attempt {run} of 3, failed: ") == 1 for run in (1, 2, 3))
-
-
-def test_rule_18_jobs_without_a_handler_are_left_to_other_workers(queue: Queue, workers: Workers) -> None:
-    put(queue, workers, "unheard-of", "j", priority=10)
-    put(queue, workers, "mark", "mine")
-    assert workers.start("--burst", "--sweep-ms", "100").wait(120) == 0
-    assert ids_of(queue, "waiting") == ["j"] and ids_of(queue, "done") == ["mine"]
-    assert run_hash(queue, workers.url, "j") == {}
-
-
-@pytest.mark.feature("BN28")
-def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Workers) -> None:
-    """One place only: a thread that died of one would leave the others and the last job waiting."""
-    names = {"exit": "SystemExit", "interrupt": "KeyboardInterrupt", "generator": "GeneratorExit", "unprintable": "Unprintable"}
-    names["file"] = "FileNotFoundError"
-    for what in names:
-        put(queue, workers, "raise", what, what=what, attempts=2, backoff_ms=0)
-    put(queue, workers, "mark", "next")
-    assert workers.start("--burst", "--concurrency", "1", "--sweep-ms", "100").wait(120) == 0
-    for what, name in names.items():
-        state = run_hash(queue, workers.url, what)
-        assert (state["failures"], len(workers.marks("ran", what))) == ("2", 2), what
-        assert state["error"].startswith(name)
-    assert sorted(ids_of(queue, "dead")) == sorted(names) and len(workers.marks("ran", "next")) == 1
 
 
 @pytest.mark.slow
@@ -123,7 +95,7 @@ def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     worker.send_signal(number)
     wait_until(lambda: queue.counts().waiting == 2, "the unstarted leases are back long before they end")
     assert sorted(ids_of(queue, "waiting")) == ["c", "d"] and sorted(ids_of(queue, "active")) == ["a", "b"]
-    state = run_hash(queue, workers.url, "c")
+    state = run_of(queue, "c")
     assert (state.get("failures"), state.get("crashes"), state.get("nonce"), state["outcome"]) == (None, None, None, "released")
     assert worker.poll() is None
     workers.open_gate()
@@ -141,8 +113,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     put(queue, workers, "hold", "a")
     worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
     wait_until(lambda: workers.marks("start"), "the job runs")
-    worker.terminate()
-    assert worker.wait(120) == 71
+    assert stopped(worker) == 71
     assert rows_of(workers.history())[-1]["kind"] == "close"
 
 
@@ -150,8 +121,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
 def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
     worker = workers.start("--sweep-ms", "200")
     wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
-    worker.terminate()
-    assert worker.wait(120) == 0
+    assert stopped(worker) == 0
 
 
 @pytest.mark.parametrize(
@@ -210,8 +180,7 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
     put(queue, workers, "hold", "a")
     worker = workers.start("--grace-ms", "100")
     wait_until(lambda: workers.marks("start"), "it runs")
-    worker.terminate()
-    assert worker.wait(120) == 71
+    assert stopped(worker) == 71
     assert "stopped with 1 jobs in hand: their leases will run out\n" in workers.output()
 
 

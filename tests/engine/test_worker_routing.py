@@ -15,7 +15,6 @@ from engine.wire.call import Call
 from engine.wire.operations import WorkerUpdates
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import wait_until
 
 #: What happens while a test waits was not found by a sweep or a heartbeat.
@@ -227,7 +226,7 @@ def test_a_paused_worker_ends_what_runs_and_starts_nothing(queue: Queue) -> None
 
 @pytest.mark.feature("MQ34")
 @pytest.mark.usefixtures("long_blocks")
-def test_a_closed_gate_holds_claims_and_is_asked_again(queue: Queue) -> None:
+def test_a_closed_gate_holds_claims_and_is_asked_again(queue: Queue, client: Any) -> None:
     book, asked, opens = Book(), threading.Event(), threading.Event()
 
     def gate() -> bool:
@@ -242,8 +241,7 @@ def test_a_closed_gate_holds_claims_and_is_asked_again(queue: Queue) -> None:
         assert (book.ran, queue.counts().active) == ([], 0)
         opens.set()
         wait_until(lambda: finished(queue, 1), "the gate is open")
-        with raw_client(queue.url) as client:
-            wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "no claim is on its way")
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "no claim is on its way")
         opens.clear()
         queue.enqueue("work", {}, id="k")
         asked.clear()
@@ -274,7 +272,7 @@ def test_a_gate_bounds_how_many_are_claimed_and_one_that_raises_is_closed(queue:
 
 
 @pytest.mark.feature("MQ33", "MQ35")
-def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue) -> None:
+def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue, client: Any) -> None:
     book = Book(hold=True)
     queue.workers.set_concurrency("w", 2)
     for number in range(6):
@@ -284,10 +282,9 @@ def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue) -> None:
         wait_until(lambda: book.running >= 2, "it works")
         queue.workers.set_concurrency("w", 1)
         queue.workers.set_concurrency(None, 3)
-        with raw_client(queue.url) as client:
-            # Whoever is idle has heard of it when the marker was taken, and this one sweeps.
-            client.config_resetstat()
-            wait_until(lambda: client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > 20, "sweeps")
+        # Whoever is idle has heard of it when the marker was taken, and this one sweeps.
+        client.config_resetstat()
+        wait_until(lambda: client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > 20, "sweeps")
         book.release()
         wait_until(lambda: finished(queue, 6), "those that ran")
         again, hearing = Book(hold=True), Hearing()
@@ -307,24 +304,22 @@ def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue) -> None:
             assert (book.most, again.most) == (1, 3)
             queue.workers.set_concurrency("w", None)
             queue.workers.set_concurrency(None, None)
-    with raw_client(queue.url) as client:
-        assert list(client.hkeys(queue.model.keys.settings)) == ["version"]
+    assert list(client.hkeys(queue.model.keys.settings)) == ["version"]
 
 
 @pytest.mark.feature("BL21")
 @pytest.mark.usefixtures("long_blocks")
-def test_one_worker_is_paused_from_afar(queue: Queue) -> None:
+def test_one_worker_is_paused_from_afar(queue: Queue, client: Any) -> None:
     book = Book()
     other = make_worker(queue, book, "v", **{**SLOW_SWEEP, "beat_ms": 100})
     with at_work(make_worker(queue, book, "w", **SLOW_SWEEP), other):
         queue.enqueue("work", {}, id="first")
         wait_until(lambda: finished(queue, 1), "they are at work")
-        with raw_client(queue.url) as client:
-            wait_until(lambda: client.info("clients")["blocked_clients"] == 2, "both are idle")
-            queue.workers.pause("w")
-            # Idle workers hear of it at once: they have learnt it when nobody blocks for this version any more.
-            key = queue.model.keys.news(0)
-            wait_until(lambda: client.llen(key) == 1, "the marker has found nobody")
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 2, "both are idle")
+        queue.workers.pause("w")
+        # Idle workers hear of it at once: they have learnt it when nobody blocks for this version any more.
+        key = queue.model.keys.news(0)
+        wait_until(lambda: client.llen(key) == 1, "the marker has found nobody")
         for number in range(10):
             queue.enqueue("work", {}, id=f"j{number}")
             wait_until(lambda number=number: finished(queue, 2 + number), "the other one runs it")
@@ -341,7 +336,7 @@ def test_one_worker_is_paused_from_afar(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_settings_by_both_faces(ironclaim_url: str, kind: str) -> None:
+def test_settings_by_both_faces(ironclaim_url: str, kind: str, client: Any) -> None:
     with asyncio.Runner() as runner:
         queue = hurried(kind, runner, "q", ironclaim_url)
 
@@ -355,8 +350,7 @@ def test_settings_by_both_faces(ironclaim_url: str, kind: str) -> None:
         call("pause", "w", length_ms=0)
         call("pause", "v")
         call("resume", "v")
-        with raw_client(ironclaim_url) as client:
-            fields = client.hgetall(queue.model.keys.settings)
+        fields = client.hgetall(queue.model.keys.settings)
         assert fields == {"version": "5", "c:w": "1000", "c:*": "1", "p:w": "0 0"}
         for name, arguments, field in (
             ("set_concurrency", ("w", 0), "concurrency"),

@@ -16,8 +16,8 @@ import pytest
 from engine import Handlers, Malformed, Queue, Worker
 from engine.logs import JsonFormatter
 from engine.worker.memory import rss_mb
-from tests.engine.helpers.processes import Workers, put, run_of
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.processes import Workers, put, run_of, stopped
+from tests.engine.helpers.producing import ids_of, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 HANDLERS = "tests.engine.helpers.runtime_handlers:handlers"
@@ -50,8 +50,7 @@ def test_a_function_in_a_thread_that_takes_too_long_has_failed_and_its_place_sta
     workers.open_gate()
     wait_until(lambda: ids_of(queue, "done") == ["next"], "its place is free again")
     assert ids_of(queue, "dead") == ["slow"] and workers.marks("end", "slow")[0].at_ns < workers.marks("start", "next")[0].at_ns
-    worker.terminate()
-    assert worker.wait(120) == 0
+    assert stopped(worker) == 0
 
 
 @pytest.mark.slow
@@ -119,8 +118,7 @@ def test_a_stop_without_grace_leaves_no_lease_of_what_has_not_started(queue: Que
     put(queue, workers, "hold", "a", "b", "c", priority=1)
     worker = start(workers, "--concurrency", "1", "--grace-ms", "0", "--lease-ms", "60000")
     wait_until(lambda: workers.marks("start"), "it holds")
-    worker.terminate()
-    assert worker.wait(120) == 71
+    assert stopped(worker) == 71
     counts = queue.counts()
     assert (counts.active, counts.waiting, counts.finished) == (1, 2, 20)
 
@@ -151,8 +149,7 @@ def test_children_are_replaced_after_so_many_jobs(queue: Queue, workers: Workers
 
 
 def test_why_it_has_ended(queue: Queue) -> None:
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
+    handlers = some_handlers()
     queue.enqueue("work", 1)
     assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty"
     queue.enqueue("work", 1)
@@ -166,10 +163,8 @@ def test_why_it_has_ended(queue: Queue) -> None:
 @pytest.mark.parametrize("field", ["max_jobs", "max_memory_mb", "child_max_jobs"])
 @pytest.mark.parametrize("value", [-1, 2**60, None, True, "2", 1.5])
 def test_bounds(queue: Queue, field: str, value: Any) -> None:
-    handlers = Handlers()
-    handlers("work")(lambda job: None)
     with pytest.raises(Malformed, match=f"^{field}: "):
-        Worker(queue, handlers, **{field: value})
+        Worker(queue, some_handlers(), **{field: value})
 
 
 def test_the_memory_that_this_process_holds() -> None:
@@ -182,7 +177,7 @@ def test_the_memory_that_this_process_holds() -> None:
 
 
 @pytest.mark.feature("BN37", "BN28")
-@pytest.mark.parametrize("processes", ["0", "1"])
+@pytest.mark.parametrize("processes", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_each_failed_run_is_one_line_of_json_with_its_job_fence_and_traceback(
     queue: Queue, workers: Workers, processes: str
 ) -> None:

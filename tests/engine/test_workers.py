@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 from dataclasses import replace
@@ -13,9 +12,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, Queue
 from engine.wire.operations import Beat, Lease
-from tests.engine.desk import LEASE_MS, Desk, desk
-
-__all__ = ["desk"]
+from tests.engine.desk import LEASE_MS, Desk
 
 HOUR_MS = 3_600_000
 TTL_MS = 30_000
@@ -252,7 +249,7 @@ def test_more_leases_of_one_instant_than_a_page_holds_are_passed(desk: Desk) -> 
     assert replies[-1] > 0
 
 
-def test_the_lists_of_both_faces_say_what_the_beats_told(ironclaim_url: str, queue: Queue) -> None:
+async def test_the_lists_of_both_faces_say_what_the_beats_told(ironclaim_url: str, queue: Queue) -> None:
     about = {
         "name": "w1",
         "host": "h",
@@ -276,14 +273,10 @@ def test_the_lists_of_both_faces_say_what_the_beats_told(ironclaim_url: str, que
     found = queue.workers.get("w2")
     assert found is not None and found.incarnation == "2" * 16
     assert queue.workers.get("none") is None
-
-    async def both() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as other:
-            assert [info.name for info in await other.workers.list()] == ["w1", "w2", "w1"]
-            info = await other.workers.get("2" * 16)
-            assert info is not None and info.name == "w2"
-
-    asyncio.run(both())
+    async with AsyncQueue("q", url=ironclaim_url) as other:
+        assert [info.name for info in await other.workers.list()] == ["w1", "w2", "w1"]
+        info = await other.workers.get("2" * 16)
+        assert info is not None and info.name == "w2"
 
 
 def test_bad_input_is_refused_before_anything_is_sent() -> None:

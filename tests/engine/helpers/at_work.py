@@ -55,7 +55,7 @@ class Book:
 
 
 @contextmanager
-def at_work(*workers: Any) -> Generator[None]:
+def at_work(*workers: Any, **stop: bool) -> Generator[None]:
     """These run until the block is left."""
     threads = [threading.Thread(target=worker.run, daemon=True) for worker in workers]
     for thread in threads:
@@ -64,7 +64,7 @@ def at_work(*workers: Any) -> Generator[None]:
         yield
     finally:
         for worker in workers:
-            worker.stop()
+            worker.stop(**stop)
         for thread in threads:
             thread.join(DEADLINE_S)
             assert not thread.is_alive()

@@ -9,7 +9,7 @@ import threading
 import time
 
 from engine import Handlers, Job
-from tests.engine.helpers.kinds_of_handlers import fork_in
+from tests.engine.helpers import kinds_of_handlers
 from tests.engine.helpers.worker_handlers import _mark as mark_in
 
 handlers = Handlers()
@@ -30,13 +30,7 @@ def quick(job: Job) -> None:
             time.sleep(0.005)
 
 
-@handlers("hold", inline=True)
-def hold(job: Job) -> None:
-    """Run until the file `open` exists or the lease is lost, without keeping the interpreter lock."""
-    folder = mark_in(job, "start")
-    while not (folder / "open").exists() and not job.lease_lost.is_set():
-        time.sleep(0.005)
-    mark_in(job, "lost" if job.lease_lost.is_set() else "end")
+handlers("hold", inline=True)(kinds_of_handlers.hold)
 
 
 @handlers("spin", inline=True)
@@ -55,7 +49,7 @@ def die(job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-handlers("fork-inline", inline=True)(fork_in)
+handlers("fork-inline", inline=True)(kinds_of_handlers.fork_in)
 
 
 @handlers("pooled")

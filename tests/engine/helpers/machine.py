@@ -124,6 +124,12 @@ class Machine:
             return self.answer("work", FinishedAndClaimed(self.srv_us, self._ended(operation), claimed))
         return self.answer("work", claimed)
 
+    def takes(self, *names: str, **options: Any) -> list[LeasedJob]:
+        """Answer the outstanding claim with jobs of these names."""
+        jobs = [self.job(name, **options) for name in names]
+        self.give(*jobs)
+        return jobs
+
     def end(self) -> list[Action]:
         """Answer the outstanding finish, retry or release: all `ok`."""
         return self.answer("work", self._ended(self.out["work"].operation))

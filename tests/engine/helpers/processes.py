@@ -86,6 +86,12 @@ def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", m
     assert all(job.created for job in came)
 
 
+def stopped(worker: subprocess.Popen[bytes]) -> int:
+    """Ask a worker to stop; the code with which it ends."""
+    worker.terminate()
+    return worker.wait(120)
+
+
 def run_of(queue: Queue, job: str) -> dict[str, str]:
     """What the server keeps of a job's runs."""
     with raw_client(queue.url) as client:

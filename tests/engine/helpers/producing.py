@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,10 +36,10 @@ def hurry(queue: Queue, *, timeout_ms: int = PATIENCE_MS, deadline_ms: int = 10_
     return queue
 
 
-def some_handlers() -> Handlers:
+def some_handlers(handler: Callable[[Any], object] = lambda job: None, name: str = "work", **options: Any) -> Handlers:
     """A worker needs at least one."""
     handlers = Handlers()
-    handlers("work")(lambda job: None)
+    handlers(name, **options)(handler)
     return handlers
 
 

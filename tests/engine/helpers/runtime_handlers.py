@@ -6,24 +6,15 @@ import asyncio
 import time
 
 from engine import Handlers, Job
+from tests.engine.helpers import worker_handlers
 from tests.engine.helpers.worker_handlers import _mark
 
 handlers = Handlers()
 
 
-@handlers("hold")
-def hold(job: Job) -> None:
-    """Run until the gate is open."""
-    folder = _mark(job, "start")
-    while not (folder / "open").exists():
-        time.sleep(0.005)
-    _mark(job, "end")
-
-
-@handlers("hold-inline", inline=True)
-def hold_inline(job: Job) -> None:
-    """The same, inline."""
-    hold(job)
+handlers("hold")(worker_handlers.hold)
+handlers("hold-inline", inline=True)(worker_handlers.hold)
+handlers("note")(worker_handlers.mark)
 
 
 @handlers("hold-async")
@@ -55,12 +46,6 @@ def more_time(job: Job) -> None:
     job.extend(60_000)
     time.sleep(job.timeout_ms / 1000 * 1.2)
     _mark(job, "end")
-
-
-@handlers("note")
-def note(job: Job) -> None:
-    """Run and return."""
-    _mark(job, "ran")
 
 
 @handlers("grow")

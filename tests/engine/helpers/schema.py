@@ -43,3 +43,10 @@ def _check(table: dict[str, Field], name: str, value: object, kinds: set[str]) -
         "items": isinstance(value, list) and all(isinstance(entry, dict) for entry in value),
     }
     assert fits[field.type], f"column {name} is documented as {field.type}: {value!r}"
+
+
+def checked_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a history that is as its schema says."""
+    rows = raw_rows(path)
+    check_rows(rows)
+    return rows
