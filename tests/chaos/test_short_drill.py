@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -96,7 +97,8 @@ def drilled(mutant: str, faults: tuple[PlannedFault, ...], folder: Path, spark: 
 
 def children(spark: SparkSession) -> set[psutil.Process]:
     """All processes below this one, but for those of Spark, which comes and goes with them as it judges."""
-    own = [child for child in psutil.Process().children() if child.pid != spark.sparkContext._gateway.proc.pid]
+    gateway: Any = spark.sparkContext._gateway
+    own = [child for child in psutil.Process().children() if child.pid != gateway.proc.pid]
     return {*own, *(below for child in own for below in child.children(recursive=True))}
 
 
