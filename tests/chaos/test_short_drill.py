@@ -7,11 +7,14 @@ sends the load late. Then the judge calls the clean run unknown, for late work a
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import psutil
+import pytest
 from pyspark.sql import SparkSession
 
 from chaos import mutants, runs, toxiproxy_binary
@@ -36,9 +39,33 @@ FAULTS = (
     PlannedFault("3-lease-expired", "lease-expired", "worker-2", 0),
 )
 
+MUTANT = MUTANTS["finish-without-token-check"]
 
-def drilled(mutant: str, faults: tuple[PlannedFault, ...], folder: Path, spark: SparkSession) -> tuple[Drill, Verdict]:
-    """Carry out the drill, of the clean engine or of a mutant, and judge it."""
+
+@dataclass(frozen=True)
+class Drilled:
+    """A drill that is over, and the verdict on it."""
+
+    drill: Drill
+    verdict: Verdict
+
+
+@pytest.fixture(scope="module")
+def drills(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Drilled, Drilled]:
+    """The drill of the clean engine, and that of the mutant, which goes on while the first is judged."""
+    with ThreadPoolExecutor(1) as judge:
+        clean = drilled("", FAULTS, tmp_path_factory.mktemp("clean"), spark)
+        judging = judge.submit(verdict_of, clean.folder.path, spark)
+        planted = drilled(MUTANT.name, FAULTS[2:], tmp_path_factory.mktemp("planted"), spark)
+        verdicts = parsed(judging.result()), parsed(verdict_of(planted.folder.path, spark))
+    made = Drilled(clean, verdicts[0]), Drilled(planted, verdicts[1])
+    for one in made:
+        assert one.drill.errors == [], one.verdict.reasons
+    return made
+
+
+def drilled(mutant: str, faults: tuple[PlannedFault, ...], folder: Path, spark: SparkSession) -> Drill:
+    """Carry out the drill, of the clean engine or of a mutant."""
     spec = RunSpec(
         id=runs.run_id("bench", 1, mutant, 0.0),
         seed=1,
@@ -61,19 +88,24 @@ def drilled(mutant: str, faults: tuple[PlannedFault, ...], folder: Path, spark: 
     place = runs.create(folder, spec.id)
     drill = Drill(spec, Plan(1, PACE, faults), place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find())
     drill.lua = mutants.plant(MUTANTS[mutant], scripts_folder(), place.path / "lua") if mutant else None
-    before = set(psutil.Process().children(recursive=True))
+    before = children(spark)
     run(drill)
-    assert set(psutil.Process().children(recursive=True)) <= before, "servers, proxies and processes are gone"
+    assert children(spark) <= before, "servers, proxies and processes are gone"
     spec.write(place.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
-    verdict = parsed(verdict_of(place.path, spark))
-    assert drill.errors == [], verdict.reasons
-    return drill, verdict
+    return drill
+
+
+def children(spark: SparkSession) -> set[psutil.Process]:
+    """All processes below this one, but for those of Spark, which comes and goes with them as it judges."""
+    gateway: Any = spark.sparkContext._gateway
+    own = [child for child in psutil.Process().children() if child.pid != gateway.proc.pid]
+    return {*own, *(below for child in own for below in child.children(recursive=True))}
 
 
 def test_the_clean_engine_is_valid_when_replies_are_lost_a_worker_is_killed_and_leases_end_early(
-    spark: SparkSession, tmp_path: Path
+    drills: tuple[Drilled, Drilled],
 ) -> None:
-    drill, verdict = drilled("", FAULTS, tmp_path, spark)
+    drill, verdict = drills[0].drill, drills[0].verdict
     assert verdict.verdict == "valid" or verdict.too_slow, verdict.reasons
     stages = [(row["fault"], row["stage"], row["result"]) for row in history(drill)["harness"] if row["kind"] == "fault"]
     assert stages == [(fault.fault, stage, "ok") for fault in FAULTS for stage in ("inject", "witness", "heal", "healed")]
@@ -83,9 +115,7 @@ def test_the_clean_engine_is_valid_when_replies_are_lost_a_worker_is_killed_and_
     assert all(ran.values()), ran
 
 
-def test_a_late_finish_that_is_accepted_is_found_by_the_check_of_that_name(spark: SparkSession, tmp_path: Path) -> None:
-    mutant = MUTANTS["finish-without-token-check"]
-    early_end = FAULTS[2]
-    _, verdict = drilled(mutant.name, (early_end,), tmp_path, spark)
-    assert (verdict.verdict, verdict.checks[mutant.check]) == ("violated", "violated"), verdict.reasons
-    assert {check for check, found in verdict.checks.items() if found == "violated"} <= mutant.closure, verdict.reasons
+def test_a_late_finish_that_is_accepted_is_found_by_the_check_of_that_name(drills: tuple[Drilled, Drilled]) -> None:
+    verdict = drills[1].verdict
+    assert (verdict.verdict, verdict.checks[MUTANT.check]) == ("violated", "violated"), verdict.reasons
+    assert {check for check, found in verdict.checks.items() if found == "violated"} <= MUTANT.closure, verdict.reasons

@@ -92,6 +92,8 @@ def restored(story: ChannelStory) -> None:
     saved = held.clock
     turn(story, "wrap-back", "reader", "r3", 42.0)
     story.restore("wrap-back", saved, highest=held.clock)
+    for proc in (P1, P2, S2, S3):
+        story.row(proc, "connection", RESTORED_S + 0.6, server_run_id="r2", replid="era-1", server_role="master")
     turn(story, "wrap-back", "reader", "r4", 46.0)
 
 

@@ -21,8 +21,9 @@ def cast(story: Story, *, sink: bool = True) -> None:
         story.process(f"worker-{number}", "worker", sink=sink)
 
 
-def kill(story: Story, *, witness: str = "ok") -> None:
-    """worker-2 is killed at 10 s with job k1 in hand, which runs elsewhere after 9.2 s; worker-4 replaces it at 20 s."""
+def kill(story: Story, *, witness: str = "ok", again: bool = True) -> None:
+    """worker-2 is killed at 10 s with job k1 in hand, which runs elsewhere after 9.2 s (`again`); worker-4 replaces it at
+    20 s."""
     story.enqueue("k1", 9.8)
     token = story.claim("worker-2", "k1", 9.9)
     story.start(token, 9.91)
@@ -31,8 +32,9 @@ def kill(story: Story, *, witness: str = "ok") -> None:
         story.fault("1-worker-kill", "worker-2", stage, at, result=result, detail=f"{stage} seen", held=held)
     if witness == "ok":
         story.left_open.add("worker-2")
-    story.reap("worker-1", token, 19.0)
-    story.run("worker-1", "k1", 19.208)
+    if again:
+        story.reap("worker-1", token, 19.0)
+        story.run("worker-1", "k1", 19.208)
     story.process("worker-4", "worker", at=20.0)
     story.life("worker-4", "after-kill", 20.8)
 

@@ -11,6 +11,8 @@ from tests.reports.conftest import Checked, RowsOf
 from tests.reports.good_run import healthy
 from tests.reports.story import END_S, Story, Token, srv_ms
 
+Found = set[tuple[str, str, str]]
+
 JUMP = "3-server-clock-jump"
 
 #: From when to when it has jumped, in seconds of the story.
@@ -42,8 +44,11 @@ def tick(story: Story, schedule: str, at: float, *ticks_ms: int, off_ms: int = 0
     story.operation("worker-1", "tick", at, items, srv_us=(srv_ms(at) + off_ms) * 1_000)
 
 
-def test_of_the_ticks_that_a_clock_has_jumped_over_the_last_hundred_fire_at_once(story: Story, rows_of: RowsOf) -> None:
-    """The jump ends 120.5 s after the first tick, so those of 71 s and later fire, half a second after it."""
+def missed_ticks(story: Story) -> dict[str, Found]:
+    """The clock jumps over 120 s, and what J15 must find: of the ticks that it has jumped over the last hundred fire at once.
+
+    The jump ends 120.5 s after the first tick, so those of 71 s and later fire, half a second after it.
+    """
     jump(story, 120_000)
     last = range(71_000, 120_501, 500)
     for schedule in ("beat", "gap", "slow"):
@@ -52,9 +57,15 @@ def test_of_the_ticks_that_a_clock_has_jumped_over_the_last_hundred_fire_at_once
     tick(story, "gap", 41.0, *last[2:], off_ms=120_000)
     tick(story, "slow", 52.0, *last, off_ms=120_000)
     story.spec["schedules"] = [{"name": name, "every_ms": 500} for name in ("beat", "gap", "slow")]
-    found = rows_of(story.write(), "J15")
-    assert found.pop("gap:72000") == {("J15", "tick missed", "violated")}
-    assert found == {f"slow:{tick_ms}": {("J15", "tick late", "violated")} for tick_ms in last}
+    late = {f"slow:{tick_ms}": {("J15", "tick late", "violated")} for tick_ms in last}
+    return {"gap:72000": {("J15", "tick missed", "violated")}, **late}
+
+
+@pytest.mark.slow
+def test_of_the_ticks_that_a_clock_has_jumped_over_the_last_hundred_fire_at_once(story: Story, rows_of: RowsOf) -> None:
+    """In the first tier the run of `test_loss` has such a jump."""
+    expected = missed_ticks(story)
+    assert rows_of(story.write(), "J15") == expected
 
 
 @pytest.mark.slow

@@ -56,6 +56,7 @@ def test_ten_percent_among_three_percent_of_noise_are_found(tmp_path: Path) -> N
     assert missed <= 3
 
 
+@pytest.mark.slow
 def test_two_percent_among_five_percent_of_noise_cannot_be_shown(tmp_path: Path) -> None:
     """The shift is there, so that a lucky seed may find it: none may find its opposite."""
     found: list[Comparison] = []

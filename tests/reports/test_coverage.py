@@ -15,8 +15,8 @@ from reports.facts import Process, Run, Stage
 from reports.file_facts import CALL_SLOT_NS, FileFacts, ObservedCall
 from reports.folder import history_files
 from tests.reports.conftest import Checked
-from tests.reports.good_run import cast, freeze, healthy, traffic
-from tests.reports.story import Story, ns
+from tests.reports.good_run import healthy
+from tests.reports.story import ns
 
 S = 1_000_000_000
 
@@ -199,20 +199,6 @@ def test_observed_calls_are_found_in_the_rows(tmp_path: Path, spark: SparkSessio
     # That of a handler is no call.
     assert (ns(24.91) // CALL_SLOT_NS, ns(36.01) // CALL_SLOT_NS) not in facts["worker-3.jsonl"].calls
     assert ns(34.001) // 250_000_000 in facts["worker-1.jsonl"].answered_slots
-
-
-def test_a_kill_whose_jobs_never_ran_again_proves_nothing(tmp_path: Path, checked: Checked) -> None:
-    """That they did not is for J13."""
-    story = Story(tmp_path / "run")
-    cast(story)
-    story.enqueue("k1", 9.8)
-    story.start(story.claim("worker-2", "k1", 9.9), 9.91)
-    for stage, at in (("inject", 10.0), ("witness", 10.01), ("heal", 20.0), ("healed", 21.0)):
-        story.fault("1-worker-kill", "worker-2", stage, at)
-    story.left_open.add("worker-2")
-    freeze(story)
-    traffic(story, ("worker-1", "worker-3"))
-    assert checked(story.write(), "H2")["H2"] == ("unknown", "1-worker-kill proves nothing: no job in hand ran elsewhere")
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""J11, J14, J22 and J23 on small hand-written histories that must pass and that must fail: all judged in one run."""
+"""J11, J14, J22 and J23 on small hand-written histories that must pass and that must fail, and the scenario of
+`cases.broken`: all judged in one run."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.reports.cases import keys, pickup, rates, results
+from tests.reports.cases import broken, keys, pickup, rates, results
 from tests.reports.cases.base import SCENARIO_CASES
 from tests.reports.conftest import Checked, by_subject, violations_of
 from tests.reports.good_run import healthy
@@ -17,6 +18,8 @@ from tests.reports.story import Story
 #: The modules that register their cases when they are imported.
 CATALOGUE = (keys, pickup, rates, results)
 CHECKS = ("J11", "J14", "J22", "J23")
+
+Told = dict[str, tuple[str, str]]
 
 #: What rests on time; all else is as certain on a slow machine as on any.
 TIMED = {("J22", "late pickup")}
@@ -45,21 +48,40 @@ def awake(story: Story) -> None:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession) -> list[Row]:
-    """The violations of one run in which all cases happened."""
+def judged_run(tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession) -> tuple[Told, list[Row]]:
+    """The verdicts on one run in which all cases happened and every promise of the scenario was broken, and its violations."""
     story = featured(tmp_path_factory.mktemp("scenario") / "run")
     awake(story)
+    story.spec["limits"] += broken.LIMITS
+    story.spec |= broken.SPEC
+    broken.tell(story)
     for job, (tell, _) in SCENARIO_CASES.items():
         tell(story, job)
     run = story.write()
-    checked(run, *CHECKS)
-    return violations_of(run, spark)
+    return checked(run, *CHECKS, *broken.CHECKS), violations_of(run, spark)
+
+
+@pytest.fixture(scope="module")
+def rows(judged_run: tuple[Told, list[Row]]) -> list[Row]:
+    """The violations that are for the cases."""
+    return [row for row in judged_run[1] if row["check"] in CHECKS and row["subject"] != broken.NEXT_HOLDER]
 
 
 @pytest.fixture(scope="module")
 def found(rows: list[Row]) -> dict[str, set[tuple[str, str, str]]]:
     """What each subject was found for."""
     return by_subject(rows)
+
+
+def test_every_broken_promise_of_a_scenario_is_found(judged_run: tuple[Told, list[Row]]) -> None:
+    told, rows = judged_run
+    assert told["J12"] == ("violated", "batch had 3 jobs in hand at once, and allows 2")
+    taken = [row["detail"] for row in rows if row["subject"] == broken.NEXT_HOLDER]
+    assert taken == ["was created while holder had the unique key k"]
+    assert told["J15"][0] == "violated" and told["J15"][1].startswith("cron:beat:2000 came 1000 ms after the tick before it")
+    assert told["J17"] == ("violated", "child was claimed before parent, which it needs, had ended")
+    assert told["J18"][0] == "violated" and told["J18"][1].endswith("was handed to consumer-1, which it is not for")
+    assert told["J19"][0] == "violated" and told["J19"][1].endswith("after they were due at p99, more than 100 ms")
 
 
 @pytest.mark.parametrize("job", SCENARIO_CASES)
