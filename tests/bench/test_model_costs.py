@@ -28,6 +28,7 @@ def own_cores() -> object:
     os.sched_setaffinity(0, allowed)
 
 
+@pytest.mark.slow
 def test_every_part_of_lanes_has_its_numbers() -> None:
     told: list[str] = []
     found = measure("lanes", TINY, told.append)

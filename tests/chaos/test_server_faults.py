@@ -114,6 +114,7 @@ def test_a_fault_that_a_server_lives_through_is_seen_unless_it_does_nothing_and_
         assert found.lost() == []
 
 
+@pytest.mark.slow
 def test_a_server_comes_back_with_all_of_its_writes_or_with_those_of_a_snapshot(tmp_path: Path) -> None:
     """Each write is on the disk before it is answered."""
     with stage("aof", tmp_path, "always") as (found, end):

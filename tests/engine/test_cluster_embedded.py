@@ -95,6 +95,7 @@ def test_a_move_stops_where_the_test_wants_it(cluster: EmbeddedCluster) -> None:
     assert old.execute_command("CLUSTER COUNTKEYSINSLOT", slot) == 0
 
 
+@pytest.mark.slow
 def test_a_whole_move_is_seen_stage_by_stage(cluster: EmbeddedCluster) -> None:
     slot = cluster.slot_of(FIRST)
     source = cluster.owner_of(slot)

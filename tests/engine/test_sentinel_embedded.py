@@ -61,6 +61,7 @@ def test_an_operator_s_failover_and_names_for_what_stands_in_front() -> None:
         assert servers.wait_for_failover(0) == 1
 
 
+@pytest.mark.slow
 def test_without_a_majority_nobody_is_primary() -> None:
     with EmbeddedSentinel(replicas=1) as servers:
         servers.sentinels[0].kill()

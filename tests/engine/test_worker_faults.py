@@ -43,6 +43,7 @@ def finish_items(workers: Workers, name: str, job: str) -> list[Any]:
     return [item["result"] for row in rows for item in row["items"] if item["job"] == job]
 
 
+@pytest.mark.slow
 def test_after_a_sigkill_another_worker_runs_the_jobs(queue: Queue, workers: Workers) -> None:
     hold(queue, workers, "a", "b", "c")
     victim = workers.start("--concurrency", "3", *SHORT)

@@ -193,6 +193,7 @@ def test_the_log_names_the_handlers(workers: Workers) -> None:
 # -- last, since what it asks for has gone on since the first test
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
     wait_until(lambda: without_server.output(), "it says that it waits")
     assert without_server.started[0].wait(120) == 2

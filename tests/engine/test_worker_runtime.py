@@ -63,6 +63,7 @@ def test_a_coroutine_that_takes_too_long_is_cancelled_and_cleans_up(queue: Queue
     assert ids_of(queue, "dead") == ["slow"] and "attempt 2 of 2, failed: TimeoutError" in workers.output()
 
 
+@pytest.mark.slow
 def test_a_coroutine_that_returns_although_it_was_cancelled_has_done_its_work(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "deaf-async", "j", timeout_ms=TIMEOUT_MS)
     assert start(workers, "--burst").wait(120) == 0

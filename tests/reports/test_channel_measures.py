@@ -158,6 +158,7 @@ def test_rates_and_send_lag(measured: dict[str, Any]) -> None:
     assert measured["recorder_share"] is not None
 
 
+@pytest.mark.slow
 def test_a_clock_that_crosses_has_the_instant_and_its_eras(drawn: ChannelSeries) -> None:
     one, two = drawn.clocks
     assert (one.near, one.crossed_s) == (True, (2.003,)) and (two.near, two.crossed_s) == (False, ())

@@ -47,6 +47,7 @@ def test_runs_of_one_variant_say_nothing_in_nineteen_of_twenty_seeds(tmp_path: P
     assert claims <= 1
 
 
+@pytest.mark.slow
 def test_ten_percent_among_three_percent_of_noise_are_found(tmp_path: Path) -> None:
     missed = 0
     for seed in range(20):

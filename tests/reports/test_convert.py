@@ -59,6 +59,7 @@ def test_an_operation_is_there_once_as_its_answer_or_as_what_was_not_answered(tm
     assert {event["item"]["fence"] for event in events} == {2**53 + 1}
 
 
+@pytest.mark.slow
 def test_the_answer_may_come_much_later_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of one or two lines, and lines that are longer than a block."""
     monkeypatch.setattr(convert, "BLOCK_BYTES", 150)

@@ -152,6 +152,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.C
     assert "there is none yet" in (tmp_path / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_thousand_runs_are_listed_without_spark_and_without_drawing(runs: Path) -> None:
     """Each would take seconds to load alone."""
     first = runs / "20260101-000000-bench-seed1"

@@ -46,6 +46,7 @@ def test_a_deleted_history_file_makes_nothing_but_doubt(tmp_path: Path, judged: 
     assert verdict["measures"]["lost"] is None, "what cannot be told is not 0"
 
 
+@pytest.mark.slow
 def test_a_violation_that_rests_on_rows_that_are_there_stands_in_spite_of_holes(tmp_path: Path, checked: Checked) -> None:
     """Without the producer's file and a sink: false beats unknown, but only where nothing that is missing could explain it."""
     story = healthy(tmp_path / "run")

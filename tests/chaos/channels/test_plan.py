@@ -83,6 +83,7 @@ def test_each_clock_wraps_when_what_is_planned_until_its_instant_is_published() 
         assert ahead(channel.preset_clock, max(2, planned[channel.name])) < 0
 
 
+@pytest.mark.slow
 def test_crossings_are_spread_over_the_load() -> None:
     workload, crossings = ChannelWorkload(1), Crossings()
     presets = {channel.name: channel.preset_clock for channel in channels(workload, crossings)}

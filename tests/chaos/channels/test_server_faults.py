@@ -95,6 +95,7 @@ def test_a_server_that_ends_comes_back_with_everything(stage: Stage, tmp_path: P
     assert servers.complaint() == ""
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_back_to_a_snapshot_is_seen_in_its_clocks(stage: Stage) -> None:
     copy = stage.scene.servers.folder.with_name("snapshot")
     a_server_that_did_not_end_is_no_witness("snapshot-restore", stage)

@@ -35,6 +35,7 @@ def test_planted_values_are_found_within_one_percent(values: tuple[float, float,
         assert low - 1e-9 <= truth <= high + 1e-9
 
 
+@pytest.mark.slow
 def test_the_intervals_hold_the_truth_as_often_as_they_say() -> None:
     truth, held = (240.0, 0.05, 0.004), 0
     for seed in range(40):

@@ -51,6 +51,7 @@ def test_its_own_script_runs_and_nothing_else(window: Browser, page: Path) -> No
     assert window.run("return window.ran || 0") == 0
 
 
+@pytest.mark.slow
 def test_the_sliders_compute_what_the_command_does(window: Browser, page: Path) -> None:
     window.open(page)
     for question in QUESTIONS:
