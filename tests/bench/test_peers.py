@@ -120,7 +120,8 @@ def test_a_producer_enqueues_each_job_once_and_a_worker_records_its_run(bench: B
     enqueued = produced.times(ENQUEUED)
     assert produced.count(ENQUEUED) == (0 if way == "bulk" else JOBS)
     if way == "paced":
-        assert max(enqueued) - min(enqueued) >= (JOBS - 1) / 1000 * 1e9 * 0.99, "not faster than the rate"
+        # By the whole time and not from the first job on: on a busy machine that one may be the only one that is late.
+        assert run["seconds"] >= (JOBS - 1) / 1000, "not faster than the rate"
     records = bench.records(OURS, JOBS)
     with bench.worker(OURS, records, pinned=True) as worker:
         assert wait_for(lambda: records.count(ENDED) == JOBS, 120, [worker])
