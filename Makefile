@@ -14,7 +14,7 @@ A ?=
 B ?=
 METRIC ?=
 SERVER ?= valkey
-JOBS ?= 4
+JOBS ?= 3
 MINUTES ?=
 DATE ?=
 FAULT ?=
@@ -80,7 +80,7 @@ help:
 	@echo 'make judge [RUN=runs/latest] [SLO=my.toml]   judge a recorded run again, by its own objectives or by others'
 	@echo 'make runs [RUNS=runs]               all runs with their verdicts, printed and as the page runs/index.html'
 	@echo 'make compare A="run run" B="run run" [METRIC=name]   is B faster or slower than A, from repetitions of both that took turns'
-	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (seven minutes), in JOBS=4 processes'
+	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (five minutes), in JOBS=3 processes'
 	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'
 	@echo 'make test-nightly [MINUTES=2]       long random walks that differ each night, each mutant in a real drill, runs beside Node, and'
 	@echo '                                    so long a fuzzer at each HTTP API'

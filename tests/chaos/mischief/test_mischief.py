@@ -21,6 +21,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole_lines(file)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [pytest.param(name, marks=[] if name == "bull" else pytest.mark.slow) for name in sorted(CLIENTS)]
 )

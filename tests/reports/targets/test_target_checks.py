@@ -65,6 +65,7 @@ def all_wrong() -> Story:
     return story.ran(11, 8).sent(11, 9).sent(12, 4).ran(12, 17)
 
 
+@pytest.mark.slow
 def test_everything_that_breaks_at_least_once_is_found(judged: Decide) -> None:
     decided = judged(spec(AT_LEAST, KILL), all_wrong().ended(40, 8))
     assert (decided["verdict"], found(decided)) == ("violated", {"doubled": 1})
@@ -104,6 +105,7 @@ def test_without_a_fault_nothing_excuses_a_loss_or_a_second_end(judged: Decide, 
     assert verdicts(decided) == {"T1": "violated", "T2": "violated"} and found(decided) == {}
 
 
+@pytest.mark.slow
 def test_a_history_with_holes_proves_no_loss_and_a_fault_that_nobody_saw_no_pass(judged: Decide) -> None:
     story = good().sent(7, 5).killed(KILL, 6, 7, witnessed=False)
     files = story.ended(40)
