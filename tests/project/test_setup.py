@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib.machinery
-import importlib.util
 import json
 import os
 import shutil
@@ -15,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.ci_scripts import loaded
 
 Patch = pytest.MonkeyPatch
 Output = pytest.CaptureFixture[str]
@@ -37,20 +37,10 @@ def steps() -> list[str]:
     return []
 
 
-def loaded(tree: Path) -> ModuleType:
-    """The set-up of the copied tree as a module."""
-    loader = importlib.machinery.SourceFileLoader("ironclaim_setup", str(tree / ".ci" / "setup"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def setup(tree: Path, steps: list[str], monkeypatch: Patch) -> ModuleType:
     """The set-up of the copied tree as a module, with the slow parts (venv, pip, java) replaced by notes of their names."""
-    module = loaded(tree)
+    module = loaded(tree / ".ci" / "setup")
 
     def note_run(title: str, command: list[str], env: dict[str, str] | None = None) -> None:
         steps.append(title)
@@ -196,7 +186,7 @@ def test_two_at_a_time_wait_for_each_other(setup: ModuleType, tree: Path) -> Non
 
 
 def test_a_failed_step_shows_the_end_of_its_log(setup: ModuleType, tree: Path, capfd: Output) -> None:
-    fresh = loaded(tree)
+    fresh = loaded(tree / ".ci" / "setup")
     with pytest.raises(fresh.SetupError, match=r"a step failed with code 3; all of its output is in build/setup\.log"):
         fresh.run("a step", ["sh", "-c", "echo early; echo 'no matching distribution' >&2; exit 3"])
     assert "    no matching distribution\n" in capfd.readouterr().out

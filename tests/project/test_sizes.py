@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.ci_scripts import loaded
+
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = ROOT / ".ci" / "sizes"
 
@@ -34,10 +36,7 @@ SCRIPT = "-- header\nlocal function shard_of(id) return id end\n\n"
 
 @pytest.fixture(scope="module")
 def sizes() -> ModuleType:
-    module = ModuleType("sizes")
-    module.__file__ = str(SIZES)
-    exec(compile(SIZES.read_text(), str(SIZES), "exec"), module.__dict__)
-    return module
+    return loaded(SIZES)
 
 
 def test_code_is_counted_without_words_and_blanks(sizes: ModuleType, tmp_path: Path) -> None:
