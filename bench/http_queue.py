@@ -21,11 +21,11 @@ import httpx
 import engine
 from engine.history import text
 from engine.observer import Outcome
+from engine.ops.jobs import Enqueue, Enqueued
 from engine.queue.producing import draft
 from engine.recorder import Recorder
 from engine.wire.call import Call
 from engine.wire.drivers.delivery import DEADLINE_MS, Delivery, GiveUp, Trouble, Verdict
-from engine.wire.operations import Enqueue, Enqueued
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs
 from ironclaim_client.replies import member

@@ -18,7 +18,7 @@ import engine.models
 from bench.workload import CAPABILITY, LIMITS, PLAN_TEXT, RATE_JOBS, RATE_ROOM, RATED, SCHEDULES, PlannedJob
 from bench.workload import NAMES as JOB_NAMES
 from engine.observer import Observer
-from engine.wire.operations import Options
+from engine.ops.jobs import Options
 
 LANES = "lanes"
 NAMES = (LANES, "bridge", "bananas", "bull", "mosquito")

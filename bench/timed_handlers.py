@@ -20,8 +20,9 @@ from bench.arrivals import NAME
 from bench.capacity_steps import TIMED_VARIABLE, Timed
 from bench.workload import plan_of
 from engine.observer import Intended, Outcome, ServerIdentity
+from engine.ops.claims import Finish, LeasedJob
+from engine.ops.jobs import Lease
 from engine.wire.call import Call
-from engine.wire.operations import Finish, Lease, LeasedJob
 
 
 class Times:

@@ -31,8 +31,8 @@ from chaos.progress import Progress
 from chaos.slopes import MB
 from chaos.soak import LEAKING, STEADY, WORDS
 from engine import EngineError, Queue
+from engine.ops.claims import Finish
 from engine.testing import EmbeddedServer, ServerFailed
-from engine.wire.operations import Finish
 
 JOBS = (10_000, 1_000_000_000)
 

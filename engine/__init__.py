@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     )
     from engine.handlers import Handlers
     from engine.job import Job
+    from engine.ops.admin import Altered
+    from engine.ops.jobs import Enqueued
+    from engine.ops.looks import Counts, Event, NameCounts, Snapshot
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
     from engine.priority_queue import PriorityQueue
@@ -68,7 +71,6 @@ if TYPE_CHECKING:
     from engine.serializers import Serializer, UnreadablePayload
     from engine.tasks import Task, TaskFunction
     from engine.wire.drivers.endpoint import ConnectOptions
-    from engine.wire.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.worker.group import WorkerGroup
     from engine.worker.worker import Worker
 
@@ -115,7 +117,9 @@ _HOMES = {
     "engine.queue.obstacles": ("LaneInfo", "LimitInfo", "Obstacles", "PauseInfo"),
     "engine.queue.why": ("Why",),
     "engine.queue.job_info": ("JobError", "JobInfo", "JobPage"),
-    "engine.wire.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
+    "engine.ops.admin": ("Altered",),
+    "engine.ops.jobs": ("Enqueued",),
+    "engine.ops.looks": ("Counts", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
     "engine.queue.producing": ("NewJob",),
     "engine.serializers": ("Serializer", "UnreadablePayload"),

@@ -27,7 +27,7 @@ from engine.cron import DAY_S, Cron, Unreadable
 from engine.cron import read as read_cron
 
 if TYPE_CHECKING:
-    from engine.wire.operations import Timing
+    from engine.ops.schedules import Timing
 
 _EPOCH = datetime(1970, 1, 1)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from engine.channel.values import Published
-    from engine.wire.operations import Enqueued
+    from engine.ops.jobs import Enqueued
 
 
 #: Of the text of an exception that is stored or shown, and of a value that an error names.

@@ -13,10 +13,11 @@ from engine import validate
 from engine.errors import Malformed, describe
 from engine.hooks import NestedHooks, RunHooks
 from engine.job import Job
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from engine.outcomes import FAILED, Verdict, verdict_of
 from engine.parameters import TypedJob
 from engine.spared import logger, spared
-from engine.wire.operations import Lease, LeasedJob
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[[Job], object]

@@ -15,8 +15,8 @@ from engine.job import Job
 from engine.spared import logger, meant_for_the_caller, spared
 
 if TYPE_CHECKING:
+    from engine.ops.jobs import Enqueued
     from engine.queue.producing import NewJob
-    from engine.wire.operations import Enqueued
 
 log = logger("ironclaim.worker")
 

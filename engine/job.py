@@ -9,9 +9,9 @@ from typing import Any
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed, UnsupportedFeature
+from engine.ops.claims import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 from engine.validate import Milliseconds
-from engine.wire.operations import LeasedJob
 from engine.worker.machine.events import MoreTime, Progressed
 
 #: Takes the messages of a running handler to its worker.

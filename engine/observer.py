@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.ops.claims import LeasedJob
 from engine.spared import logger, meant_for_the_caller, spared
 from engine.wire.call import Call
-from engine.wire.operations import LeasedJob, Reply
 
 log = logger("ironclaim")
 
@@ -23,7 +23,7 @@ Intended = int | tuple[int | None, ...] | None
 class Outcome:
     """How a call ended: its reply, or the error. `definite` is False when a copy stayed unanswered. Times are monotonic ns."""
 
-    reply: Reply | None
+    reply: object
     error: str
     definite: bool
     applied: bool | None  # True: a reply came; False: certainly not applied; None: unknown

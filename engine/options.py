@@ -16,6 +16,7 @@ from typing import Annotated, Any, Protocol, TypedDict, get_args, get_type_hints
 
 from engine import validate
 from engine.errors import Malformed
+from engine.ops.jobs import Backoff, Options, ParentFailure
 from engine.routing import Target, route_text, target_text
 from engine.validate import (
     ATTEMPTS_MAX,
@@ -26,7 +27,6 @@ from engine.validate import (
     INSTANT_MS_MAX,
     Milliseconds,
 )
-from engine.wire.operations import Backoff, Options, ParentFailure
 
 
 @dataclass(frozen=True, slots=True)

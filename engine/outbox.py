@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, ParamSpec, cast
 
 from engine import validate
 from engine.errors import EngineError, Malformed, PartlyEnqueued, ScriptFault, UnknownParent, UnsupportedFeature
+from engine.ops.admin import NoteQueue
+from engine.ops.jobs import CloseWindows, Enqueued, Options
 from engine.options import PLAIN, checked
 from engine.queue import producing
 from engine.queue.faces import synchronous
@@ -31,7 +33,6 @@ from engine.queue.synchronous.queue import Queue
 from engine.spared import logger
 from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
 from engine.tasks import Task
-from engine.wire.operations import CloseWindows, Enqueued, NoteQueue, Options
 from engine.worker.signals import stop_signals
 
 log = logger("ironclaim.outbox")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from engine import validate
+from engine.ops.jobs import Options
 from engine.validate import Milliseconds
-from engine.wire.operations import Options
 
 #: More bases than a class of exceptions has.
 _KINDS_MAX = 64

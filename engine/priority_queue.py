@@ -9,9 +9,10 @@ from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.models import Bull
+from engine.ops.jobs import Enqueued
+from engine.ops.looks import Counts
 from engine.parameters import JobName
 from engine.queue.synchronous.queue import Queue
-from engine.wire.operations import Counts, Enqueued
 from engine.worker.group import WorkerGroup
 
 #: From the last to the first.

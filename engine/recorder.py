@@ -21,37 +21,29 @@ from engine.clock_offsets import ClockOffsets
 from engine.history import HistoryFile, text
 from engine.job import Job
 from engine.observer import Intended, Outcome, ServerIdentity
-from engine.wire.call import Call
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.operations import (
+from engine.ops.base import Operation
+from engine.ops.claims import (
     Bury,
     Claim,
     Claimed,
     Drop,
     Ended,
-    Enqueue,
-    Enqueued,
-    EnqueuedMany,
-    EnqueueMany,
     Extend,
     Extended,
     Failure,
     Finish,
     FinishedAndClaimed,
-    Lease,
     LeasedJob,
     Mark,
     Marked,
-    Operation,
-    Options,
-    ReapLost,
     Release,
     Retry,
-    Sweep,
-    Swept,
-    Tick,
-    Ticked,
 )
+from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
+from engine.ops.schedules import Tick, Ticked
+from engine.ops.sweeps import ReapLost, Sweep, Swept
+from engine.wire.call import Call
+from engine.wire.drivers.delivery import DEADLINE_MS
 
 
 class Ticket:

@@ -35,6 +35,10 @@ from typing import Any, cast
 from engine import validate
 from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
 from engine.models.names import LANES
+from engine.ops.admin import Limit
+from engine.ops.base import Operation
+from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged
+from engine.ops.shards import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
 from engine.queue import administering, sharding
 from engine.queue.job_info import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord
@@ -43,23 +47,6 @@ from engine.queue.synchronous.sharded import Shard
 from engine.serializers import BUILT_IN
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import PIPELINE_MAX
-from engine.wire.operations import (
-    Count,
-    Counts,
-    DropTaken,
-    Inspect,
-    Inspected,
-    Limit,
-    Operation,
-    Page,
-    Paged,
-    PutJobs,
-    ReadShards,
-    SetGate,
-    SetShards,
-    TakeJobs,
-    TakenJobs,
-)
 
 #: Jobs that one look finds; a batch is those of them that go to one shard.
 PAGE = 200

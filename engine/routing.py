@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from engine import validate
 from engine.errors import Malformed
-from engine.wire.operations import DEFAULT_ROUTE, Attributes
+from engine.ops.claims import DEFAULT_ROUTE, Attributes
 
 #: Whether one of the wanted capabilities is enough.
 Mode = Literal["any", "all"]

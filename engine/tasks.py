@@ -26,6 +26,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, 
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handler, Job
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Enqueued, Lease
 from engine.options import JobOptions, checked
 from engine.parameters import Parameters, TypedJob
 from engine.queue.faces import asynchronous, synchronous
@@ -33,7 +35,6 @@ from engine.queue.producing import NewJob
 from engine.queue.settings import QueueSettings
 from engine.task_batches import AsyncBatchOf, BatchOf
 from engine.validate import Milliseconds
-from engine.wire.operations import Enqueued, Lease, LeasedJob
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
 from engine.errors import EngineError, Malformed, describe
-from engine.wire.operations import Limit, Parent, Window, reroute_place
+from engine.ops.admin import Limit, Window
+from engine.ops.jobs import Parent, reroute_place
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024

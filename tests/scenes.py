@@ -11,12 +11,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-from engine.wire import operations as op
+from engine.ops.admin import MakeTestQueue, NoteEra
+from engine.ops.backups import EndRestore, LoadRestore
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Drop, Failure, Finish, Mark, Release, Retry, Value
+from engine.ops.jobs import CloseWindows, EnqueueMany, Lease
+from engine.ops.looks import Count, Explain, Inspect, Listing, ListObstacles, Look, NoteProgress, Page
+from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
+from engine.ops.shards import DropTaken, PutJobs, SetGate, SetShards, TakeJobs
+from engine.ops.sweeps import ReadWorkerUpdates, ReapLost
+from engine.ops.workers import (
+    AcquireLock,
+    Connected,
+    ExtendLock,
+    ListRunTimes,
+    ListWorkers,
+    ReleaseLock,
+    ReplicationProbe,
+    RunTimes,
+)
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.by_hand import alter, bury, clean, forget, set_events, set_retention
 
 #: What worker `a` (in some worlds `b`) has in hand, by job.
-Held = dict[str, op.Lease]
+Held = dict[str, Lease]
 World = Callable[[Desk], Held]
 
 #: Every class of the jobs of any scene.
@@ -33,7 +51,7 @@ class Scene(NamedTuple):
 
     name: str
     world: World
-    make: Callable[[Desk, Held], op.Operation]
+    make: Callable[[Desk, Held], Operation]
     #: Jobs that are dead when the call was carried out and all others have run.
     dead: frozenset[str] = frozenset()
     #: Jobs that the call ends without a run.
@@ -51,7 +69,7 @@ class Scene(NamedTuple):
     def id(self) -> str:
         return f"{self.name} ({self.world.__name__})"
 
-    def begin(self, desk: Desk) -> op.Operation:
+    def begin(self, desk: Desk) -> Operation:
         """Prepare the queue, which is empty; the operation."""
         return self.make(desk, self.world(desk))
 
@@ -72,7 +90,7 @@ def simple(desk: Desk) -> Held:
     desk.enqueue("finished", "buried")
     ends = held_by(desk, "b")
     desk.finish(ends["finished"])
-    desk.run(op.Bury((op.Failure(ends["buried"], "no"),)))
+    desk.run(Bury((Failure(ends["buried"], "no"),)))
     desk.enqueue("leased1", "leased2", "leased3")
     held = held_by(desk)
     desk.enqueue("waits1", "waits2")
@@ -120,7 +138,7 @@ def busy(desk: Desk) -> Held:
     desk.enqueue("finished", "buried")
     ends = held_by(desk, "b")
     desk.finish(ends["finished"])
-    desk.run(op.Bury((op.Failure(ends["buried"], "no"),)))
+    desk.run(Bury((Failure(ends["buried"], "no"),)))
     desk.enqueue("promoted", delay_ms=10)
     desk.tick(20)
     desk.sweep()
@@ -145,8 +163,8 @@ def relatives(desk: Desk) -> Held:
     desk.enqueue("child3", needs=("parent1", "parent2"))
     desk.enqueue("child4", needs=("parent3",))
     held = held_by(desk, "b", 3)
-    desk.run(op.Release((held["parent2"],)))
-    desk.run(op.Bury((op.Failure(held["parent3"], "no"),)))
+    desk.run(Release((held["parent2"],)))
+    desk.run(Bury((Failure(held["parent3"], "no"),)))
     return {"parent1": held["parent1"]}
 
 
@@ -177,17 +195,17 @@ def kept(desk: Desk) -> Held:
 # -- what several scenes begin with
 
 
-def failures(leases: Iterable[op.Lease], delay_ms: int = 0) -> tuple[op.Failure, ...]:
-    return tuple(op.Failure(lease, "boom", delay_ms) for lease in leases)
+def failures(leases: Iterable[Lease], delay_ms: int = 0) -> tuple[Failure, ...]:
+    return tuple(Failure(lease, "boom", delay_ms) for lease in leases)
 
 
-def named(held: Held, *jobs: str) -> list[op.Lease]:
+def named(held: Held, *jobs: str) -> list[Lease]:
     return [held[job] for job in jobs]
 
 
-def ending(lease: op.Lease) -> op.Finish:
+def ending(lease: Lease) -> Finish:
     """A finish with a result that lives for five seconds."""
-    return op.Finish((lease,), values=(op.Value(0, b"1", RESULT_MS, 3),))
+    return Finish((lease,), values=(Value(0, b"1", RESULT_MS, 3),))
 
 
 def expire(desk: Desk) -> None:
@@ -198,7 +216,7 @@ def expire(desk: Desk) -> None:
 
 
 def deaths(desk: Desk, held: Held) -> None:
-    desk.run(op.Bury(failures(named(held, "m0", "b0", "p0"))))
+    desk.run(Bury(failures(named(held, "m0", "b0", "p0"))))
 
 
 def corrupt(desk: Desk, *jobs: str) -> None:
@@ -206,58 +224,58 @@ def corrupt(desk: Desk, *jobs: str) -> None:
         desk.redis.setrange(desk.keys.job(job), 0, b"\xff")
 
 
-def schedule(desk: Desk, name: str, **timing: Any) -> op.PutSchedule:
+def schedule(desk: Desk, name: str, **timing: Any) -> PutSchedule:
     """A schedule that is due in 20 ms."""
     job, due_ms = desk.enqueue_operation("template"), desk.now_ms + 20
-    hourly = op.Timing(every_ms=3_600_000, **timing)
-    return op.PutSchedule(desk._op_id(), desk.now_ms + 10_000, name, hourly, op.TickPolicy(), job, due_ms, due_ms, None)
+    hourly = Timing(every_ms=3_600_000, **timing)
+    return PutSchedule(desk._op_id(), desk.now_ms + 10_000, name, hourly, TickPolicy(), job, due_ms, due_ms, None)
 
 
-def lock(desk: Desk, held: Held) -> op.AcquireLock:
-    return op.AcquireLock("nightly", OWNER, 5_000, desk.now_ms + 10_000)
+def lock(desk: Desk, held: Held) -> AcquireLock:
+    return AcquireLock("nightly", OWNER, 5_000, desk.now_ms + 10_000)
 
 
-def an_extension_of_a_lock(desk: Desk, held: Held) -> op.Operation:
+def an_extension_of_a_lock(desk: Desk, held: Held) -> Operation:
     desk.run(lock(desk, held))
-    return op.ExtendLock("nightly", OWNER, 1, 60_000, desk.now_ms + 10_000)
+    return ExtendLock("nightly", OWNER, 1, 60_000, desk.now_ms + 10_000)
 
 
-def a_release_of_a_lock(desk: Desk, held: Held) -> op.Operation:
+def a_release_of_a_lock(desk: Desk, held: Held) -> Operation:
     desk.run(lock(desk, held))
-    return op.ReleaseLock("nightly", OWNER)
+    return ReleaseLock("nightly", OWNER)
 
 
 # -- calls that need more than a line
 
 
-def a_claim_of_what_came_back(desk: Desk, held: Held) -> op.Operation:
+def a_claim_of_what_came_back(desk: Desk, held: Held) -> Operation:
     """Freed slots, a window that is over, a job that is due; and it parks again."""
     desk.finish(*named(held, "m0", "s2", "s3", "p1"))
     desk.tick(1000)
     return desk.claim_operation("b", 20, classes=CLASSES)
 
 
-def a_claim_of_corrupt_jobs(desk: Desk, held: Held) -> op.Operation:
+def a_claim_of_corrupt_jobs(desk: Desk, held: Held) -> Operation:
     desk.finish(held["m0"])
     corrupt(desk, "m1")
     desk.redis.delete(desk.keys.job("s0"))
     return desk.claim_operation("b", 20, classes=CLASSES)
 
 
-def a_claim_of_classes_with_one_name(desk: Desk, held: Held) -> op.Operation:
+def a_claim_of_classes_with_one_name(desk: Desk, held: Held) -> Operation:
     desk.enqueue("g0", "g1", "g2", route="gpu")
     desk.enqueue("g3", name="push", route="gpu", key="r")
     desk.finish(*named(held, "m0", "b0"))
     return desk.claim_operation("b", 20, classes=CLASSES)
 
 
-def a_claim_under_a_limit(desk: Desk, held: Held) -> op.Operation:
+def a_claim_under_a_limit(desk: Desk, held: Held) -> Operation:
     desk.set_limit("n:main", concurrency=2, rate=100, per_ms=1000)
     desk.enqueue("j1", "j2", "j3")
     return desk.claim_operation()
 
 
-def a_claim_of_what_nobody_can_read(desk: Desk, held: Held) -> op.Operation:
+def a_claim_of_what_nobody_can_read(desk: Desk, held: Held) -> Operation:
     desk.enqueue("j1", "j2")
     desk.enqueue("j3", delay_ms=50)
     corrupt(desk, "j1", "j3")
@@ -265,28 +283,28 @@ def a_claim_of_what_nobody_can_read(desk: Desk, held: Held) -> op.Operation:
     return desk.claim_operation()
 
 
-def a_finish_and_claim_under_limits(desk: Desk, held: Held) -> op.Operation:
+def a_finish_and_claim_under_limits(desk: Desk, held: Held) -> Operation:
     desk.tick(450)
-    return op.Finish(tuple(held.values()), desk.claim_operation(limit=20, classes=CLASSES))
+    return Finish(tuple(held.values()), desk.claim_operation(limit=20, classes=CLASSES))
 
 
-def a_finish_that_somebody_waits_for(desk: Desk, held: Held) -> op.Operation:
+def a_finish_that_somebody_waits_for(desk: Desk, held: Held) -> Operation:
     first = next(iter(held.values()))
-    desk.run(op.Look(first.job, OWNER))
-    return op.Finish(tuple(held.values()), None, (op.Value(0, b"7", 60_000, 5),))
+    desk.run(Look(first.job, OWNER))
+    return Finish(tuple(held.values()), None, (Value(0, b"7", 60_000, 5),))
 
 
-def a_last_attempt(desk: Desk, held: Held) -> op.Operation:
+def a_last_attempt(desk: Desk, held: Held) -> Operation:
     desk.enqueue("j1", attempts=1)
-    return op.Retry(failures(held_by(desk).values()))
+    return Retry(failures(held_by(desk).values()))
 
 
-def an_extension(desk: Desk, held: Held) -> op.Operation:
+def an_extension(desk: Desk, held: Held) -> Operation:
     desk.tick(2000)
     return desk.extend_operation(*held.values())
 
 
-def an_enqueue_that_takes_a_key_over(desk: Desk, held: Held) -> op.Operation:
+def an_enqueue_that_takes_a_key_over(desk: Desk, held: Held) -> Operation:
     """The holder of the unique key is not in KEYS: it has ended."""
     desk.enqueue("holder", unique="u", priority=10)
     desk.finish(*held_by(desk, "b", 1).values())
@@ -294,30 +312,30 @@ def an_enqueue_that_takes_a_key_over(desk: Desk, held: Held) -> op.Operation:
     return desk.enqueue_operation("new", unique="u")
 
 
-def an_enqueue_of_a_child(desk: Desk, held: Held) -> op.Operation:
+def an_enqueue_of_a_child(desk: Desk, held: Held) -> Operation:
     desk.enqueue("p1", "p2")
     return desk.enqueue_operation("c1", needs=("p1", "p2"), unique="u", dedup="d", dedup_ms=1000)
 
 
-def an_enqueue_of_a_child_of_a_dead_parent(desk: Desk, held: Held) -> op.Operation:
+def an_enqueue_of_a_child_of_a_dead_parent(desk: Desk, held: Held) -> Operation:
     desk.enqueue("p1", "p2")
-    desk.run(op.Bury(failures(held_by(desk, limit=1).values())))
+    desk.run(Bury(failures(held_by(desk, limit=1).values())))
     return desk.enqueue_operation("c1", needs=("p1", "p2"))
 
 
-def an_enqueue_of_a_child_of_four(desk: Desk, held: Held) -> op.Operation:
+def an_enqueue_of_a_child_of_four(desk: Desk, held: Held) -> Operation:
     desk.enqueue("parent4", needs=("parent1",))
     return desk.enqueue_operation("new", needs=("parent1", "parent2", "parent4", "finished"))
 
 
-def an_enqueue_after_a_parent(desk: Desk, held: Held) -> op.Operation:
+def an_enqueue_after_a_parent(desk: Desk, held: Held) -> Operation:
     desk.enqueue("p")
     desk.run(ending(held_by(desk)["p"]))
     return desk.enqueue_operation("child", needs=("p",))
 
 
-def a_bulk(desk: Desk, held: Held) -> op.Operation:
-    return op.EnqueueMany(
+def a_bulk(desk: Desk, held: Held) -> Operation:
+    return EnqueueMany(
         (
             desk.enqueue_operation("new1", key="k", unique="un"),
             desk.enqueue_operation("new2", name="push", key="z", dedup="dz", dedup_ms=1000),
@@ -328,8 +346,8 @@ def a_bulk(desk: Desk, held: Held) -> op.Operation:
     )
 
 
-def a_bulk_of_new_classes(desk: Desk, held: Held) -> op.Operation:
-    return op.EnqueueMany(
+def a_bulk_of_new_classes(desk: Desk, held: Held) -> Operation:
+    return EnqueueMany(
         (
             desk.enqueue_operation("new1", route="gpu"),
             desk.enqueue_operation("new2", name="push", route="gpu", delay_ms=200),
@@ -338,29 +356,29 @@ def a_bulk_of_new_classes(desk: Desk, held: Held) -> op.Operation:
     )
 
 
-def a_close(desk: Desk, held: Held) -> op.Operation:
+def a_close(desk: Desk, held: Held) -> Operation:
     desk.enqueue("w1", dedup="outbox:w1", dedup_ms=60_000)
     desk.enqueue("w2", dedup="other", dedup_ms=60_000)
-    return op.CloseWindows((("outbox:w1", "w1"), ("other", "w2")))
+    return CloseWindows((("outbox:w1", "w1"), ("other", "w2")))
 
 
-def a_first_reap(desk: Desk, held: Held) -> op.Operation:
+def a_first_reap(desk: Desk, held: Held) -> Operation:
     """Nobody has swept before."""
     desk.tick(LEASE_MS + 1)
     return desk.sweep_operation()
 
 
-def a_reap(desk: Desk, held: Held) -> op.Operation:
+def a_reap(desk: Desk, held: Held) -> Operation:
     expire(desk)
     return desk.sweep_operation()
 
 
-def a_reap_by_a_new_sweeper(desk: Desk, held: Held) -> op.Operation:
+def a_reap_by_a_new_sweeper(desk: Desk, held: Held) -> Operation:
     expire(desk)
     return desk.sweep_operation("n")
 
 
-def a_reap_after_a_step_back(desk: Desk, held: Held) -> op.Operation:
+def a_reap_after_a_step_back(desk: Desk, held: Held) -> Operation:
     desk.enqueue("j1", "j2", "j3")
     desk.claim()
     desk.sweep()
@@ -368,7 +386,7 @@ def a_reap_after_a_step_back(desk: Desk, held: Held) -> op.Operation:
     return desk.sweep_operation()
 
 
-def a_reap_after_a_step_back_in_a_pause(desk: Desk, held: Held) -> op.Operation:
+def a_reap_after_a_step_back_in_a_pause(desk: Desk, held: Held) -> Operation:
     desk.tick(400)
     desk.sweep()
     desk.pause("push", 3000)
@@ -377,7 +395,7 @@ def a_reap_after_a_step_back_in_a_pause(desk: Desk, held: Held) -> op.Operation:
     return desk.sweep_operation()
 
 
-def a_reap_after_crashes(desk: Desk, held: Held) -> op.Operation:
+def a_reap_after_crashes(desk: Desk, held: Held) -> Operation:
     expire(desk)
     desk.sweep()
     again = held_by(desk, "b")
@@ -387,7 +405,7 @@ def a_reap_after_crashes(desk: Desk, held: Held) -> op.Operation:
     return desk.sweep_operation()
 
 
-def a_reap_of_what_kills_its_workers(desk: Desk, held: Held) -> op.Operation:
+def a_reap_of_what_kills_its_workers(desk: Desk, held: Held) -> Operation:
     """One is buried, one cannot be read, one waits again."""
     desk.enqueue("j1", "j2", crashes_max=2)
     desk.crash_all("j1", "j2")
@@ -399,25 +417,25 @@ def a_reap_of_what_kills_its_workers(desk: Desk, held: Held) -> op.Operation:
     return desk.sweep_operation()
 
 
-def a_mark_of_what_has_crashed(desk: Desk, held: Held) -> op.Operation:
+def a_mark_of_what_has_crashed(desk: Desk, held: Held) -> Operation:
     desk.enqueue("j1", "j2", crashes_max=2)
     desk.crash_all("j1", "j2")
-    return op.Mark(held_by(desk)["j1"])
+    return Mark(held_by(desk)["j1"])
 
 
-def a_promotion(desk: Desk, held: Held) -> op.Operation:
+def a_promotion(desk: Desk, held: Held) -> Operation:
     desk.tick(1000)
     return desk.sweep_operation()
 
 
-def a_promotion_of_a_corrupt_job(desk: Desk, held: Held) -> op.Operation:
+def a_promotion_of_a_corrupt_job(desk: Desk, held: Held) -> Operation:
     desk.enqueue("j1", "j2", "j3", delay_ms=50)
     corrupt(desk, "j2")
     desk.tick(100)
     return desk.sweep_operation()
 
 
-def a_promotion_of_children(desk: Desk, held: Held) -> op.Operation:
+def a_promotion_of_children(desk: Desk, held: Held) -> Operation:
     """As a finish that was cut off leaves them: ended, and nobody told."""
     desk.redis.rename(desk.keys.feeding, "{desk}kept")
     desk.finish(*held.values())
@@ -425,7 +443,7 @@ def a_promotion_of_children(desk: Desk, held: Held) -> op.Operation:
     return desk.sweep_operation()
 
 
-def a_sweep_after_two_finishes(desk: Desk, held: Held) -> op.Operation:
+def a_sweep_after_two_finishes(desk: Desk, held: Held) -> Operation:
     """As they are left by a finish that was cut off before it told anybody."""
     desk.redis.zadd(desk.keys.handing, {"+p1": START_MS, "+p2": START_MS})
     desk.redis.srem(desk.keys.feeding, *held)
@@ -434,24 +452,24 @@ def a_sweep_after_two_finishes(desk: Desk, held: Held) -> op.Operation:
     return desk.sweep_operation()
 
 
-def a_sweep_after_a_burial(desk: Desk, held: Held) -> op.Operation:
-    desk.run(op.Bury(failures(held.values())))
+def a_sweep_after_a_burial(desk: Desk, held: Held) -> Operation:
+    desk.run(Bury(failures(held.values())))
     return desk.sweep_operation()
 
 
-def a_sweep_after_the_child(desk: Desk, held: Held) -> op.Operation:
+def a_sweep_after_the_child(desk: Desk, held: Held) -> Operation:
     desk.run(ending(held["p"]))
     desk.finish(*held_by(desk).values())
     return desk.sweep_operation()
 
 
-def a_sweep_over_the_bounds(desk: Desk, held: Held) -> op.Operation:
+def a_sweep_over_the_bounds(desk: Desk, held: Held) -> Operation:
     deaths(desk, held)
     desk.run(set_retention(desk, dead_max=1))
     return desk.sweep_operation()
 
 
-def a_look_for_orphans(desk: Desk, held: Held) -> op.Operation:
+def a_look_for_orphans(desk: Desk, held: Held) -> Operation:
     """The leases of `a`, which stopped beating before they ran out."""
     desk.beat("a", ttl_ms=3_000)
     for _ in range(4):
@@ -460,78 +478,78 @@ def a_look_for_orphans(desk: Desk, held: Held) -> op.Operation:
     return desk.orphans_operation()
 
 
-def a_reap_of_the_lost(desk: Desk, held: Held) -> op.Operation:
+def a_reap_of_the_lost(desk: Desk, held: Held) -> Operation:
     """The leases of `a`, whose control connection is gone."""
     desk.run(replace(desk.beat_operation("a"), connection="7 run"))
     counter = desk.sweep_operation().counter
-    return op.ReapLost("s" * 16, counter, 100, desk.now_ms + 500, (op.Connected("a" * 16, 7),), "run")
+    return ReapLost("s" * 16, counter, 100, desk.now_ms + 500, (Connected("a" * 16, 7),), "run")
 
 
-def a_second_beat(desk: Desk, held: Held) -> op.Operation:
+def a_second_beat(desk: Desk, held: Held) -> Operation:
     desk.beat("a")
     return desk.beat_operation("a")
 
 
-def a_removed_limit(desk: Desk, held: Held) -> op.Operation:
+def a_removed_limit(desk: Desk, held: Held) -> Operation:
     """Lanes that wait for it come back."""
     desk.claim("b", limit=100)
     return desk.set_limit_operation("k:acme")
 
 
-def a_resume(desk: Desk, name: str) -> op.Operation:
+def a_resume(desk: Desk, name: str) -> Operation:
     desk.pause(name)
     return desk.resume_operation(name)
 
 
-def a_tick(desk: Desk, held: Held) -> op.Operation:
+def a_tick(desk: Desk, held: Held) -> Operation:
     """Of two ticks of this call one has made its job before: a copy of the call was cut off."""
     due_ms = int(desk.redis.zscore(desk.keys.cron, "hourly") or 0)  # type: ignore[arg-type]
     desk.enqueue(f"cron:hourly:{due_ms}")
-    return op.Tick("a" * 16, 1, "hourly", "1", due_ms, (due_ms, due_ms + 1), due_ms + 3_600_000, 0, "allow")
+    return Tick("a" * 16, 1, "hourly", "1", due_ms, (due_ms, due_ms + 1), due_ms + 3_600_000, 0, "allow")
 
 
-def a_second_report(desk: Desk, held: Held) -> op.Operation:
+def a_second_report(desk: Desk, held: Held) -> Operation:
     """One name has times already, the other one is new; so is the hash of the names that have no room."""
-    desk.run(desk.took_operation(op.RunTimes("*", "ok", 1, 1, ((3, 1),))))
+    desk.run(desk.took_operation(RunTimes("*", "ok", 1, 1, ((3, 1),))))
     desk.run(desk.took_operation())
-    return desk.took_operation(op.RunTimes("main", "ok", 7, 7, ((45, 1),)), op.RunTimes("new", "failed", 7, 7, ((45, 1),)))
+    return desk.took_operation(RunTimes("main", "ok", 7, 7, ((45, 1),)), RunTimes("new", "failed", 7, 7, ((45, 1),)))
 
 
-def a_list_of_run_times(desk: Desk, held: Held) -> op.Operation:
+def a_list_of_run_times(desk: Desk, held: Held) -> Operation:
     desk.run(a_second_report(desk, held))
-    return op.ListRunTimes(0, 100)
+    return ListRunTimes(0, 100)
 
 
-def a_drop_of_two(desk: Desk, held: Held) -> op.Operation:
+def a_drop_of_two(desk: Desk, held: Held) -> Operation:
     """A job that others wait for among them."""
-    return op.Drop((held["parent1"], *held_by(desk, "c", 1).values()), ("skipped", "discarded"))
+    return Drop((held["parent1"], *held_by(desk, "c", 1).values()), ("skipped", "discarded"))
 
 
-def news_of_a_class(desk: Desk, held: Held) -> op.Operation:
+def news_of_a_class(desk: Desk, held: Held) -> Operation:
     desk.enqueue("new", route="gpu")
-    return op.ReadWorkerUpdates(0, "a")
+    return ReadWorkerUpdates(0, "a")
 
 
-def obstacles(desk: Desk, held: Held) -> op.Operation:
+def obstacles(desk: Desk, held: Held) -> Operation:
     """With a limit that is full and a lane that waits for it."""
     desk.set_limit("k:*", concurrency=1)
     desk.enqueue("tenant1", "tenant2", key="acme")
     desk.claim("w", 1)
     desk.pause("other", 60_000)
-    return op.ListObstacles()
+    return ListObstacles()
 
 
-def why(desk: Desk, held: Held) -> op.Operation:
+def why(desk: Desk, held: Held) -> Operation:
     obstacles(desk, held)
-    return op.Explain("tenant2")
+    return Explain("tenant2")
 
 
-def a_second_era(desk: Desk, held: Held) -> op.Operation:
-    desk.run(op.NoteEra("first", "", "", 0))
-    return op.NoteEra("second", "first", "", 2, (("a" * 16, 1, True),))
+def a_second_era(desk: Desk, held: Held) -> Operation:
+    desk.run(NoteEra("first", "", "", 0))
+    return NoteEra("second", "first", "", 2, (("a" * 16, 1, True),))
 
 
-def an_end_of_a_restore(desk: Desk, held: Held) -> op.Operation:
+def an_end_of_a_restore(desk: Desk, held: Held) -> Operation:
     """All is loaded; three jobs were leased."""
     keys, client = desk.keys, cast("Any", desk.redis)
     values, sequence = [client.dump(key) for key in (keys.sweep, keys.seq)], int(client.get(keys.seq))
@@ -539,14 +557,14 @@ def an_end_of_a_restore(desk: Desk, held: Held) -> op.Operation:
     desk.redis.rpush(keys.seq, "restore backup owner", 0)
     desk.redis.set(keys.sweep, "restore")
     desk.redis.rpush(keys.era, "first 0 1")
-    return op.EndRestore("backup", "owner", "second", 100, sequence, *values)
+    return EndRestore("backup", "owner", "second", 100, sequence, *values)
 
 
 # -- what is done by hand
 
 
-def with_deaths(make: Callable[[Desk], op.Operation]) -> Callable[[Desk, Held], op.Operation]:
-    def made(desk: Desk, held: Held) -> op.Operation:
+def with_deaths(make: Callable[[Desk], Operation]) -> Callable[[Desk, Held], Operation]:
+    def made(desk: Desk, held: Held) -> Operation:
         deaths(desk, held)
         desk.tick(5)
         return make(desk)
@@ -557,25 +575,25 @@ def with_deaths(make: Callable[[Desk], op.Operation]) -> Callable[[Desk, Held], 
 a_requeue_under_limits = with_deaths(lambda desk: alter(desk, "requeue", "dead", "m0", "b0", "p0", "s0"))
 
 
-def a_cancel_of_a_child(desk: Desk, held: Held) -> op.Operation:
+def a_cancel_of_a_child(desk: Desk, held: Held) -> Operation:
     desk.enqueue("p", delay_ms=100)
     desk.enqueue("j", unique="u", needs=("p",))
     return alter(desk, "cancel", "blocked", "j")
 
 
-def a_cancel_of_a_delayed_retry(desk: Desk, held: Held) -> op.Operation:
+def a_cancel_of_a_delayed_retry(desk: Desk, held: Held) -> Operation:
     desk.enqueue("j", unique="u")
     desk.retry(held_by(desk)["j"], delay_ms=5_000)
     return alter(desk, "cancel", "delayed", "j")
 
 
-def a_cancel_of_a_job_that_crashed(desk: Desk, held: Held) -> op.Operation:
+def a_cancel_of_a_job_that_crashed(desk: Desk, held: Held) -> Operation:
     desk.enqueue("j", unique="u")
     desk.crash("j")
     return alter(desk, "cancel", "waiting", "j")
 
 
-def a_discard_of_one_that_has_its_key_again(desk: Desk, held: Held) -> op.Operation:
+def a_discard_of_one_that_has_its_key_again(desk: Desk, held: Held) -> Operation:
     """By a requeue that was cut off."""
     desk.enqueue("j", unique="u")
     bury(desk, "j")
@@ -583,7 +601,7 @@ def a_discard_of_one_that_has_its_key_again(desk: Desk, held: Held) -> op.Operat
     return alter(desk, "discard", "dead", "j")
 
 
-def events_off(desk: Desk, held: Held) -> op.Operation:
+def events_off(desk: Desk, held: Held) -> Operation:
     desk.run(set_events(desk, 100))
     return set_events(desk, 0)
 
@@ -595,7 +613,7 @@ SCENES: list[Scene] = []
 
 def add(
     name: str,
-    make: Callable[[Desk, Held], op.Operation],
+    make: Callable[[Desk, Held], Operation],
     *worlds: World,
     dead: str = "",
     gone: str = "",
@@ -609,10 +627,10 @@ def add(
         SCENES.append(Scene(name, world, make, stay, frozenset(gone.split()), frozenset(runs.split()), writes))
 
 
-def add_twice(name: str, make: Callable[[Desk, Held], op.Operation], *, gone: str = "", runs: str = "") -> None:
+def add_twice(name: str, make: Callable[[Desk, Held], Operation], *, gone: str = "", runs: str = "") -> None:
     """The call in the busy world, first and repeated: a copy may run on a half-moved slot, for the first one has left its key."""
 
-    def repeated(desk: Desk, held: Held) -> op.Operation:
+    def repeated(desk: Desk, held: Held) -> Operation:
         operation = make(desk, held)
         desk.run(operation)
         return operation
@@ -657,7 +675,7 @@ add("enqueue_many: of new classes", a_bulk_of_new_classes, limited)
 add("enqueue_many: repeated", lambda desk, held: desk.enqueue_many_operation("leased1", "leased2", "waits1"), busy, writes=False)
 add(
     "enqueue_many: routed",
-    lambda desk, held: op.EnqueueMany(tuple(desk.enqueue_operation(f"new{at}", route=f"gpu{at}") for at in (1, 2))),
+    lambda desk, held: EnqueueMany(tuple(desk.enqueue_operation(f"new{at}", route=f"gpu{at}") for at in (1, 2))),
     busy,
 )
 add_twice("close_windows", a_close)
@@ -670,36 +688,36 @@ add("claim: what came back", a_claim_of_what_came_back, limited)
 add("claim: corrupt jobs", a_claim_of_corrupt_jobs, limited, dead="m1")
 add("claim: what nobody can read", a_claim_of_what_nobody_can_read, nothing, dead="j1 j3")
 add("claim: classes with one name", a_claim_of_classes_with_one_name, limited)
-add("claim: and finish", lambda desk, held: op.Finish(tuple(held.values()), desk.claim_operation("a")), simple, busy, parents)
+add("claim: and finish", lambda desk, held: Finish(tuple(held.values()), desk.claim_operation("a")), simple, busy, parents)
 add("claim: and finish under limits", a_finish_and_claim_under_limits, limited)
 add(
     "claim: and finish a parent",
-    lambda desk, held: op.Finish(tuple(held.values()), desk.claim_operation("b", limit=2)),
+    lambda desk, held: Finish(tuple(held.values()), desk.claim_operation("b", limit=2)),
     relatives,
 )
 
-add("finish", lambda desk, held: op.Finish(tuple(held.values())), simple, limited, busy, relatives, parents)
-add("finish: a token twice", lambda desk, held: op.Finish((*held.values(), next(iter(held.values())))), busy)
+add("finish", lambda desk, held: Finish(tuple(held.values())), simple, limited, busy, relatives, parents)
+add("finish: a token twice", lambda desk, held: Finish((*held.values(), next(iter(held.values())))), busy)
 add("finish: with a value", a_finish_that_somebody_waits_for, busy)
 add("finish: a parent with a result", lambda desk, held: ending(held["p"]), kept)
-add("release", lambda desk, held: op.Release(tuple(held.values())), simple, limited, busy)
-add("retry", lambda desk, held: op.Retry(failures(held.values(), 200)), simple, busy)
-add("retry: under limits", lambda desk, held: op.Retry(failures(held.values(), 300)), limited, dead="b0")
-add("retry: at once", lambda desk, held: op.Retry(failures(held.values())), simple)
+add("release", lambda desk, held: Release(tuple(held.values())), simple, limited, busy)
+add("retry", lambda desk, held: Retry(failures(held.values(), 200)), simple, busy)
+add("retry: under limits", lambda desk, held: Retry(failures(held.values(), 300)), limited, dead="b0")
+add("retry: at once", lambda desk, held: Retry(failures(held.values())), simple)
 add("retry: the last attempt", a_last_attempt, nothing, dead="j1")
-add("bury", lambda desk, held: op.Bury(failures(held.values())), simple, dead="leased1 leased2 leased3")
-add("bury: under limits", lambda desk, held: op.Bury(failures(named(held, "m0", "b0", "p0"))), limited, dead="m0 b0 p0")
-add("bury: what is busy", lambda desk, held: op.Bury(failures(held.values())), busy, dead="leased1 leased2 limited1")
-add("bury: a parent", lambda desk, held: op.Bury(failures(held.values())), relatives, dead="parent1 child1 child2 child3")
-add("bury: a grandparent", lambda desk, held: op.Bury(failures(held.values())), generations, dead="p1 c1 g1")
-add("bury: a parent with an error", lambda desk, held: op.Bury(failures(held.values())), kept, dead="p")
-add("drop", lambda desk, held: op.Drop(tuple(held.values()), ("discarded",) * len(held)), simple, limited)
+add("bury", lambda desk, held: Bury(failures(held.values())), simple, dead="leased1 leased2 leased3")
+add("bury: under limits", lambda desk, held: Bury(failures(named(held, "m0", "b0", "p0"))), limited, dead="m0 b0 p0")
+add("bury: what is busy", lambda desk, held: Bury(failures(held.values())), busy, dead="leased1 leased2 limited1")
+add("bury: a parent", lambda desk, held: Bury(failures(held.values())), relatives, dead="parent1 child1 child2 child3")
+add("bury: a grandparent", lambda desk, held: Bury(failures(held.values())), generations, dead="p1 c1 g1")
+add("bury: a parent with an error", lambda desk, held: Bury(failures(held.values())), kept, dead="p")
+add("drop", lambda desk, held: Drop(tuple(held.values()), ("discarded",) * len(held)), simple, limited)
 add("drop: two", a_drop_of_two, relatives, dead="child1 child2 child3")
 add("extend", lambda desk, held: desk.extend_operation(*held.values()), simple, busy)
 add("extend: under limits", an_extension, limited)
 add("mark: what has crashed", a_mark_of_what_has_crashed, nothing, dead="j1")
-add("mark", lambda desk, held: op.Mark(next(iter(held.values()))), simple, busy)
-add("progress", lambda desk, held: op.NoteProgress(next(iter(held.values())), 1, b'"percent":5}'), busy)
+add("mark", lambda desk, held: Mark(next(iter(held.values()))), simple, busy)
+add("progress", lambda desk, held: NoteProgress(next(iter(held.values())), 1, b'"percent":5}'), busy)
 
 add("sweep: what is in time", lambda desk, held: desk.sweep_operation(), parents)
 add("sweep: what is due", lambda desk, held: desk.sweep_operation(), simple, busy)
@@ -785,8 +803,8 @@ add("set_events: off", events_off, limited)
 
 add_twice("put_schedule", lambda desk, held: schedule(desk, "new"))
 add("put_schedule: over another", lambda desk, held: schedule(desk, "hourly", start_ms=1), busy)
-add("enable_schedule", lambda desk, held: op.EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "hourly", 1, 0), busy)
-add("remove_schedule", lambda desk, held: op.RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "hourly"), busy)
+add("enable_schedule", lambda desk, held: EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "hourly", 1, 0), busy)
+add("remove_schedule", lambda desk, held: RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "hourly"), busy)
 add_twice("tick", a_tick)
 
 add("beat", a_second_beat, busy)
@@ -796,27 +814,27 @@ add("report_run_times", a_second_report, busy)
 add("lock_acquire", lock, nothing, busy)
 add("lock_extend", an_extension_of_a_lock, nothing, busy)
 add("lock_release", a_release_of_a_lock, nothing, busy)
-add("replication_probe", lambda desk, held: op.ReplicationProbe(), nothing, busy)
+add("replication_probe", lambda desk, held: ReplicationProbe(), nothing, busy)
 add("note_era", a_second_era, busy)
-add("restore_load", lambda desk, held: op.LoadRestore("begin", "backup", "owner"), busy)
+add("restore_load", lambda desk, held: LoadRestore("begin", "backup", "owner"), busy)
 add("restore_end", an_end_of_a_restore, busy)
-add("shard_record", lambda desk, held: op.SetShards("", "a record", ""), busy)
-add("shard_gate", lambda desk, held: op.SetGate("", 500), busy)
+add("shard_record", lambda desk, held: SetShards("", "a record", ""), busy)
+add("shard_gate", lambda desk, held: SetGate("", 500), busy)
 # Jobs that are taken are in no state until they arrive elsewhere: tests/engine/test_resharding.py has those.
-add("shard_take: looks", lambda desk, held: op.TakeJobs(0, ""), busy, writes=False)
+add("shard_take: looks", lambda desk, held: TakeJobs(0, ""), busy, writes=False)
 # The last batch of a shard brings its counters and no jobs.
-add("shard_put: counters", lambda desk, held: op.PutJobs("other", 1, (), finished=3), busy)
-add("shard_drop: again", lambda desk, held: op.DropTaken(1), busy, writes=False)
-add("make_test_queue", lambda desk, held: op.MakeTestQueue(), busy)
+add("shard_put: counters", lambda desk, held: PutJobs("other", 1, (), finished=3), busy)
+add("shard_drop: again", lambda desk, held: DropTaken(1), busy, writes=False)
+add("make_test_queue", lambda desk, held: MakeTestQueue(), busy)
 
-add("counts", lambda desk, held: op.Count(), busy, writes=False)
-add("listing", lambda desk, held: op.Listing(0, 100), busy, writes=False)
-add("inspect", lambda desk, held: op.Inspect(("leased1", "waits1", "later", "buried", "finished", "nobody")), busy, writes=False)
-add("page", lambda desk, held: op.Page("waiting", 0, 100), busy, writes=False)
-add("look", lambda desk, held: op.Look("leased1"), busy, writes=False)
-add("look: and wait", lambda desk, held: op.Look("leased1", OWNER), busy)
-add("schedules", lambda desk, held: op.ListSchedules(), busy, writes=False)
-add("workers", lambda desk, held: (desk.beat("a"), op.ListWorkers(0, 100))[1], busy, writes=False)
+add("counts", lambda desk, held: Count(), busy, writes=False)
+add("listing", lambda desk, held: Listing(0, 100), busy, writes=False)
+add("inspect", lambda desk, held: Inspect(("leased1", "waits1", "later", "buried", "finished", "nobody")), busy, writes=False)
+add("page", lambda desk, held: Page("waiting", 0, 100), busy, writes=False)
+add("look", lambda desk, held: Look("leased1"), busy, writes=False)
+add("look: and wait", lambda desk, held: Look("leased1", OWNER), busy)
+add("schedules", lambda desk, held: ListSchedules(), busy, writes=False)
+add("workers", lambda desk, held: (desk.beat("a"), ListWorkers(0, 100))[1], busy, writes=False)
 add("list_run_times", a_list_of_run_times, busy, writes=False)
 add("read_worker_updates", news_of_a_class, busy, writes=False)
 add("obstacles", obstacles, busy, writes=False)

@@ -16,7 +16,7 @@ import engine
 from bench.micro.bare import NewSlot
 from bench.micro.payload import PAYLOAD
 from engine.models.dsps import DspsModel
-from engine.wire.operations import NewMessage, Publish
+from engine.ops.channels import NewMessage, Publish
 
 _DEADLINE_MS = 10_000
 #: Lifetime of the keys of a channel with the default expiry: half an hour and the margin.

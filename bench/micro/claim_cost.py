@@ -17,8 +17,9 @@ from bench.micro.jobs import Claims, fill, run_as_eval
 from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import client, evalsha_stats, pinned_server
 from bench.micro.rounds import in_turns
+from engine.ops.claims import Finish
+from engine.ops.jobs import EnqueueMany, Lease
 from engine.queue import producing
-from engine.wire.operations import EnqueueMany, Finish, Lease
 
 BATCH = 10
 #: Number of blocks of a repetition.

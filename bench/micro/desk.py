@@ -11,8 +11,9 @@ import redis
 import engine
 from bench.micro.jobs import Claims, run_as_eval
 from bench.micro.payload import NAME, PAYLOAD
+from engine.ops.claims import Failure
+from engine.ops.jobs import Enqueue, EnqueueMany, Lease
 from engine.queue import producing
-from engine.wire.operations import Enqueue, EnqueueMany, Failure, Lease
 
 #: Jobs of one call.
 BATCH = 10

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,61 +21,40 @@ from bench.micro.desk import BATCH, Desk
 from bench.micro.jobs import LEASE_MS, run_as_eval
 from bench.micro.payload import NAME
 from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
-from engine.wire.call import Call
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.operations import (
-    AcquireLock,
+from engine.ops.admin import (
     AdminAction,
     Alter,
-    Beat,
-    Bury,
     Clean,
-    CloseWindows,
-    Connected,
-    Count,
-    Drop,
-    EnableSchedule,
-    EnqueueMany,
-    Explain,
-    Extend,
-    ExtendLock,
-    Finish,
     Forget,
-    Inspect,
     Limit,
-    Listing,
-    ListObstacles,
-    ListRunTimes,
-    ListSchedules,
-    ListWorkers,
-    Look,
     MakeTestQueue,
-    Mark,
     NoteEra,
-    NoteProgress,
-    Options,
-    Page,
     Pause,
-    PutSchedule,
-    ReadWorkerUpdates,
-    ReapLost,
-    Release,
-    ReleaseLock,
-    RemoveSchedule,
-    ReplicationProbe,
-    ReportRunTimes,
     Resume,
-    Retry,
-    RunTimes,
     SetEvents,
     SetLimit,
     SetRetention,
     SetWorker,
-    Sweep,
-    Tick,
-    TickPolicy,
-    Timing,
 )
+from engine.ops.claims import Bury, Drop, Extend, Finish, Mark, Release, Retry
+from engine.ops.jobs import CloseWindows, EnqueueMany, Options
+from engine.ops.looks import Count, Explain, Inspect, Listing, ListObstacles, Look, NoteProgress, Page
+from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
+from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep
+from engine.ops.workers import (
+    AcquireLock,
+    Beat,
+    Connected,
+    ExtendLock,
+    ListRunTimes,
+    ListWorkers,
+    ReleaseLock,
+    ReplicationProbe,
+    ReportRunTimes,
+    RunTimes,
+)
+from engine.wire.call import Call
+from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.scripts import load_folder, scripts_folder
 from engine.worker.machine.presence import REAP_PAGE
 
@@ -180,7 +160,7 @@ def _took(desk: Desk) -> Call[Any]:
 
 def _windows(desk: Desk) -> Call[Any]:
     """The windows of jobs that were enqueued with a dedup key each."""
-    jobs = [job._replace(options=Options(dedup=f"outbox:{job.job}", dedup_ms=60_000)) for job in desk.enqueues(BATCH)]
+    jobs = [replace(job, options=Options(dedup=f"outbox:{job.job}", dedup_ms=60_000)) for job in desk.enqueues(BATCH)]
     run_as_eval(desk.plain, desk.queue.model.call(EnqueueMany(tuple(jobs))))
     return desk.queue.model.call(CloseWindows(tuple((job.options.dedup, job.job) for job in jobs)))
 

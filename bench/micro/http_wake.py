@@ -21,7 +21,7 @@ from bench.micro.jobs import Claims
 from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import SERVER_CPU, pinned_server
 from bench.micro.rounds import quantile
-from engine.wire.operations import Finish
+from engine.ops.claims import Finish
 
 #: What is asked of one process: no wake-up takes longer, but for the slowest hundredth.
 WAKE_P99_MS = 50.0

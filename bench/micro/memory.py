@@ -12,7 +12,7 @@ import redis
 import engine
 from bench.micro.jobs import Claims, fill
 from bench.micro.place import client, pinned_server
-from engine.wire.operations import Finish
+from engine.ops.claims import Finish
 
 #: Wait after the last write, because the server rehashes its growing tables incrementally.
 _SETTLE_S = 0.15

@@ -30,7 +30,8 @@ from bench.micro.jobs import fill as fill_with
 from bench.micro.memory import settled
 from bench.micro.payload import FLAT, NAME
 from bench.micro.place import client, pin_client, pinned_server
-from engine.wire.operations import Bury, Failure, Finish, Lease
+from engine.ops.claims import Bury, Failure, Finish
+from engine.ops.jobs import Lease
 
 BATCH = 10
 OTHER = "other"

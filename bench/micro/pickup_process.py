@@ -23,7 +23,7 @@ import engine
 from bench.micro.jobs import Claims
 from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import pin_client
-from engine.wire.operations import Lease
+from engine.ops.jobs import Lease
 
 _BLOCK_MS = 1_000
 #: Time that a consumer waits beyond the schedule.

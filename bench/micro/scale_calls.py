@@ -11,45 +11,16 @@ from bench.micro.desk import BATCH, Desk
 from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
 from bench.micro.place import evalsha_stats, server_cpu_s
 from bench.micro.scale_states import BEAT_MS, fill_fast
+from engine.ops.admin import Alter, Clean, Limit, Pause, Resume, SetLimit, SetRetention, SetWorker
+from engine.ops.claims import Bury, Extend, Failure, Finish, Release, Retry
+from engine.ops.jobs import Enqueue, EnqueueMany, Lease
+from engine.ops.looks import Count, Inspect, Listing, ListObstacles, Look, Page
+from engine.ops.schedules import ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
+from engine.ops.sweeps import ReadWorkerUpdates, Sweep
+from engine.ops.workers import Beat, ListRunTimes, ListWorkers
 from engine.queue.altering import PIECE as ALTER_PIECE
 from engine.queue.clearing import PIECE as CLEAN_PIECE
 from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.operations import (
-    Alter,
-    Beat,
-    Bury,
-    Clean,
-    Count,
-    Enqueue,
-    EnqueueMany,
-    Extend,
-    Failure,
-    Finish,
-    Inspect,
-    Lease,
-    Limit,
-    Listing,
-    ListObstacles,
-    ListRunTimes,
-    ListSchedules,
-    ListWorkers,
-    Look,
-    Page,
-    Pause,
-    PutSchedule,
-    ReadWorkerUpdates,
-    Release,
-    RemoveSchedule,
-    Resume,
-    Retry,
-    SetLimit,
-    SetRetention,
-    SetWorker,
-    Sweep,
-    Tick,
-    TickPolicy,
-    Timing,
-)
 from engine.worker.machine.sweeping import DONE_MAX, ORPHANS_PAGE, SWEEP_LIMIT
 
 _BULK = 1_000

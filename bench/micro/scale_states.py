@@ -15,8 +15,11 @@ from bench.micro.desk import Desk
 from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
 from bench.micro.payload import NAME
 from engine.models.ids import random_ids
+from engine.ops.claims import Bury, Failure, Finish
+from engine.ops.jobs import EnqueueMany, Lease
+from engine.ops.schedules import PutSchedule, TickPolicy, Timing
+from engine.ops.workers import Beat
 from engine.wire.call import Call
-from engine.wire.operations import Beat, Bury, EnqueueMany, Failure, Finish, Lease, PutSchedule, TickPolicy, Timing
 
 #: Jobs of one call that fills.
 _BULK = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from chaos.faults.server_base import ANSWER_TIMEOUT_S, ServerFault
-from engine.wire.operations.connections import read_client
+from engine.ops.workers import read_client
 
 #: How often, and for how long: several looks at the connections of workers fall into it (rule 39).
 EVERY_S = 0.3

@@ -9,7 +9,10 @@ from chaos.simulate.bytes_invariants import check_values
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import CANCELLED, EXPIRED, State
 from chaos.simulate.world import Found
-from engine.wire.operations import Alter, AlteredJobs, Ended, Extended, Finish, FinishedAndClaimed, Lease, Operation
+from engine.ops.admin import Alter, AlteredJobs
+from engine.ops.base import Operation
+from engine.ops.claims import Ended, Extended, Finish, FinishedAndClaimed
+from engine.ops.jobs import Lease
 
 OUTCOMES = {1: "finished", 2: "discarded", 5: "skipped", 6: "rerouted", CANCELLED: "cancelled", EXPIRED: "expired"}
 #: What a result lives longer while it is kept (release_results, lua/lanes/modules/children.lua).

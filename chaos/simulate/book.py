@@ -6,7 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.wire.operations import Enqueue, LockReply, PutSchedule, Value
+from engine.ops.claims import Value
+from engine.ops.jobs import Enqueue
+from engine.ops.schedules import PutSchedule
+from engine.ops.workers import LockReply
 
 #: (id, enqueue nonce): one job, where an id may be used again.
 Birth = tuple[str, bytes]

@@ -9,25 +9,13 @@ from collections.abc import Sequence
 from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.world import Found
+from engine.ops.admin import Administered, Alter, Clean, Forget
+from engine.ops.claims import Claimed, Finish, FinishedAndClaimed, LeasedJob, Value
+from engine.ops.jobs import Enqueue, EnqueueMany
+from engine.ops.looks import Look, Seen
+from engine.ops.schedules import PutSchedule, Tick
+from engine.ops.sweeps import Sweep
 from engine.queue.results import result_of
-from engine.wire.operations import (
-    Administered,
-    Alter,
-    Claimed,
-    Clean,
-    Enqueue,
-    EnqueueMany,
-    Finish,
-    FinishedAndClaimed,
-    Forget,
-    LeasedJob,
-    Look,
-    PutSchedule,
-    Seen,
-    Sweep,
-    Tick,
-    Value,
-)
 
 #: What a result lives longer while it is kept for a child (release_results, lua/lanes/modules/children.lua).
 _KEPT_MS = 2**48

@@ -20,29 +20,24 @@ from chaos.simulate.profile import Profile
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.wire.operations import (
+from engine.ops.admin import Forget
+from engine.ops.base import Operation
+from engine.ops.claims import (
     Bury,
     Claim,
     Claimed,
     Drop,
     Ended,
-    Enqueue,
-    Enqueued,
-    EnqueuedMany,
-    EnqueueMany,
     Extend,
     Extended,
     Finish,
     FinishedAndClaimed,
-    Forget,
-    Lease,
     Mark,
-    Operation,
-    ReapLost,
     Release,
     Retry,
-    Sweep,
 )
+from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease
+from engine.ops.sweeps import ReapLost, Sweep
 
 CLAIM_BYTES_MAX = 1 << 20
 

@@ -7,7 +7,9 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import CANCELLED, EXPIRED, IGNORES, State
 from chaos.simulate.world import Found
-from engine.wire.operations import Alter, Clean, Enqueue, Sweep
+from engine.ops.admin import Alter, Clean
+from engine.ops.jobs import Enqueue
+from engine.ops.sweeps import Sweep
 
 #: Outcomes of tombstones: finished and skipped; discarded, rerouted, cancelled and expired.
 _DONE, _LOST = (1, 5), (2, 6, CANCELLED, EXPIRED)

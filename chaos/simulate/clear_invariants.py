@@ -8,7 +8,8 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.wire.operations import Clean, Cleaned, Era, Forget, Forgotten, Sweep
+from engine.ops.admin import Clean, Cleaned, Era, Forget, Forgotten
+from engine.ops.sweeps import Sweep
 
 _TIMED = {"dead": "dead", "finished": "done"}
 #: Unless a queue says otherwise.

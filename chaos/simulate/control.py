@@ -9,8 +9,7 @@ from chaos.simulate.chance import spread_ms
 from chaos.simulate.line import Process
 from chaos.simulate.presence import Clients
 from chaos.simulate.world import MS, World
-from engine.wire.operations import ClientConnection
-from engine.wire.operations.control import ControlMessage, read_control
+from engine.ops.workers import ClientConnection, ControlMessage, read_control
 from engine.worker.machine.events import ControlLost, Subscribed
 
 #: A connection that broke reads again after this.

@@ -9,7 +9,8 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.wire.operations import Forget, RemoveSchedule, Tick, Ticked
+from engine.ops.admin import Forget
+from engine.ops.schedules import RemoveSchedule, Tick, Ticked
 
 
 def check_cron_keys(state: State) -> None:

@@ -7,7 +7,7 @@ from chaos.simulate.children_invariants import fate
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.wire.operations import Enqueue, EnqueueMany
+from engine.ops.jobs import Enqueue, EnqueueMany
 
 #: The outcome of what an enqueue has left that lacked a parent.
 _ORPHANED = 4

@@ -23,9 +23,9 @@ from chaos.simulate.wire import Wire
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import MS, Found, TimeIsUp, World
 from engine.models.lanes import Lanes
+from engine.ops.admin import MakeTestQueue
 from engine.options import checked
 from engine.wire import scripts
-from engine.wire.operations import MakeTestQueue
 
 QUEUE = "sim"
 #: A dead worker's place is taken after this.

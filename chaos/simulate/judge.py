@@ -25,26 +25,14 @@ from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
+from engine.ops.base import Operation
+from engine.ops.claims import Claim, Claimed, Finish, FinishedAndClaimed, LeasedJob, Release, Retry
+from engine.ops.jobs import Enqueue, EnqueueMany, Lease
+from engine.ops.sweeps import ReapLost, Sweep, Swept
+from engine.ops.workers import AcquireLock
 from engine.queue.era import DataLoss
 from engine.queue.producing import Draft
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import (
-    AcquireLock,
-    Claim,
-    Claimed,
-    Enqueue,
-    EnqueueMany,
-    Finish,
-    FinishedAndClaimed,
-    Lease,
-    LeasedJob,
-    Operation,
-    ReapLost,
-    Release,
-    Retry,
-    Sweep,
-    Swept,
-)
 
 #: Far beyond any episode that ends.
 _STEPS_MAX = 20_000

@@ -8,7 +8,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import Envelope, State
 from chaos.simulate.world import Found
-from engine.wire.operations import Claim, Finish, Release
+from engine.ops.claims import Claim, Finish, Release
 
 _BAND = 1 << 49
 _VISIT = 10

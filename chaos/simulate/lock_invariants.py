@@ -6,7 +6,7 @@ from __future__ import annotations
 from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.world import Found
-from engine.wire.operations import AcquireLock, ExtendLock, LockReply, ReleaseLock
+from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
 
 
 def check_locks(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:

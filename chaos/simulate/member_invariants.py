@@ -7,8 +7,8 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.wire.operations import Sweep
-from engine.wire.operations.workers import Beat, Beaten, ReportRunTimes
+from engine.ops.sweeps import Sweep
+from engine.ops.workers import Beat, Beaten, ReportRunTimes
 
 
 def check_members(delivery: Delivery, book: Book, *, beats_for_ms: int, lease_ms: int, clock_runs: bool) -> None:

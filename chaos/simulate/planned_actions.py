@@ -9,13 +9,14 @@ from typing import Any, Literal, get_args
 
 from chaos.simulate.places import WISHES
 from chaos.simulate.profile import Profile
+from engine.ops.admin import AdminAction, Limit, Pause, Resume, SetLimit
+from engine.ops.base import Operation
+from engine.ops.jobs import Backoff
 from engine.queue.producing import NewJob
-from engine.wire import operations
-from engine.wire.operations import Limit, Operation, Pause, Resume, SetLimit
 
 Change = Literal["put", "enable", "disable", "remove"]
 _CHANGES: tuple[Change, ...] = ("put", "put", "disable", "enable", "enable", "remove")
-_BY_HAND: tuple[operations.AdminAction, ...] = (
+_BY_HAND: tuple[AdminAction, ...] = (
     "cancel",
     "cancel",
     "cancel",
@@ -29,7 +30,7 @@ _BY_HAND: tuple[operations.AdminAction, ...] = (
 _PARENTS = 8
 _SCHEDULES = ("daily", "nightly")
 _LOCKS = ("door", "gate")
-_BACKOFFS: tuple[operations.Backoff, ...] = get_args(operations.Backoff)
+_BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
 #: What is removed in bulk: jobs of a state that are older than so long and at most so many; what waits, with what is delayed or
 #: without; everything, with what is in hand or without; or, by a sweep, what is over these bounds.
 Clear = Literal["clean", "drain", "obliterate", "retention"]
@@ -60,7 +61,7 @@ class PlannedAction:
     jobs: tuple[NewJob, ...] = ()
     many: bool = False
     asks: Pause | Resume | SetLimit | None = None
-    hand: tuple[operations.AdminAction, str] | None = None
+    hand: tuple[AdminAction, str] | None = None
     schedule: tuple[Change, str, int] | None = None
     clear: tuple[Clear, Mapping[str, Any]] | None = None
     lock: Hold | None = None

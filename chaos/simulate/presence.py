@@ -10,7 +10,7 @@ from typing import Protocol
 from chaos.simulate.chance import spread_ms
 from chaos.simulate.line import Message, Process
 from chaos.simulate.world import MS, World
-from engine.wire.operations import ClientConnection, ListConnections
+from engine.ops.workers import ClientConnection, ListConnections
 
 #: A live process is connected again after so long; now and then only later, which it then says.
 _AGAIN_MS = (1, 200)

@@ -16,6 +16,8 @@ from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.world import MS, World
 from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
 from engine.models.lanes import Lanes
+from engine.ops.jobs import Enqueued
+from engine.ops.looks import Look
 from engine.queue import administering, altering, clearing, locks, producing, scheduling
 from engine.queue.producing import Draft
 from engine.queue.steps import Ask, DeadlineBound, Steps
@@ -23,7 +25,6 @@ from engine.serializers import BUILT_IN
 from engine.server_clock import ServerClock
 from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.drivers.merging import CallMaker, GatheredEnqueue, merged
-from engine.wire.operations import Enqueued, Look
 
 if TYPE_CHECKING:
     from chaos.simulate.judge import Judge

@@ -22,9 +22,11 @@ from chaos.simulate.wire import Wire
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
 from engine.observer import ServerIdentity
+from engine.ops.base import Operation
+from engine.ops.sweeps import Wait
+from engine.ops.workers import ListConnections
 from engine.wire.call import Call
 from engine.wire.drivers.client_errors import message_of
-from engine.wire.operations import ListConnections, Operation, Reply, Wait
 from engine.wire.scripts import Script
 
 _SAVED = "saved:"
@@ -89,7 +91,7 @@ class Delivery(Generic[S]):
 
     message: Message
     operation: Operation
-    reply: Reply | None
+    reply: object
     error: str
     before: S
     after: S

@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 from chaos.simulate.server import Delivery
-from engine.wire.operations import (
-    AcquireLock,
+from engine.ops.admin import (
     Administered,
     Alter,
     AlteredJobs,
-    Bury,
-    Claimed,
     Clean,
     Cleaned,
-    Drop,
-    Ended,
-    Enqueue,
-    Enqueued,
-    EnqueuedMany,
-    EnqueueMany,
-    Extend,
-    Extended,
-    ExtendLock,
-    Finish,
-    FinishedAndClaimed,
     Forget,
     Forgotten,
-    Lease,
-    LockReply,
-    Look,
-    Mark,
-    Marked,
-    Operation,
     Pause,
-    ReapLost,
-    Release,
-    ReleaseLock,
     Resume,
-    Retry,
-    ScheduleChanged,
-    Seen,
     SetLimit,
     SetRetention,
-    Sweep,
-    Swept,
-    Tick,
-    Ticked,
 )
-from engine.wire.operations.workers import Beat, Beaten, RunTimesReported
+from engine.ops.base import Operation
+from engine.ops.claims import (
+    Bury,
+    Claimed,
+    Drop,
+    Ended,
+    Extend,
+    Extended,
+    Finish,
+    FinishedAndClaimed,
+    Mark,
+    Marked,
+    Release,
+    Retry,
+)
+from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease
+from engine.ops.looks import Look, Seen
+from engine.ops.schedules import ScheduleChanged, Tick, Ticked
+from engine.ops.sweeps import ReapLost, Sweep, Swept
+from engine.ops.workers import AcquireLock, Beat, Beaten, ExtendLock, LockReply, ReleaseLock, RunTimesReported
 
 
 def leases_of(operation: Operation) -> tuple[Lease, ...]:

@@ -13,7 +13,7 @@ from chaos.simulate.server import SimulatedServer
 from chaos.simulate.state import QueueKeys, State
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
-from engine.wire.operations import Lease
+from engine.ops.jobs import Lease
 from engine.worker.machine.presence import AGAIN_MS
 from engine.worker.machine.sweeping import FOLLOW_MS
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from engine.models.lanes import Lanes
 from engine.models.model import Model
+from engine.ops.admin import NoteEra
 from engine.queue.era import DataLoss, EraWatch
-from engine.wire.operations import NoteEra
 
 
 class SimulatedWatch(EraWatch):

@@ -14,11 +14,13 @@ from chaos.simulate.server import SimulatedServer
 from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.world import MS, World
 from engine.errors import EngineError, ScriptFault
+from engine.ops.base import Operation
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from engine.outcomes import FAILED, Verdict
 from engine.queue.era import DataLoss
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
-from engine.wire.operations import Lease, LeasedJob, Operation
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
     Answered,

@@ -16,8 +16,9 @@ from engine.backup.archive import Archive, BadBackup, Entry
 from engine.backup.server import ServerConnection
 from engine.backup.taking import Progress
 from engine.errors import EngineError, ScriptFault, UnsupportedFeature
+from engine.ops.admin import NoteQueue
+from engine.ops.backups import EndRestore, LoadRestore, RestoreEnded, RestoreLoaded
 from engine.queue.synchronous.queue import Queue
-from engine.wire.operations import EndRestore, LoadRestore, NoteQueue, RestoreEnded, RestoreLoaded
 
 #: Keys and bytes of one call, which the server carries out at once.
 _CALL_KEYS, _CALL_BYTES = 200, 1 << 20

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from engine.channel import clock
 from engine.errors import ScriptFault
 from engine.models.dsps_keys import DspsKeys
+from engine.ops.admin import ListSubscribers, ReadClocks
 from engine.wire.call import Call
-from engine.wire.operations import ListSubscribers, ReadClocks
 
 #: Keys that one call looks at: some milliseconds of the server.
 SCANNED = 5_000

@@ -17,14 +17,11 @@ from engine.channel.memory_state import MemoryState
 from engine.channel.steps import Ask
 from engine.channel.storage import Opening
 from engine.errors import EngineError
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations.channels import (
+from engine.ops.base import Operation
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,
-    ChannelOperation,
-    ChannelReply,
     Fetch,
     FetchReply,
     OldReply,
@@ -35,6 +32,8 @@ from engine.wire.operations.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
+from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.drivers.in_flight import Sent
 
 
 class MemoryStorage:
@@ -59,8 +58,8 @@ class MemoryStorage:
     @overload
     def apply(self, channel: str, operation: AskOld) -> OldReply: ...
     @overload
-    def apply(self, channel: str, operation: ChannelOperation) -> ChannelReply: ...
-    def apply(self, channel: str, operation: ChannelOperation) -> ChannelReply:
+    def apply(self, channel: str, operation: Operation) -> object: ...
+    def apply(self, channel: str, operation: Operation) -> object:
         """Carry out an operation, all of it at one instant."""
         with self._lock:
             reply = self._state.apply(channel, operation, self._now_us())
@@ -118,7 +117,7 @@ class OpenMemory:
         """Carry out an operation."""
         first_send_ns = time.monotonic_ns()
         operation = ask(self._storage.now_ms() + DEADLINE_MS) if callable(ask) else ask
-        reply: ChannelReply = self._storage.apply(self._channel, operation)
+        reply: object = self._storage.apply(self._channel, operation)
         return Sent(reply, first_send_ns, time.monotonic_ns(), True)
 
     def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> list[Sent | EngineError]:

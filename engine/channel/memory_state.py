@@ -10,12 +10,11 @@ from typing import Any, Literal, NamedTuple, cast
 from engine.channel import clock as clocks
 from engine.channel.live_index import LiveIndex
 from engine.channel.ttl_map import TtlMap
-from engine.wire.operations.channels import (
+from engine.ops.base import Operation
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,
-    ChannelOperation,
-    ChannelReply,
     Fetch,
     FetchReply,
     Missing,
@@ -75,7 +74,7 @@ class MemoryState:
         self._values: TtlMap[_Key, Any] = TtlMap()
         self._live: dict[str, LiveIndex] = {}
         self._channel_lives = 0
-        self._apply: Mapping[type, Callable[[str, Any, int], ChannelReply]] = {
+        self._apply: Mapping[type, Callable[[str, Any, int], object]] = {
             Publish: self._publish,
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
@@ -88,7 +87,7 @@ class MemoryState:
         """How many values are in memory, alive or not."""
         return len(self._values)
 
-    def apply(self, channel: str, operation: ChannelOperation, now_us: int) -> ChannelReply:
+    def apply(self, channel: str, operation: Operation, now_us: int) -> object:
         """Carry out an operation."""
         for key in self._values.sweep(now_us):
             live = self._live.get(key.channel) if key.kind == "m" else None

@@ -14,14 +14,12 @@ from typing import Any, cast
 from engine.channel.clock import after, distance
 from engine.history import HistoryFile, text
 from engine.observer import Intended, Outcome
-from engine.recorder import Recorder
-from engine.wire.call import Call
-from engine.wire.operations import (
+from engine.ops.base import Operation
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     Fetch,
     FetchReply,
-    Operation,
     Publish,
     PublishReply,
     Subscribe,
@@ -29,6 +27,8 @@ from engine.wire.operations import (
     Unsubscribe,
     UnsubscribeReply,
 )
+from engine.recorder import Recorder
+from engine.wire.call import Call
 
 #: How the body of a message begins, and what stands between its id and its content (wire-models 6.1).
 _HEAD, _BETWEEN = b'{"id":"', b'","content":'

@@ -17,8 +17,7 @@ from engine.errors import (
     ServerUnavailable,
     SubscriptionNotFound,
 )
-from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations.channels import (
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     FetchReply,
@@ -28,6 +27,7 @@ from engine.wire.operations.channels import (
     SubscribeReply,
     UnsubscribeReply,
 )
+from engine.wire.drivers.in_flight import Sent
 
 R = TypeVar("R")
 

@@ -10,14 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.channel import clock
-from engine.spared import logger
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations.channels import (
+from engine.ops.base import Operation
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,
-    ChannelOperation,
     Fetch,
     FetchReply,
     NewMessage,
@@ -27,6 +24,9 @@ from engine.wire.operations.channels import (
     Subscribe,
     Unsubscribe,
 )
+from engine.spared import logger
+from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.drivers.in_flight import Sent
 
 #: Subscribers whose eras are kept; more than that are those of a service that makes names up.
 _ERAS_MAX = 100_000
@@ -63,15 +63,15 @@ class SessionState:
         """The latest known clock, while the channel cannot have expired since."""
         return self._latest if self._now_ns() - self._renewed_ns < self._trusted_ns else None
 
-    def publish(self, messages: tuple[NewMessage, ...]) -> Callable[[int], ChannelOperation]:
+    def publish(self, messages: tuple[NewMessage, ...]) -> Callable[[int], Operation]:
         """A publish that lacks only its `not_after_ms`."""
         return lambda not_after_ms: Publish(messages, self.ttl_s, not_after_ms, self.seen)
 
-    def subscribe(self, subscriber: str, nonce: str) -> Callable[[int], ChannelOperation]:
+    def subscribe(self, subscriber: str, nonce: str) -> Callable[[int], Operation]:
         """A subscribe that lacks only its `not_after_ms`."""
         return lambda not_after_ms: Subscribe(subscriber, nonce, self.ttl_s, not_after_ms, self.seen)
 
-    def unsubscribe(self, subscriber: str, nonce: str) -> Callable[[int], ChannelOperation]:
+    def unsubscribe(self, subscriber: str, nonce: str) -> Callable[[int], Operation]:
         """An unsubscribe that lacks only its `not_after_ms`."""
         return lambda not_after_ms: Unsubscribe(subscriber, nonce, not_after_ms)
 

@@ -15,9 +15,9 @@ from engine.channel.storage import Opening, Storage
 from engine.errors import Malformed
 from engine.models import Dsps
 from engine.observer import Observer, spared_observer
+from engine.ops.channels import NewMessage
 from engine.wire.call import CALL_BYTES_MAX
 from engine.wire.drivers.endpoint import DEFAULT_URL
-from engine.wire.operations.channels import NewMessage
 
 #: What one fetch may ask for, and one `are_old`.
 MESSAGES_MAX = 1_000

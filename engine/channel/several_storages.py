@@ -20,9 +20,9 @@ from engine.channel.steps import Ask, Round, Steps
 from engine.channel.suspect_cursors import SuspectCursors
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
+from engine.ops.channels import FetchReply, NewMessage, OldReply
 from engine.wire.call import PIPELINE_CALLS
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations.channels import FetchReply, NewMessage, OldReply
 
 R = TypeVar("R")
 

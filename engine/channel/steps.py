@@ -8,13 +8,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from engine.errors import EngineError
+from engine.ops.base import Operation
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations.channels import ChannelOperation
 
 T = TypeVar("T")
 
 #: An operation, or one that lacks only the server time (ms) after which it is void: `not_after_ms` in, operation out (rule 3).
-Ask = ChannelOperation | Callable[[int], ChannelOperation]
+Ask = Operation | Callable[[int], Operation]
 #: What one storage answered, a Sent or an error for each operation that it was asked for.
 Answers = list[Sent | EngineError]
 

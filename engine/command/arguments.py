@@ -10,10 +10,10 @@ from typing import Any
 
 from engine.errors import Malformed
 from engine.models.named import named
+from engine.ops.shards import ReadShards
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
 from engine.wire.drivers.endpoint import DEFAULT_URL
-from engine.wire.operations import ReadShards
 
 #: Milliseconds of each unit that a duration may be written in.
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -11,10 +11,10 @@ from typing import Any
 from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, opened
 from engine.command.output import instant, json_text, print_error, show, show_one
+from engine.ops.admin import Altered
 from engine.queue import selecting
 from engine.queue.job_info import JobError, JobInfo, payload_members
 from engine.queue.synchronous.queue import Queue
-from engine.wire.operations import Altered
 
 Act = Callable[[Queue, str], Altered]
 

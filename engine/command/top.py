@@ -12,8 +12,8 @@ from engine.command.arguments import add_json, add_queue, opened
 from engine.command.holding import Holding, holding, tables, told
 from engine.command.output import json_text, table
 from engine.errors import Malformed
+from engine.ops.looks import Counts
 from engine.queue.synchronous.queue import Queue
-from engine.wire.operations import Counts
 
 _STATES = ("waiting", "delayed", "active", "dead", "done")
 #: Clear the screen and go to its top left corner.

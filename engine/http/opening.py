@@ -11,6 +11,7 @@ from starlette.requests import Request
 from engine import models
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.http.settings import HttpSettings
+from engine.ops.shards import ReadShards
 from engine.queue import registry
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.registry import QueueInfo
@@ -18,7 +19,6 @@ from engine.queue.sharding import read_record
 from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.operations import ReadShards
 
 #: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever still uses it goes on,
 #: with new connections.

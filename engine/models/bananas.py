@@ -54,9 +54,12 @@ from engine.models.bananas_keys import BananasKeys
 from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
+from engine.ops.base import Operation
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Enqueue, Lease, Options
+from engine.ops.workers import AcquireLock, ExtendLock, ReleaseLock
 from engine.serializers import RAW
 from engine.wire.call import Call
-from engine.wire.operations import AcquireLock, Enqueue, ExtendLock, Lease, LeasedJob, Operation, Options, ReleaseLock
 
 #: The words on the wire, and the priorities as which they are read.
 PRIORITIES = {"high": 8, "normal": 5, "low": 2}

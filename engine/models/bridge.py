@@ -39,9 +39,12 @@ from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.models.fields import pack, unpack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
+from engine.ops.base import Operation
+from engine.ops.claims import Claim, Finish, LeasedJob
+from engine.ops.jobs import Backoff, Enqueue, Lease, Options
+from engine.ops.workers import Beat
 from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, DURATION_MS_MAX
 from engine.wire.call import Call
-from engine.wire.operations import Backoff, Beat, Claim, Enqueue, Finish, Lease, LeasedJob, Operation, Options
 
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")
 #: Jitter of the original: a quarter less to a quarter more. That is a wait longer by a quarter, of which the last 0.4 are

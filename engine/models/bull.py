@@ -30,7 +30,8 @@ from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
 from engine.models.names import BULL
-from engine.wire.operations import Enqueue, Lease, LeasedJob, Options
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Enqueue, Lease, Options
 
 #: The name of a job that Node has made, because Bull has no names.
 UNNAMED = "__default__"

@@ -23,19 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, assert_never, cast
+from typing import Any, Literal, cast
 
 from engine.channel import clock
 from engine.models.dsps_keys import DspsKeys
 from engine.models.model import Finding
 from engine.models.slots import FilledSlots
-from engine.wire.call import Call
-from engine.wire.operations.channels import (
+from engine.ops.base import Operation
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,
-    ChannelOperation,
-    ChannelReply,
     Fetch,
     FetchReply,
     Missing,
@@ -48,6 +46,7 @@ from engine.wire.operations.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
+from engine.wire.call import Call
 from engine.wire.scripts import load_folder, scripts_folder
 
 FINDINGS = (
@@ -99,7 +98,7 @@ class DspsModel(FilledSlots):
             {"bodies": keys.bodies, "mids": keys.mid(""), "wake_topic": keys.wake_topic},
         )
 
-    def call(self, operation: ChannelOperation) -> Call[Any]:
+    def call(self, operation: Operation) -> Call[Any]:
         """The call that carries out an operation."""
         match operation:
             case Publish(messages=messages):
@@ -110,15 +109,15 @@ class DspsModel(FilledSlots):
                 return self.bound(operation, proof=self.keys.body(at), proof_ms=proof_ms)
             case AskOld(messages=messages):
                 return self.bound(operation, key_groups=([self.keys.mid(id) for id in messages],), argument_groups=())
-            case Subscribe() | Unsubscribe() | Fetch():
+            case _:
                 return self.bound(operation)
 
-    def read_reply(self, operation: ChannelOperation, raw: Any) -> ChannelReply:
+    def read_reply(self, operation: Operation, raw: Any) -> object:
         """Parse the reply as its script documents it."""
         return _parsed(operation, raw)
 
 
-def _parsed(operation: ChannelOperation, raw: Any) -> ChannelReply:
+def _parsed(operation: Operation, raw: Any) -> object:
     srv_us = raw[0]
     if not isinstance(srv_us, int):
         raise TypeError("it does not begin with the server's time")
@@ -154,10 +153,10 @@ def _parsed(operation: ChannelOperation, raw: Any) -> ChannelReply:
                 raise ValueError(f"{len(raw[4])} answers for {len(operation.messages)} messages")
             return OldReply(srv_us, "ok", clock.parse(raw[2]), clock.parse(raw[3]), tuple(map(bool, raw[4])))
         case _:
-            assert_never(operation)
+            raise TypeError(f"{type(operation).__name__} is no operation of a channel")
 
 
-def _missing(operation: Fetch | Acknowledge | AskOld, srv_us: int, what: Missing) -> ChannelReply:
+def _missing(operation: Fetch | Acknowledge | AskOld, srv_us: int, what: Missing) -> object:
     if isinstance(operation, Fetch):
         return FetchReply(srv_us, what)
     return AcknowledgeReply(srv_us, what) if isinstance(operation, Acknowledge) else OldReply(srv_us, what)

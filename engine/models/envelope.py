@@ -41,7 +41,8 @@ from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from engine.class_names import class_of
 from engine.errors import ScriptFault
-from engine.wire.operations import Backoff, Enqueue, Lease, LeasedJob, Options, Parent
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Backoff, Enqueue, Lease, Options, Parent
 
 #: The first byte of a job, before the priority is added: without and with a byte of flags behind it.
 _PLAIN, _FLAGGED = 160, 176

@@ -25,38 +25,15 @@ from engine.models.ids import random_id
 from engine.models.model import Finding
 from engine.models.names import ANY_TEXT, Names
 from engine.models.scripted import Scripted, raw_texts, token
+from engine.ops.admin import Alter, Cleaned, SetLimit
+from engine.ops.base import Operation
+from engine.ops.claims import Attributes, Bury, Claim, Drop, Failure, Finish, LeasedJob, Release, Retry, Value
+from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options
+from engine.ops.looks import Count, Explain, Inspect, ListObstacles, ReadProgress
+from engine.ops.schedules import Tick
+from engine.ops.sweeps import Sweep, Wait
 from engine.options import PLAIN
 from engine.wire.call import Call
-from engine.wire.operations import (
-    Alter,
-    Attributes,
-    Bury,
-    Claim,
-    Cleaned,
-    CloseWindows,
-    Count,
-    Drop,
-    Enqueue,
-    EnqueueMany,
-    Explain,
-    Failure,
-    Finish,
-    Inspect,
-    Lease,
-    LeasedJob,
-    ListObstacles,
-    Operation,
-    Options,
-    ReadProgress,
-    Release,
-    Reply,
-    Retry,
-    SetLimit,
-    Sweep,
-    Tick,
-    Value,
-    Wait,
-)
 from engine.wire.scripts import load_foreign, scripts_folder
 
 #: Scripts of Lanes that use only keys that foreign models have as well.
@@ -165,7 +142,7 @@ class Foreign(Scripted):
         parts = unpack(raw) or [b""]
         return envelope.decode(parts[0], Lease("", 0, ""), 0, (0, 0, 0))
 
-    def read_reply(self, operation: Operation, raw: Any) -> Reply:
+    def read_reply(self, operation: Operation, raw: Any) -> Any:
         """Parse the reply as the operation declares it; the replies of enqueues have a form of their own."""
         if isinstance(operation, Enqueue | EnqueueMany):
             return foreign_replies.enqueued(operation, raw)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from engine.wire.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Woken
+from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany
+from engine.ops.sweeps import Woken
 
 _LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "o": "orphan", "x": "refused"}
 #: Fields per job of a call: its letter, its id, of a duplicate state and fence of the existing job, and the id of that job, or of

@@ -6,6 +6,7 @@ A class is a job's name with what it requires of a worker, a lane is a class wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,37 +19,18 @@ from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Finding
 from engine.models.names import LANES
 from engine.models.scripted import Scripted, token
+from engine.ops.admin import Alter, NoteEra
+from engine.ops.backups import LoadRestore
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Claim, Drop, Finish, LeasedJob, Release, Retry, Value
+from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options
+from engine.ops.looks import ReadProgress
+from engine.ops.schedules import Tick
+from engine.ops.shards import PutJobs, ReadShards, TakeJobs
+from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
+from engine.ops.workers import ListConnections
 from engine.options import PLAIN
 from engine.wire.call import Call
-from engine.wire.operations import (
-    Alter,
-    Bury,
-    Claim,
-    CloseWindows,
-    Drop,
-    Enqueue,
-    EnqueueMany,
-    Finish,
-    Lease,
-    LeasedJob,
-    ListConnections,
-    LoadRestore,
-    NoteEra,
-    Operation,
-    Options,
-    PutJobs,
-    ReadProgress,
-    ReadShards,
-    ReapLost,
-    Release,
-    Retry,
-    Sweep,
-    TakeJobs,
-    Tick,
-    Value,
-    Wait,
-    Woken,
-)
 from engine.wire.scripts import load_folder, scripts_folder
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
@@ -262,7 +244,7 @@ class Lanes(Scripted):
                 target = class_target(job.options.route, job.options.target)
                 lane = lanes.setdefault((job.class_name, job.options.key), (str(len(lanes) + 1), target))
                 place = self._place(job.options, lane[0], uniques)
-                head, tail = envelope.encode(job._replace(payload=b""))
+                head, tail = envelope.encode(replace(job, payload=b""))
                 common = known[mark] = (place, head, tail[len(job.nonce) :])
             place, head, tail = common
             item_keys.append(job_prefix + job.job)

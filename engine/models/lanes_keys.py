@@ -253,7 +253,7 @@ class LanesKeys:
 
     def control(self, worker: str) -> tuple[str, str]:
         """The two pub/sub channels that a worker reads: what is for all workers of the queue, and what is for those of this
-        name (engine/wire/operations/control.py)."""
+        name (engine/ops/workers.py)."""
         return f"{self.prefix}control", f"{self.prefix}control:{worker}"
 
     @property

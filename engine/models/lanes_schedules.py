@@ -7,11 +7,8 @@ from dataclasses import MISSING, fields
 from typing import Any, TypeVar, cast
 
 from engine.models import envelope
-from engine.wire.operations import (
-    Enqueue,
-    TickPolicy,
-    Timing,
-)
+from engine.ops.jobs import Enqueue
+from engine.ops.schedules import TickPolicy, Timing
 
 T = TypeVar("T", Timing, TickPolicy)
 

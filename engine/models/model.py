@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 from engine.models.lanes_keys import LanesKeys
 from engine.models.names import Names
+from engine.ops.base import Operation
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Enqueue, Lease, Options
 from engine.wire.call import Call
-from engine.wire.operations import Enqueue, Lease, LeasedJob, Operation, Options
 from engine.wire.scripts import Script
 
 

@@ -42,17 +42,11 @@ from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
 from engine.models.mosquito_keys import MosquitoKeys
+from engine.ops.admin import ReadMetadata, SetLimit, SetMetadata
+from engine.ops.base import Operation
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Enqueue, Lease, Options
 from engine.wire.call import Call
-from engine.wire.operations import (
-    Enqueue,
-    Lease,
-    LeasedJob,
-    Operation,
-    Options,
-    ReadMetadata,
-    SetLimit,
-    SetMetadata,
-)
 
 #: Those between the parts of a class, and all others.
 _COLONS = re.compile(r"(?<=\w)::(?=\w)|:")

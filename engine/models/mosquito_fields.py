@@ -16,9 +16,10 @@ from typing import Any, cast
 from engine.class_names import class_of
 from engine.errors import Malformed, ScriptFault
 from engine.models.names import ANY_TEXT
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease, Options
 from engine.options import checked
 from engine.serializers import TEXTS
-from engine.wire.operations import Lease, LeasedJob, Options
 
 #: Fields that the original, one of its versions, or the engine keeps beside the parameters.
 METADATA = ("enqueue_time", "type", "retry_count", "started_at", "finished_at", "overseer_id", "ironclaim")

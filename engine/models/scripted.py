@@ -10,27 +10,14 @@ from engine.errors import ScriptFault, UnsupportedFeature
 from engine.models import lanes_schedules
 from engine.models.lanes_keys import LanesKeys
 from engine.models.slots import FilledSlots
+from engine.ops.admin import Alter, NoteQueue, SetRetention
+from engine.ops.base import Operation
+from engine.ops.claims import Extend, Failure, LeasedJob
+from engine.ops.jobs import Enqueue, Lease
+from engine.ops.looks import AwaitEnds, Count, Inspect, ReadEvents, ReadProgress
+from engine.ops.schedules import PutSchedule
+from engine.ops.workers import Beat, ReportRunTimes
 from engine.wire.call import Call
-from engine.wire.operations import (
-    Alter,
-    AwaitEnds,
-    Beat,
-    Count,
-    Enqueue,
-    Extend,
-    Failure,
-    Inspect,
-    Lease,
-    LeasedJob,
-    NoteQueue,
-    Operation,
-    PutSchedule,
-    ReadEvents,
-    ReadProgress,
-    Reply,
-    ReportRunTimes,
-    SetRetention,
-)
 from engine.wire.scripts import Script
 
 #: Most names of a queue with run times of their own; the times of all further names are added under `*`.
@@ -54,7 +41,7 @@ class Scripted(FilledSlots):
         """A job as the model stores it; `counters` are claims, failures, crashes. Raises ScriptFault."""
         raise NotImplementedError
 
-    def read_reply(self, operation: Operation, raw: Any) -> Reply | Any:
+    def read_reply(self, operation: Operation, raw: Any) -> Any:
         """Parse the reply as the operation declares it."""
         return operation.parse(raw, self._decode_or_fail)
 

@@ -2,7 +2,7 @@
 
 A slot of KEYS is a key of the queue or channel: the attribute of its keys with the slot's name, or, where that is a method,
 the key of one field of the operation. A slot of ARGV is a constant, or a field of the operation. Where the field has another
-name than the slot, `Declaration.slots` names it.
+name than the slot, `Operation.slots` names it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from engine.errors import ScriptFault
+from engine.ops.base import Operation
 from engine.wire.call import Call
-from engine.wire.operations import Operation, Reply
 from engine.wire.scripts import Script
 
 #: Slots of KEYS whose attribute has another name.
@@ -55,14 +55,14 @@ class FilledSlots:
         self._constants = constants
         self._fillings: dict[tuple[str, type[Any]], _Filling] = {}
 
-    def parse(self, operation: Any, raw: Any) -> Reply:
+    def parse(self, operation: Any, raw: Any) -> Any:
         """The raw reply of an operation as a value. Raises ScriptFault for one outside its contract."""
         try:
             return self.read_reply(operation, raw)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
 
-    def read_reply(self, operation: Any, raw: Any) -> Reply:
+    def read_reply(self, operation: Any, raw: Any) -> Any:
         """Like `parse`, but a reply outside the contract raises any error."""
         raise NotImplementedError
 

@@ -9,20 +9,10 @@ from collections.abc import Callable
 from engine import validate
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models.names import Names
+from engine.ops.admin import Administered, Limit, Pause, Resume, Resumed, SetEvents, SetLimit, SetRetention, SetWorker
+from engine.ops.base import Operation
 from engine.queue.steps import DeadlineBound, Steps
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import (
-    Administered,
-    Limit,
-    Operation,
-    Pause,
-    Resume,
-    Resumed,
-    SetEvents,
-    SetLimit,
-    SetRetention,
-    SetWorker,
-)
 
 #: The field of a pause of all names.
 _WHOLE_QUEUE = "*"

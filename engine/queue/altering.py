@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
+from engine.ops.admin import AdminAction, Alter, Altered, AlteredJobs
+from engine.ops.looks import Inspect, Inspected
 from engine.queue import administering
 from engine.queue.steps import DeadlineBound, Steps
-from engine.wire.operations import AdminAction, Alter, Altered, AlteredJobs, Inspect, Inspected
 
 #: States in which a job may be for each action.
 ALLOWED: dict[AdminAction, tuple[str, ...]] = {

@@ -12,9 +12,9 @@ from typing import Literal
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault
+from engine.ops.admin import Clean, Cleaned, Era, Forget, Forgotten
 from engine.queue import administering
 from engine.queue.steps import DeadlineBound, Steps
-from engine.wire.operations import Clean, Cleaned, Era, Forget, Forgotten
 
 CLEANED = ("waiting", "blocked", "delayed", "dead", "finished")
 #: Jobs that one call looks at: to remove one takes the server some 25 us.

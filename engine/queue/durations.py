@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.errors import Malformed
-from engine.wire.operations import BUCKET_MAX, RunTimes, bucket_end_ns
+from engine.ops.workers import BUCKET_MAX, RunTimes, bucket_end_ns
 
 _MS = 1_000_000
 

@@ -21,9 +21,12 @@ from typing import Any
 
 from engine.models.model import Model
 from engine.observer import ServerIdentity
+from engine.ops.admin import EraNoted, NoteEra
+from engine.ops.claims import Claim, Finish
+from engine.ops.jobs import Enqueue, EnqueueMany
+from engine.ops.workers import Beat
 from engine.spared import logger
 from engine.wire.call import Call
-from engine.wire.operations import Beat, Claim, Enqueue, EnqueueMany, EraNoted, Finish, NoteEra
 
 log = logger("ironclaim")
 

@@ -10,11 +10,12 @@ from typing import Any, Literal, cast, get_args
 from engine import validate
 from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
+from engine.ops.base import whole
+from engine.ops.jobs import Lease, Options
+from engine.ops.looks import Explained, Looked
 from engine.options import PLAIN
 from engine.sayable import utf8
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
-from engine.wire.operations import Explained, Lease, Looked, Options
-from engine.wire.operations.raw_replies import whole
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
 #: entry among the last finished ones is kept; so are `cancelled`, `discarded`

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from engine import validate
 from engine.errors import LeaseLost, Malformed, OutcomeUnknown, ScriptFault
 from engine.models.model import Model
+from engine.ops.base import Operation
+from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
 from engine.queue.steps import DeadlineBound, Steps
-from engine.wire.operations import AcquireLock, ExtendLock, LockReply, Operation, ReleaseLock
 
 TTL_MS_MAX = 86_400_000
 _TOKEN = re.compile(r"[0-9a-f]{16}")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from engine import validate
 from engine.errors import Malformed, UnsupportedFeature
+from engine.ops.admin import ReadMetadata, SetMetadata
 from engine.queue import administering
 from engine.queue.steps import DeadlineBound, Steps
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import ReadMetadata, SetMetadata
 
 if TYPE_CHECKING:
     from engine.queue.synchronous.calls import QueueCalls

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from engine.ops.looks import Counts
 from engine.queue.durations import Durations, HandlerTimes
 from engine.queue.obstacles import Obstacles
 from engine.queue.scaling import Demand, Scaling, wanted_workers
 from engine.queue.workers import WorkerInfo
 from engine.sayable import utf8
-from engine.wire.operations import Counts
 
 #: States of jobs, each a field of Counts.
 _STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")

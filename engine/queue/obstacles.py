@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
+from engine.ops.admin import Window
+from engine.ops.base import whole
+from engine.ops.looks import LaneLook, LimitUse, ObstaclesPart, PauseOn
 from engine.sayable import utc
-from engine.wire.operations import LaneLook, LimitUse, ObstaclesPart, PauseOn, Window
-from engine.wire.operations.raw_replies import whole
 
 #: Names that a sentence lists.
 _NAMED = 3

@@ -21,13 +21,13 @@ from engine.errors import (
 )
 from engine.models.ids import random_id, random_ids
 from engine.models.model import Model
+from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 from engine.options import OPTIONS, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
 from engine.queue.steps import DeadlineBound, Steps
 from engine.serializers import BUILT_IN, Serializers
 from engine.wire.call import CALL_BYTES_MAX, PIPELINE_CALLS, Call
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
 JOBS_MAX = 100_000

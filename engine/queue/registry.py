@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from engine import validate
 from engine.models.binding import bind
 from engine.models.model import Spec
+from engine.ops.admin import ListQueues
+from engine.ops.base import text, whole
 from engine.wire.call import Call
-from engine.wire.operations import ListQueues
-from engine.wire.operations.raw_replies import text, whole
 
 #: Queues of one answer.
 LIMIT_MAX = 10_000

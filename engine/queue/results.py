@@ -24,8 +24,8 @@ from engine.errors import (
     TimedOut,
     UnknownJob,
 )
+from engine.ops.looks import Seen
 from engine.parameters import TypedJob
-from engine.wire.operations import Seen
 
 #: A call blocks on the server for at most this long; who waits longer asks again.
 BLOCK_MS = 5_000

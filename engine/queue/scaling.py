@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from engine import validate
 from engine.errors import Malformed
+from engine.ops.looks import Counts
 from engine.queue.durations import HandlerTimes
 from engine.queue.obstacles import Obstacles
 from engine.queue.workers import WorkerInfo
 from engine.settling import settle
 from engine.sizing import worker_rate_per_s, workers_needed
-from engine.wire.operations import Counts
 
 WORKERS_MAX = 10_000
 #: Of a share that is next to nothing the arithmetic makes 0.

@@ -13,19 +13,11 @@ from engine.cron import Unreadable
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models import lanes_schedules
 from engine.models.model import Model
-from engine.options import JobOptions
-from engine.parameters import JobName, TypedJob
-from engine.queue import administering, producing
-from engine.queue.settings import QueueSettings, check_payload
-from engine.queue.steps import DeadlineBound, Steps
-from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
-from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import (
+from engine.ops.jobs import Enqueue, Options
+from engine.ops.schedules import (
     EnableSchedule,
-    Enqueue,
     ListSchedules,
     Missed,
-    Options,
     Overlap,
     PutSchedule,
     RemoveSchedule,
@@ -35,6 +27,13 @@ from engine.wire.operations import (
     TickPolicy,
     Timing,
 )
+from engine.options import JobOptions
+from engine.parameters import JobName, TypedJob
+from engine.queue import administering, producing
+from engine.queue.settings import QueueSettings, check_payload
+from engine.queue.steps import DeadlineBound, Steps
+from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
+from engine.wire.drivers.in_flight import Sent
 
 #: What `put` found: no such schedule, one that it changed, or one with the same definition.
 PutResult = Literal["new", "changed", "same"]

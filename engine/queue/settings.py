@@ -13,6 +13,8 @@ from engine.hooks import EnqueueHooks
 from engine.models.binding import Bound, bind
 from engine.models.model import Spec
 from engine.observer import Observer, spared_observer
+from engine.ops.jobs import Enqueue
+from engine.ops.workers import ReplicationProbe
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing, sharding
@@ -23,7 +25,6 @@ from engine.server_clock import ServerClock
 from engine.spared import meant_for_the_caller
 from engine.wire.drivers.durability import Durability
 from engine.wire.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
-from engine.wire.operations import Enqueue, ReplicationProbe
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
 Durable = Literal["server", "replica"]

@@ -19,7 +19,8 @@ from zlib import crc32
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
-from engine.wire.operations import Enqueue, Limit
+from engine.ops.admin import Limit
+from engine.ops.jobs import Enqueue
 
 SHARDS_MAX = 256
 #: How jobs of ticks begin, and those end that a handler has rerouted: they stay in shard 0.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
+from engine.ops.base import Operation
 from engine.wire.call import Call
-from engine.wire.operations import Operation
 
 T = TypeVar("T")
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from engine import routing
+from engine.ops.base import whole
+from engine.ops.claims import DEFAULT_ROUTE, Attributes
+from engine.ops.looks import Explained
 from engine.queue.job_info import JobState, state_of
 from engine.queue.obstacles import instant, limit_of, listed, paused_words, pauses_of
 from engine.queue.workers import HANDLERS_TOLD, WorkerInfo, worker_info
-from engine.wire.operations import DEFAULT_ROUTE, Attributes, Explained
-from engine.wire.operations.raw_replies import whole
 
 
 @dataclass(frozen=True, slots=True)

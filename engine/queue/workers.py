@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from engine.wire.operations import ListedWorker
+from engine.ops.workers import ListedWorker
 
 #: Workers of one answer.
 LIMIT_MAX = 1_000

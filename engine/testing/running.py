@@ -5,8 +5,8 @@ from __future__ import annotations
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
+from engine.ops.looks import Counts, Listing
 from engine.queue.settings import QueueSettings
-from engine.wire.operations import Counts, Listing
 from engine.worker.worker import Worker
 
 #: How far the test's clock moves unless told otherwise: jobs that enqueue themselves again would go on for ever.

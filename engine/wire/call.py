@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from engine.wire.operations import Operation
+from engine.ops.base import Operation
 from engine.wire.scripts import Script
 
 T = TypeVar("T")

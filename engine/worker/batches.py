@@ -15,7 +15,7 @@ from engine.handlers import Fault, Handlers, call_here, end_fork
 from engine.hooks import RunHooks
 from engine.job import Job
 from engine.logs import running
-from engine.wire.operations import LeasedJob
+from engine.ops.claims import LeasedJob
 from engine.worker.batch_ends import End, Said, ends, fault_in_batch
 from engine.worker.child_processes import Child, ChildFailed, reference_of
 from engine.worker.contexts import RunContexts

@@ -22,8 +22,9 @@ from engine.errors import Malformed
 from engine.handlers import Fault, Lost
 from engine.job import Say
 from engine.logs import NOBODY, Logged, Source, levels, write
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from engine.serializers import BUILT_IN, Serializers
-from engine.wire.operations import Lease, LeasedJob
 from engine.worker.machine.events import MoreTime, Progressed
 
 #: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.logs import Source, about
+from engine.ops.workers import ControlMessage, read_control
 from engine.spared import logger
 from engine.wire.drivers.client_errors import is_reply, message_of
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.finding import dialer_of
 from engine.wire.drivers.own_connection import identify
 from engine.wire.drivers.subscription import Subscription
-from engine.wire.operations.control import ControlMessage, read_control
 from engine.worker.machine.events import ControlLost, Subscribed
 
 log = logger("ironclaim.worker")

@@ -18,9 +18,12 @@ from dataclasses import dataclass, field
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Finish, LeasedJob, Release, Retry
+from engine.ops.schedules import Tick
+from engine.ops.sweeps import ReapLost, Swept
 from engine.spared import logger
 from engine.wire.drivers.driver import Flight, SyncDriver
-from engine.wire.operations import Bury, Finish, LeasedJob, Operation, ReapLost, Release, Retry, Swept, Tick
 from engine.worker.batches import Batch, Run
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.late_ends import LateEnds

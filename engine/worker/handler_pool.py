@@ -20,8 +20,8 @@ from engine.handlers import Fault, Handlers, call_plain, end_fork
 from engine.job import Job, Say
 from engine.logs import NOBODY, Source, running
 from engine.observer import Observer
+from engine.ops.claims import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
-from engine.wire.operations import LeasedJob
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.worker.child_processes import Answer, Child, ChildFailed, reference_of
 from engine.worker.contexts import RunContexts

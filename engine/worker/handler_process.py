@@ -23,8 +23,9 @@ from typing import Any
 from engine.handlers import Fault, Lost, call_here, call_plain, fault_of
 from engine.job import Job
 from engine.logs import Forwarder, Source, run_everywhere
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from engine.serializers import BUILT_IN, Serializers
-from engine.wire.operations import Lease, LeasedJob
 from engine.worker.batch_ends import End, ends, faults
 from engine.worker.contexts import RunContexts
 from engine.worker.process_state import ProcessState

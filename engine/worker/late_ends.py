@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from engine.logs import Source, about
+from engine.ops.base import Operation
+from engine.ops.claims import FINISHED, Bury, Drop, Ended, Finish, FinishedAndClaimed, Retry
+from engine.ops.jobs import Lease
 from engine.spared import logger
-from engine.wire.operations import Bury, Drop, Ended, Finish, FinishedAndClaimed, Lease, Operation, Retry
-from engine.wire.operations.claims import FINISHED
 
 log = logger("ironclaim.worker")
 

@@ -12,10 +12,11 @@ from engine.handlers import Fault, Handlers, fault_of
 from engine.job import Job, Say
 from engine.logs import Source, about
 from engine.observer import Observer
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from engine.outcomes import TIMED_OUT
 from engine.serializers import Serializers
 from engine.spared import logger
-from engine.wire.operations import Lease, LeasedJob
 from engine.worker.child_processes import ChildFailed
 from engine.worker.machine.deadlines import timed_out
 

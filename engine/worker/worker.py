@@ -24,6 +24,8 @@ from engine import routing, validate
 from engine.errors import EngineError, Malformed
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
+from engine.ops.base import Operation
+from engine.ops.shards import ReadShards
 from engine.queue.faces import synchronous
 from engine.queue.settings import QueueSettings
 from engine.queue.sharding import read_record
@@ -36,7 +38,6 @@ from engine.validate import Milliseconds
 from engine.version import __version__
 from engine.wire.call import Call
 from engine.wire.drivers.driver import SyncDriver
-from engine.wire.operations import Operation, ReadShards
 from engine.worker.control import Control
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references

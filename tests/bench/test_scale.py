@@ -16,8 +16,8 @@ from bench.micro.desk import Desk
 from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
 from bench.micro.scale_figure import draw, markdown
 from bench.micro.scale_states import STATES, fill_fast
+from engine.ops.looks import Count
 from engine.testing import EmbeddedServer
-from engine.wire.operations import Count
 
 pytestmark = pytest.mark.skipif(os.cpu_count() == 1, reason="the server and the client need a core each")
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from engine import Queue, UnsupportedFeature
-from engine.wire.operations import Operation
+from engine import Queue, UnsupportedFeature, ops
+from engine.ops.base import Operation
+
+
+def every_operation() -> set[type[Operation]]:
+    """All operations of all models."""
+    modules = [import_module(module.name) for module in pkgutil.iter_modules(ops.__path__, "engine.ops.")]
+    values: list[Any] = [value for module in modules for value in vars(module).values()]
+    return {value for value in values if isinstance(value, type) and issubclass(value, Operation) and value is not Operation}
 
 
 def holds(queue: Queue, *options: str) -> bool:

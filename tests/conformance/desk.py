@@ -10,26 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from engine.models.model import Spec
+from engine.ops.admin import AdminAction, Alter, Altered, Clean, Era, SetEvents
+from engine.ops.claims import Bury, Claim, Failure, Finish, LeasedJob, Value
+from engine.ops.jobs import Lease
+from engine.ops.looks import Inspect, Listing
+from engine.ops.schedules import Tick, Ticked
 from engine.queue.job_info import JobInfo, job_info, state_of
-from engine.wire.operations import (
-    AdminAction,
-    Alter,
-    Altered,
-    Bury,
-    Claim,
-    Clean,
-    Era,
-    Failure,
-    Finish,
-    Inspect,
-    Lease,
-    LeasedJob,
-    Listing,
-    SetEvents,
-    Tick,
-    Ticked,
-    Value,
-)
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine import Queue
-from engine.wire.operations import Count
+from engine.ops.looks import Count
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import ALL, each
 

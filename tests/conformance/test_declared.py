@@ -8,15 +8,18 @@ import select
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature
 from engine.models.model import Spec
-from engine.wire import operations
-from engine.wire.operations import Operation, Options
-from tests.conformance.declared import has, holds
+from engine.ops.admin import Alter, Clean, Forget, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
+from engine.ops.jobs import Options
+from engine.ops.looks import AwaitEnds, Count, Explain, Inspect, Listing, ListObstacles, Look, Page, ReadEvents, ReadProgress
+from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule
+from engine.ops.workers import AcquireLock, ListRunTimes, ListWorkers
+from tests.conformance.declared import every_operation, has, holds
 from tests.conformance.models import FOREIGN
 
 AFTER = NewJob("main", {"label": "after"})
@@ -38,32 +41,32 @@ OPTIONS: dict[str, dict[str, Any]] = {name: {name: value, **BESIDE.get(name, {})
 Face = Callable[[Queue], Any]
 #: How a service meets each operation. What is missing here only workers and schedulers do.
 FACES: dict[type[Any], Face] = {
-    operations.SetLimit: lambda queue: queue.set_limit("main", concurrency=1),
-    operations.SetRetention: lambda queue: queue.set_retention(done_max=5),
-    operations.SetEvents: lambda queue: queue.events.on(),
-    operations.ReadEvents: lambda queue: queue.events.last(),
-    operations.SetWorker: lambda queue: queue.workers.set_concurrency("w", 1),
-    operations.Pause: lambda queue: queue.pause(),
-    operations.Resume: lambda queue: queue.resume(),
-    operations.Alter: lambda queue: queue.jobs.cancel("4711"),
-    operations.Clean: lambda queue: queue.clean("waiting"),
-    operations.Forget: lambda queue: queue.obliterate(),
-    operations.PutSchedule: lambda queue: queue.schedules.put("s", "main", {"label": "s"}, every_ms=60_000),
-    operations.EnableSchedule: lambda queue: queue.schedules.disable("s"),
-    operations.RemoveSchedule: lambda queue: queue.schedules.remove("s"),
-    operations.ListSchedules: lambda queue: queue.schedules.list(),
-    operations.Look: lambda queue: queue.results.get("4711"),
-    operations.AwaitEnds: lambda queue: queue.results.wait("4711", wait_ms=1),
-    operations.ReadProgress: lambda queue: queue.results.progress("4711"),
-    operations.Inspect: lambda queue: queue.jobs.get("4711"),
-    operations.Explain: lambda queue: queue.jobs.why("4711"),
-    operations.ListObstacles: lambda queue: queue.limits(),
-    operations.Page: lambda queue: queue.jobs.list("waiting"),
-    operations.Count: lambda queue: queue.counts(),
-    operations.Listing: lambda queue: queue.snapshot(),
-    operations.ListWorkers: lambda queue: queue.workers.list(),
-    operations.ListRunTimes: lambda queue: queue.stats(),
-    operations.AcquireLock: lambda queue: queue.locks.acquire("l"),
+    SetLimit: lambda queue: queue.set_limit("main", concurrency=1),
+    SetRetention: lambda queue: queue.set_retention(done_max=5),
+    SetEvents: lambda queue: queue.events.on(),
+    ReadEvents: lambda queue: queue.events.last(),
+    SetWorker: lambda queue: queue.workers.set_concurrency("w", 1),
+    Pause: lambda queue: queue.pause(),
+    Resume: lambda queue: queue.resume(),
+    Alter: lambda queue: queue.jobs.cancel("4711"),
+    Clean: lambda queue: queue.clean("waiting"),
+    Forget: lambda queue: queue.obliterate(),
+    PutSchedule: lambda queue: queue.schedules.put("s", "main", {"label": "s"}, every_ms=60_000),
+    EnableSchedule: lambda queue: queue.schedules.disable("s"),
+    RemoveSchedule: lambda queue: queue.schedules.remove("s"),
+    ListSchedules: lambda queue: queue.schedules.list(),
+    Look: lambda queue: queue.results.get("4711"),
+    AwaitEnds: lambda queue: queue.results.wait("4711", wait_ms=1),
+    ReadProgress: lambda queue: queue.results.progress("4711"),
+    Inspect: lambda queue: queue.jobs.get("4711"),
+    Explain: lambda queue: queue.jobs.why("4711"),
+    ListObstacles: lambda queue: queue.limits(),
+    Page: lambda queue: queue.jobs.list("waiting"),
+    Count: lambda queue: queue.counts(),
+    Listing: lambda queue: queue.snapshot(),
+    ListWorkers: lambda queue: queue.workers.list(),
+    ListRunTimes: lambda queue: queue.stats(),
+    AcquireLock: lambda queue: queue.locks.acquire("l"),
 }
 
 
@@ -100,7 +103,7 @@ def test_the_table_knows_every_option() -> None:
 def test_what_a_model_declares_exists(unheard: Queue) -> None:
     model: Any = unheard.model
     assert {*getattr(model, "OPTIONS", ())} <= {*OPTIONS}
-    assert {*getattr(model, "LACKS", ())} <= {*get_args(Operation)}
+    assert {*getattr(model, "LACKS", ())} <= every_operation()
 
 
 def test_an_option_that_jobs_of_the_model_do_not_hold_is_refused_before_it_is_sent(unheard: Queue) -> None:

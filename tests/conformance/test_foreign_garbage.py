@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.wire.operations import Bury
+from engine.ops.claims import Bury
 from tests.conformance.desk import ModelDesk, about
 from tests.conformance.garbage import Write, garbage
 from tests.conformance.models import FOREIGN, only

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from engine import Malformed, Queue, UnsupportedFeature
+from engine.ops.jobs import Enqueue
 from engine.serializers import BUILT_IN, Texts
-from engine.wire.operations import Enqueue
 from tests.conformance.declared import accepts
 from tests.conformance.desk import ModelDesk, label_of
 from tests.conformance.models import FOREIGN, only

@@ -9,8 +9,10 @@ import pytest
 
 from engine.errors import UnsupportedFeature
 from engine.models.model import Spec
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Drop, DropOutcome, Extend, Failure, Finish, LeasedJob, Release, Retry
+from engine.ops.jobs import Lease
 from engine.routing import Attributes
-from engine.wire.operations import Bury, Drop, DropOutcome, Extend, Failure, Finish, Lease, LeasedJob, Operation, Release, Retry
 from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, WITH_LISTS, only, take_over, waiting_of

@@ -11,7 +11,7 @@ import redis
 
 from engine import AsyncQueue, Queue, TimedOut, UnknownJob
 from engine.models.model import Spec
-from engine.wire.operations import Count, Listing, Look, NoteProgress, Page, ReadEvents, Seen
+from engine.ops.looks import Count, Listing, Look, NoteProgress, Page, ReadEvents, Seen
 from tests.conformance.declared import attempts
 from tests.conformance.desk import STATES, ModelDesk
 from tests.conformance.models import FOREIGN, only

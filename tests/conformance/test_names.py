@@ -7,7 +7,8 @@ import redis
 
 from engine import Handlers, Malformed, Queue, Worker, models
 from engine.models.model import Spec
-from engine.wire.operations import Bury, EnqueueMany, Failure
+from engine.ops.claims import Bury, Failure
+from engine.ops.jobs import EnqueueMany
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, each, key_of, kind_of, put_raw, read_back, waiting_of
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine.wire.operations import Bury, Finish
+from engine.ops.claims import Bury, Finish
 from tests.conformance.desk import STATES, ModelDesk, about
 from tests.conformance.models import FOREIGN, only
 from tests.engine.desk import LEASE_MS

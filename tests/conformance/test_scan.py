@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import EnqueueMany, LeasedJob, Release
+from engine.ops.claims import LeasedJob, Release
+from engine.ops.jobs import EnqueueMany
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, only
 

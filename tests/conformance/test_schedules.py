@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from engine.models.model import Spec
-from engine.wire.operations import EnableSchedule, Listing, Missed
+from engine.ops.looks import Listing
+from engine.ops.schedules import EnableSchedule, Missed
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, only
 from tests.engine.desk import START_MS

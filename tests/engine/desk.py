@@ -16,42 +16,15 @@ from engine import validate
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Spec
 from engine.models.run_fields import read
+from engine.ops.admin import Limit, Pause, Resume, SetLimit, SetWorker
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Failure, Finish, LeasedJob, Mark, MarkResult, Release, Retry
+from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany, Lease, Options
+from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept, WorkerUpdates
+from engine.ops.workers import Beat, Beaten, ReportRunTimes, RunTimes
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from engine.queue.synchronous.queue import Queue
 from engine.wire.call import Call
-from engine.wire.operations import (
-    Beat,
-    Beaten,
-    Bury,
-    Claim,
-    Claimed,
-    Ended,
-    Enqueue,
-    Enqueued,
-    EnqueueMany,
-    Extend,
-    Failure,
-    Finish,
-    Lease,
-    LeasedJob,
-    Limit,
-    Mark,
-    MarkResult,
-    Operation,
-    Options,
-    Pause,
-    ReadWorkerUpdates,
-    Release,
-    ReportRunTimes,
-    Resume,
-    Retry,
-    RunTimes,
-    SetLimit,
-    SetWorker,
-    Sweep,
-    Swept,
-    WorkerUpdates,
-)
 from engine.worker.machine.sweeping import SWEEP_LIMIT
 
 #: How a tombstone begins.

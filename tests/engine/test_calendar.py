@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.calendar import calendar
 from engine.cron import Unreadable
-from engine.wire.operations import Timing
+from engine.ops.schedules import Timing
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000

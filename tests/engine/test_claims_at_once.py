@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine import Queue
+from engine.ops.sweeps import Wait
 from engine.wire.drivers.driver import SyncDriver
-from engine.wire.operations import Wait
 from tests.engine.helpers.producing import claim, ids_of
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 

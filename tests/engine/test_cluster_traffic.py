@@ -14,21 +14,12 @@ import pytest
 
 from engine import validate
 from engine.models.lanes import Lanes
+from engine.ops.admin import Limit, Pause, SetLimit
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Claim, Failure, Finish
+from engine.ops.jobs import Enqueue, Lease, Options
+from engine.ops.sweeps import Sweep
 from engine.testing.cluster import EmbeddedCluster, SlotMove
-from engine.wire.operations import (
-    Bury,
-    Claim,
-    Enqueue,
-    Failure,
-    Finish,
-    Lease,
-    Limit,
-    Operation,
-    Options,
-    Pause,
-    SetLimit,
-    Sweep,
-)
 from tests.engine.cluster_desk import NotNow, Router
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 

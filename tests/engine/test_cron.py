@@ -14,7 +14,7 @@ import pytest
 
 from engine.calendar import calendar
 from engine.cron import Cron, Unreadable, read
-from engine.wire.operations import Timing
+from engine.ops.schedules import Timing
 from tests.walks import examples
 
 DAY_S = 86_400

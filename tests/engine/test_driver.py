@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
+from engine.ops.claims import Failure, Finish, Retry
+from engine.ops.sweeps import Wait
 from engine.queue import producing
 from engine.wire.drivers.driver import SyncDriver
-from engine.wire.operations import Failure, Finish, Retry, Wait
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until

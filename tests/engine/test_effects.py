@@ -11,7 +11,8 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker, effects
 from engine.errors import Malformed
-from engine.wire.operations import Lease, LeasedJob, Options
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease, Options
 from tests.engine.helpers.databases import Database
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.waiting import wait_until

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, ConnectOptions, DataLoss, Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
+from engine.ops.admin import NoteEra
 from engine.testing import EmbeddedServer
-from engine.wire.operations import NoteEra
 from tests.engine.desk import Desk
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import raw_client, some_handlers

@@ -7,7 +7,8 @@ import redis
 
 from engine import Handlers, Queue, validate
 from engine.handlers import fault_of
-from engine.wire.operations import Bury, Failure, Lease, Retry
+from engine.ops.claims import Bury, Failure, Retry
+from engine.ops.jobs import Lease
 from engine.worker.worker import Worker
 from tests.engine.desk import Desk, run_texts
 

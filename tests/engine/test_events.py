@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
+from engine.ops.jobs import Enqueue
+from engine.ops.looks import NoteProgress
 from engine.queue.administering import EVENTS_KEPT_MAX
-from engine.wire.operations import Bury, Drop, Enqueue, Failure, Finish, NoteProgress, Operation, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 

@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from engine import Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
+from engine.ops.claims import Drop, Failure, Retry
+from engine.ops.jobs import Backoff, Options
 from engine.options import checked
 from engine.outcomes import Ending, ending, verdict_of
-from engine.wire.operations import Backoff, Drop, Failure, Options, Retry
 from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
 from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields
 from tests.engine.helpers import failing_handlers

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
+from engine.ops.jobs import Enqueued
 from engine.tracing import HEADER, carry_traces, trace
-from engine.wire.operations import Enqueued
 from tests.engine.helpers import backwards
 from tests.engine.helpers.producing import ids_of, some_handlers
 

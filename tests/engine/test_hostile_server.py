@@ -15,9 +15,9 @@ import pytest
 import redis
 
 from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUnavailable, WrongKeyType
+from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
 from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.binary import server_binary
-from engine.wire.operations import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client

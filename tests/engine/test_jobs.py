@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from engine import AsyncQueue, Handlers, Malformed, Queue
-from engine.wire.operations import Bury, Claim, Failure
+from engine.ops.claims import Bury, Claim, Failure
 from engine.worker.worker import Worker
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.both import Blocking

@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from engine.errors import Malformed, ScriptFault
+from engine.ops.claims import Bury, Claim, Extend, Failure, Finish, Release
+from engine.ops.looks import Count, Listing
 from engine.queue.synchronous.queue import Queue
-from engine.wire.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
 from tests.engine.desk import LEASE_MS, START_MS, TOMBSTONE, Desk
 
 BAND = 2**49

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engine.logs import Source
-from engine.wire.operations import Claimed, Ended, EndResult, Failure, Finish, FinishedAndClaimed, Lease, Release, Retry
+from engine.ops.claims import Claimed, Ended, EndResult, Failure, Finish, FinishedAndClaimed, Release, Retry
+from engine.ops.jobs import Lease
 from engine.worker.late_ends import LateEnds
 
 LEASES = tuple(Lease(job, 7, f"n:{job}") for job in "ab")

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from engine import LeaseLost, Lock, Malformed, Queue, ScriptFault
-from engine.wire.operations import AcquireLock, ExtendLock, ReleaseLock
+from engine.ops.workers import AcquireLock, ExtendLock, ReleaseLock
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import hurried
 

@@ -183,7 +183,8 @@ def test_a_record_factory_of_the_service_is_kept() -> None:
         logging.setLogRecordFactory(Own)
         logging.basicConfig(format="%(host)s %(job_id)s %(message)s", stream=sys.stdout, level="WARNING")
         from engine.logs import Source, mark_records, running
-        from engine.wire.operations import Lease, LeasedJob, Options
+        from engine.ops.claims import LeasedJob
+        from engine.ops.jobs import Lease, Options
         mark_records(); mark_records()
         lease = Lease("j", 1, "n:1")
         running.set((Source("w", "q"), LeasedJob(lease, 0, "work", "main", "main", b"{}", Options(), 0, 0, 1, 0, 0)))

@@ -19,7 +19,10 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, queues
-from engine.wire.operations import Beat, Beaten, Count, NoteQueue, ReadWorkerUpdates, Sweep, Swept
+from engine.ops.admin import NoteQueue
+from engine.ops.looks import Count
+from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept
+from engine.ops.workers import Beat, Beaten
 from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.machine import Machine, exits

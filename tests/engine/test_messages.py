@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from engine import Malformed, Queue, ServerUnavailable
 from engine.wire.call import Call
 from engine.wire.drivers import in_flight
-from engine.wire.operations import Operation
-from engine.wire.operations.declaration import Declaration
+from tests.conformance.declared import every_operation
 
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (
@@ -40,8 +39,8 @@ def test_a_message_says_what_is_allowed(nowhere: Queue, call: Callable[[Queue], 
 def test_a_call_that_fails_is_named_in_words(nowhere: Queue) -> None:
     with pytest.raises(ServerUnavailable, match="^counts: "):
         nowhere.counts()
-    kinds = get_args(Operation)
+    kinds = every_operation()
     assert len(kinds) > 30
     for kind in kinds:
-        operation: Any = object.__new__(kind) if issubclass(kind, Declaration) else tuple.__new__(kind)
+        operation: Any = object.__new__(kind)
         assert re.fullmatch("[a-z. ]+", in_flight._name(Call(None, (), (), str, operation)))  # pyright: ignore[reportPrivateUsage]

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from engine import AsyncQueue, Queue, join_metrics, models
-from engine.wire.operations import Beat
+from engine.ops.workers import Beat
 from tests.engine.desk import LEASE_MS, Desk
 
 

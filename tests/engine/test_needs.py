@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
-from engine.wire.operations import Enqueued
+from engine.ops.jobs import Enqueued
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import some_handlers
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.wire.operations import Finish, Lease, LeasedJob, Release
+from engine.ops.claims import Finish, LeasedJob, Release
+from engine.ops.jobs import Lease
 from engine.worker.machine.concurrency import Prefetch
 from engine.worker.machine.events import StopAsked
 from tests.engine.desk import LEASE_MS, Desk

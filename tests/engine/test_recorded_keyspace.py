@@ -15,7 +15,9 @@ import pytest
 import redis
 
 from engine import Queue
-from engine.wire.operations import Claim, Finish, Lease, Sweep
+from engine.ops.claims import Claim, Finish
+from engine.ops.jobs import Lease
+from engine.ops.sweeps import Sweep
 from tests.engine.desk import run_texts
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))

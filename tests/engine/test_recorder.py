@@ -14,29 +14,14 @@ import pytest
 from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
 from engine.history import HistoryFile
 from engine.observer import Outcome
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
+from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
+from engine.ops.schedules import Tick, Ticked
+from engine.ops.sweeps import Sweep
 from engine.recorder import Recorder, Sink, result_crc
 from engine.wire.call import Call
 from engine.wire.drivers.merging import CallMaker, GatheredEnqueue, merged
-from engine.wire.operations import (
-    Bury,
-    Drop,
-    Enqueue,
-    Enqueued,
-    EnqueuedMany,
-    EnqueueMany,
-    Extend,
-    Failure,
-    Finish,
-    Lease,
-    Mark,
-    Operation,
-    Options,
-    Release,
-    Retry,
-    Sweep,
-    Tick,
-    Ticked,
-)
 from tests.engine.desk import write_run
 from tests.engine.helpers.producing import claim, claim_operation, hurry
 from tests.engine.helpers.relay import Relay

@@ -28,9 +28,9 @@ from engine import (
     models,
     queues,
 )
+from engine.ops.looks import ReadEvents
 from engine.testing import free_port
 from engine.testing.cluster import EmbeddedCluster
-from engine.wire.operations import ReadEvents
 from tests.engine.helpers.at_work import Book, at_work
 from tests.engine.helpers.waiting import wait_until
 

@@ -18,10 +18,10 @@ import pytest
 import redis
 
 from engine import Handlers, Malformed, NewJob, Queue, UnsupportedFeature, Worker, models
+from engine.ops.claims import Claim, Claimed, Failure, Finish, Retry
 from engine.queue.sharding import Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
-from engine.wire.operations import Claim, Claimed, Failure, Finish, Retry
 from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until

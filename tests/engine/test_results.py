@@ -10,9 +10,11 @@ import pytest
 
 from engine import JobFailed, Malformed, Result
 from engine.errors import UnknownJob
+from engine.ops.claims import Bury, Failure, Finish, Retry, Value
+from engine.ops.jobs import Lease
+from engine.ops.looks import Look, NoteProgress, ReadProgress, Seen
 from engine.queue.results import Waiting, progress_of, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
-from engine.wire.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
 from tests.engine.desk import LEASE_MS, Desk, run_fields
 from tests.engine.helpers.machine import Machine

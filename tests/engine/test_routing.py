@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from engine import Malformed
 from engine.class_names import class_of, class_target
+from engine.ops.jobs import Enqueue, Options
 from engine.options import checked
 from engine.routing import Attributes, Target, attributes, matches, matching, names_among, priority_range, target_text
-from engine.wire.operations import Enqueue, Options
 
 NODE = Attributes("w1", "node", frozenset({"email", "gpu"}), "us-east")
 BARE = Attributes("w2")

@@ -9,7 +9,8 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, ServerUnavailable, WrongKeyType
-from engine.wire.operations import Bury, Extend, Failure, Finish, Lease, LeasedJob, Release, Retry
+from engine.ops.claims import Bury, Extend, Failure, Finish, LeasedJob, Release, Retry
+from engine.ops.jobs import Lease
 from tests.engine.desk import LEASE_MS, Desk
 
 JOBS = ("j1", "j2", "j3")

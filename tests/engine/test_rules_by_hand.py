@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from engine.wire.operations import Bury, Extend, Failure, Finish, Retry
+from engine.ops.claims import Bury, Extend, Failure, Finish, Retry
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers

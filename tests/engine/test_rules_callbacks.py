@@ -7,19 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import (
-    Alter,
-    Bury,
-    Drop,
-    Enqueue,
-    Failure,
-    Finish,
-    LeasedJob,
-    Options,
-    Parent,
-    Retry,
-    Value,
-)
+from engine.ops.admin import Alter
+from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Retry, Value
+from engine.ops.jobs import Enqueue, Options, Parent
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members, names_of
 

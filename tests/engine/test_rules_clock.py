@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Claim, LeasedJob
+from engine.ops.claims import Claim, LeasedJob
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Release
+from engine.ops.claims import Release
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, members
 

@@ -7,24 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import (
-    Alter,
-    Count,
-    Counts,
-    Enqueue,
-    EnqueueMany,
-    Failure,
-    Inspect,
-    Inspected,
-    ListSchedules,
-    Look,
-    PutSchedule,
-    Retry,
-    Seen,
-    Tick,
-    TickPolicy,
-    Timing,
-)
+from engine.ops.admin import Alter
+from engine.ops.claims import Failure, Retry
+from engine.ops.jobs import Enqueue, EnqueueMany
+from engine.ops.looks import Count, Counts, Inspect, Inspected, Look, Seen
+from engine.ops.schedules import ListSchedules, PutSchedule, Tick, TickPolicy, Timing
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Claim, Failure, Finish, Release, Retry
+from engine.ops.jobs import EnqueueMany, Lease
 from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
 from engine.wire.call import Call
-from engine.wire.operations import Bury, Claim, EnqueueMany, Failure, Finish, Lease, Operation, Release, Retry
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.scenes import scene
 
@@ -79,11 +82,11 @@ def test_rule_03_a_drawn_id_is_an_identity_without_a_nonce_and_no_other_call_has
         return [item.result for item in getattr(reply, "items", [reply])]
 
     drawn, given = desk.enqueue_operation("drawn", nonce=b""), desk.enqueue_operation("given")
-    both, swapped = EnqueueMany((drawn, given)), EnqueueMany((given._replace(nonce=b""), drawn._replace(nonce=b"nonce---")))
+    both, swapped = EnqueueMany((drawn, given)), EnqueueMany((replace(given, nonce=b""), replace(drawn, nonce=b"nonce---")))
     assert results(drawn) == ["created"] and results(both) == ["repeated", "created"]
     for _ in range(2):
         assert results(drawn) == results(given) == ["repeated"] and results(both) == ["repeated", "repeated"]
-        assert results(drawn._replace(nonce=b"nonce---")) == ["duplicate"] and results(swapped) == ["duplicate", "duplicate"]
+        assert results(replace(drawn, nonce=b"nonce---")) == ["duplicate"] and results(swapped) == ["duplicate", "duplicate"]
         # The same from the tombstones.
         desk.run(Finish(tuple(job.lease for job in desk.claim())))
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Alter, Enqueue
+from engine.ops.admin import Alter
+from engine.ops.jobs import Enqueue
 from tests.engine.desk import Desk
 from tests.engine.helpers.scenes import saved
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene

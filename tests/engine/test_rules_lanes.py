@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Finish
+from engine.ops.claims import Finish
 from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import BAND, check, hash_of, markers, members, parked, take_markers
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.wire.operations import Bury, Failure, Finish, LeasedJob, Limit, Release
+from engine.ops.admin import Limit
+from engine.ops.claims import Bury, Failure, Finish, LeasedJob, Release
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_oracle import Oracle
 from tests.engine.helpers.lanes_state import check, markers, members, names_of, parked

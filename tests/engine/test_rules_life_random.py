@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.wire.operations import Bury, Extend, Failure, Finish, Lease, Listing, Release, Retry
+from engine.ops.claims import Bury, Extend, Failure, Finish, Release, Retry
+from engine.ops.jobs import Lease
+from engine.ops.looks import Listing
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.life_oracle import LifeOracle
 from tests.walks import examples

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Lease, LeasedJob
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
 

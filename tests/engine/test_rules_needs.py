@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Retry, Value
+from engine.ops.admin import Alter
+from engine.ops.claims import Bury, Failure, Finish, LeasedJob, Retry, Value
+from engine.ops.jobs import Lease
 from tests.engine.desk import LEASE_MS, START_MS, Desk, write_run
 
 pytestmark = pytest.mark.feature("BQ35")

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from engine.ops.admin import Clean, Forget
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Failure, Finish, Retry, Value
+from engine.ops.jobs import Lease
 from engine.queue.clearing import obliterating
 from engine.queue.steps import DeadlineBound
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import names_of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.wire.operations import Finish, Operation
+from engine.ops.base import Operation
+from engine.ops.claims import Finish
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
 

@@ -14,9 +14,13 @@ import redis
 
 from engine import models
 from engine.models.model import Spec
+from engine.ops.admin import Forget
+from engine.ops.channels import Publish
+from engine.ops.claims import Finish
+from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
+from engine.ops.looks import Page
+from engine.ops.sweeps import Sweep
 from engine.wire import scripts
-from engine.wire.operations import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Sweep
-from engine.wire.operations.channels import Publish
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers import pieces

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.wire.operations import Bury, Failure, LeasedJob, Mark
+from engine.ops.claims import Bury, Failure, LeasedJob, Mark
 from tests.engine.desk import LEASE_MS, TOMBSTONE, Desk, write_run
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.wire.operations import Operation
+from engine.ops.base import Operation
 from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import forget
 from tests.engine.helpers.scenes import saved

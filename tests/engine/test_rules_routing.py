@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from engine.wire.operations import Count, EnqueueMany, ReadWorkerUpdates
+from engine.ops.jobs import EnqueueMany
+from engine.ops.looks import Count
+from engine.ops.sweeps import ReadWorkerUpdates
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
 

@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
+from engine.ops.admin import Clean, Forget, Limit, SetLimit, SetRetention
+from engine.ops.base import Operation
+from engine.ops.looks import Count, Listing, Page
 from engine.queue.clearing import PIECE as CLEAN_PIECE
-from engine.wire.operations import (
-    Clean,
-    Count,
-    Forget,
-    Limit,
-    Listing,
-    Operation,
-    Page,
-    SetLimit,
-    SetRetention,
-)
 from engine.worker.machine.sweeping import ORPHANS_PAGE, SWEEP_LIMIT
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 

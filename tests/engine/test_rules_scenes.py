@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engine.models.lanes import Lanes
+from engine.ops.admin import Alter
 from engine.wire.call import Call
-from engine.wire.operations import Alter
 from engine.wire.scripts import scripts_folder
 from tests.engine.desk import TOMBSTONE, WRITES, Desk
 from tests.engine.helpers.lanes_state import check, members

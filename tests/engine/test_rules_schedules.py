@@ -11,17 +11,9 @@ import pytest
 
 from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.models import lanes_schedules
+from engine.ops.base import Operation
+from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, Tick, Ticked, TickPolicy, Timing
 from engine.wire.call import Call
-from engine.wire.operations import (
-    EnableSchedule,
-    Operation,
-    PutSchedule,
-    RemoveSchedule,
-    Tick,
-    Ticked,
-    TickPolicy,
-    Timing,
-)
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 
@@ -302,7 +294,7 @@ def test_rules_01_and_24_a_tick_cut_off_anywhere_loses_and_doubles_no_job(desk: 
 
 
 def put_operation(desk: Desk) -> PutSchedule:
-    job = desk.enqueue_operation("template", nonce=bytes(8))._replace(not_after_ms=0)
+    job = replace(desk.enqueue_operation("template", nonce=bytes(8)), not_after_ms=0)
     timing, policy = Timing(cron="* * * * *"), TickPolicy()
     return PutSchedule(desk._op_id(), desk.now_ms + 10_000, "clean", timing, policy, job, FIRST_MS, START_MS, None)
 

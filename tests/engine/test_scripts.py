@@ -13,10 +13,12 @@ import pytest
 
 from engine import AsyncQueue, Channel, Queue, ScriptFault, models
 from engine.models.slots import FilledSlots
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Release
+from engine.ops.jobs import Enqueue
 from engine.options import PLAIN
 from engine.wire import scripts
 from engine.wire.call import Call
-from engine.wire.operations import Bury, Enqueue, Operation, Release
 from engine.wire.scripts import Script, linked_functions, linked_model, load_folder, load_script, scripts_folder
 from tests.engine.helpers.slots import check_slots
 

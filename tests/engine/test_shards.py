@@ -12,8 +12,8 @@ import redis
 
 from engine import AsyncQueue, EngineError, Malformed, NewJob, Queue, UnsupportedFeature, models
 from engine.errors import UnknownParent, UnsafeServer
+from engine.ops.admin import Limit
 from engine.queue.sharding import Layout, ShardRecord, divided, first_record, read_record, whole
-from engine.wire.operations import Limit
 from tests.engine.helpers.both import Blocking
 
 SHARDS = 5

@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from engine import AsyncQueue, Handlers, Malformed, Queue, Worker, WorkerGroup
+from engine.ops.workers import Beat, Beaten
 from engine.queue.sharding import Layout
-from engine.wire.operations import Beat, Beaten
 from engine.worker.machine.events import MS, WatchAsked
 from engine.worker.machine.places import TURN_MS, Places, Quota
 from tests.engine.helpers.at_work import Book, at_work, make_worker

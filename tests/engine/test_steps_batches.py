@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Failure, Finish, LeasedJob, Release, Retry
+from engine.ops.claims import Failure, Finish, LeasedJob, Release, Retry
 from engine.worker.machine.concurrency import WAIT_MS_MAX
 from engine.worker.machine.events import BatchEnded, Forked, GiveUpHandler, HandlerEnded, LoseLease, PauseAsked, Start, StopAsked
 from tests.engine.helpers.machine import Action, Machine, batches, lost, started

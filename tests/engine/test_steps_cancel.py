@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.wire.operations import Claim, Extend, Lease, ReadWorkerUpdates, Swept, WorkerUpdates
-from engine.wire.operations.control import JobCancelled, NewsPublished, read_control
+from engine.ops.claims import Claim, Extend
+from engine.ops.jobs import Lease
+from engine.ops.sweeps import ReadWorkerUpdates, Swept, WorkerUpdates
+from engine.ops.workers import JobCancelled, NewsPublished, read_control
 from engine.worker.machine.events import LoseLease, Subscribed
 from tests.engine.helpers.machine import Machine, lost, started
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.wire.operations import Claim, Finish, LeasedJob, Mark
+from engine.ops.claims import Claim, Finish, LeasedJob, Mark
 from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.machine import Machine, exits, started
 

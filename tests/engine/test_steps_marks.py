@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.wire.operations import Claim, Finish, Mark, Release, Retry
+from engine.ops.claims import Claim, Finish, Mark, Release, Retry
 from engine.worker.machine.events import LoseLease, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, lost, started
 

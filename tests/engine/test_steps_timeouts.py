@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.wire.operations import Ended, Failure, Finish, Lease, Release, Retry
+from engine.ops.claims import Ended, Failure, Finish, Release, Retry
+from engine.ops.jobs import Lease
 from engine.worker.machine.deadlines import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
 from engine.worker.machine.events import Exit, GiveUpHandler, LoseLease, MoreTime, StopAsked, StopHandler
 from tests.engine.helpers.machine import Action, Machine, exits, started

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from engine.wire.operations import Finish, LeasedJob, Mark, Release
+from engine.ops.claims import Finish, LeasedJob, Mark, Release
 from engine.worker.machine.events import HandlerEnded, Send, Start, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, started
 

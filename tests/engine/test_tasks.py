@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
-from engine.wire.operations import Enqueued
+from engine.ops.jobs import Enqueued
 from tests.engine.helpers import tasks
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of

@@ -14,17 +14,8 @@ import pytest
 from engine import AsyncQueue, BatchFailed, Durations, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
 from engine.models.scripted import RUN_TIMES_NAMES_MAX
-from engine.wire.operations import (
-    BUCKET_MAX,
-    Beat,
-    Beaten,
-    ListRunTimes,
-    NoteQueue,
-    ReportRunTimes,
-    RunTimes,
-    RunTimesReported,
-    bucket_end_ns,
-)
+from engine.ops.admin import NoteQueue
+from engine.ops.workers import BUCKET_MAX, Beat, Beaten, ListRunTimes, ReportRunTimes, RunTimes, RunTimesReported, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
 from tests.engine.desk import Desk

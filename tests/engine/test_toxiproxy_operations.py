@@ -18,12 +18,12 @@ from chaos.network import Network
 from chaos.probe import through
 from chaos.toxiproxy_client import blackhole
 from engine.models.lanes import Lanes
+from engine.ops.admin import MakeTestQueue
 from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
 from engine.wire.drivers.in_flight import InFlightCall, Sent, settle
-from engine.wire.operations import MakeTestQueue
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.scenes import DONE_NOW
 from tests.scenes import MOVING, Scene

@@ -18,9 +18,9 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker, WorkerGroup
 from engine.errors import EngineError
+from engine.ops.claims import LeasedJob
 from engine.queue.era import _call  # pyright: ignore[reportPrivateUsage]
 from engine.spared import logger
-from engine.wire.operations import LeasedJob
 from engine.worker.contexts import RunContexts
 from engine.worker.event_loop import LoopThread
 from tests.engine.desk import run_texts

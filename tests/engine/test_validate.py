@@ -20,9 +20,10 @@ import pytest
 
 from engine import AsyncQueue, EngineError, Handlers, Job, Malformed, NewJob, Queue, RetryLater, Worker, models, validate
 from engine.channel import contents
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease, Options
 from engine.options import OPTIONS
 from engine.parameters import Parameters
-from engine.wire.operations import Lease, LeasedJob, Options
 from tests.engine.helpers.producing import some_handlers
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, Queue
+from engine.ops.claims import Bury, Failure
+from engine.ops.workers import Beat
 from engine.options import route_text
 from engine.routing import Target
-from engine.wire.operations import Beat, Bury, Failure
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until

@@ -14,7 +14,8 @@ import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.errors import describe
-from engine.wire.operations import Lease, LeasedJob, Options
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease, Options
 from engine.worker.child_processes import Child
 from tests.engine.desk import write_run
 from tests.engine.helpers import kinds_of_handlers as kinds

@@ -11,7 +11,7 @@ import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
-from engine.wire.operations import LeasedJob
+from engine.ops.claims import LeasedJob
 from engine.worker.handler_pool import HandlerPool
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers, put, run_of

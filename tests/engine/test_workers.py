@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, Queue
-from engine.wire.operations import Beat, Lease
+from engine.ops.jobs import Lease
+from engine.ops.workers import Beat
 from tests.engine.desk import LEASE_MS, Desk
 
 HOUR_MS = 3_600_000

@@ -17,7 +17,7 @@ BLIND = "import sys; sys.modules['tzdata'] = None\n"
 
 TICKS = """
 from engine.calendar import calendar
-from engine.wire.operations import Timing
+from engine.ops.schedules import Timing
 for zone in ("UTC", "Europe/Berlin"):
     print(calendar(Timing(cron="30 2 * * *", zone=zone)).after(1_774_738_800_000, 0))
 """

@@ -13,7 +13,7 @@ from chaos.simulate.world import Found, World
 from engine.channel import receipts
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN, CLOCKS
 from engine.channel.values import Acknowledged, Fetched, Published
-from engine.wire.operations.channels import (
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     Fetch,

@@ -21,9 +21,9 @@ from engine.channel.session_state import SessionState
 from engine.channel.steps import Ask, Rest, Send, SendMany, Steps
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
+from engine.ops.channels import NewMessage
 from engine.server_clock import ServerClock
 from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.operations.channels import NewMessage
 
 STORAGE = "default"
 #: Keys live longer than any episode.

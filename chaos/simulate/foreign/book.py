@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from chaos.simulate.book import Birth, Book
-from engine.wire.operations import Enqueue
+from engine.ops.jobs import Enqueue
 
 
 def birth_of(text: str) -> Birth:

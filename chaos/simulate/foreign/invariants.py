@@ -10,24 +10,9 @@ from chaos.simulate.foreign.book import ForeignBook, birth_of
 from chaos.simulate.foreign.state import ForeignState, Format
 from chaos.simulate.server import Delivery
 from chaos.simulate.world import Found
-from engine.wire.operations import (
-    Bury,
-    Claim,
-    Claimed,
-    Ended,
-    Enqueue,
-    Enqueued,
-    EnqueuedMany,
-    EnqueueMany,
-    Extend,
-    Extended,
-    Finish,
-    FinishedAndClaimed,
-    Lease,
-    Release,
-    Retry,
-    Swept,
-)
+from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Extended, Finish, FinishedAndClaimed, Release, Retry
+from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease
+from engine.ops.sweeps import Swept
 
 #: Where the format has no bound for crashes.
 _CRASHES_MAX = 3

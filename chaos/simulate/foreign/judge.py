@@ -14,8 +14,9 @@ from chaos.simulate.line import describe_name
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.telling import jobs_of, results_of, tell
 from chaos.simulate.world import Found, World
+from engine.ops.claims import Claimed, FinishedAndClaimed
+from engine.ops.sweeps import Swept
 from engine.queue.producing import Draft
-from engine.wire.operations import Claimed, FinishedAndClaimed, Swept
 
 
 class ForeignJudge(Judge):

@@ -24,9 +24,9 @@ from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
+from engine.ops.channels import NewMessage
 from engine.validate import Milliseconds
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions
-from engine.wire.operations.channels import NewMessage
 
 T = TypeVar("T")
 

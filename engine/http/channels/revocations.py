@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from engine.http.channels.settings import ChannelSettings
 from engine.models.dsps_keys import revocation
+from engine.ops.claims import AskRevoked, Revoke
 from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
-from engine.wire.operations import AskRevoked, Revoke
 
 #: How much longer an entry lives than anybody could need it, as in DSPS.
 _MARGIN_S = 15

@@ -15,7 +15,7 @@ from engine.http.jobs.looking import unknown
 from engine.http.opening import queue_of
 from engine.http.problems import Problem
 from engine.http.security.access import needs
-from engine.wire.operations import Altered
+from engine.ops.admin import Altered
 
 _ANSWERS = {200: schemas.ALTERED}
 

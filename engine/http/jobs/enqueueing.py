@@ -19,9 +19,9 @@ from engine.http.jobs.references import CALLBACKS, refuse_reroutes, refuse_share
 from engine.http.opening import queue_of
 from engine.http.problems import Problem, bad_value, problem_of
 from engine.http.security.access import needs, refuse_elsewhere
+from engine.ops.jobs import Enqueued
 from engine.options import nearest
 from engine.queue.producing import NewJob
-from engine.wire.operations import Enqueued
 
 KEY_HEADER = "Idempotency-Key"
 _QUOTED = re.compile(r'"(?:[ !#-\[\]-~]|\\["\\])*"')

@@ -25,10 +25,10 @@ from engine.http.opening import queue_of
 from engine.http.problems import bad_value
 from engine.http.security.access import needs, still_admitted
 from engine.http.waiting import Waits
+from engine.ops.looks import Event
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.sayable import json_text
 from engine.spared import logger
-from engine.wire.operations import Event
 
 log = logger("ironclaim.http")
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from engine.http.opening import queue_of
 from engine.http.problems import Problem
 from engine.http.security.access import access_of, noted
-from engine.wire.operations import reroute_place
+from engine.ops.jobs import reroute_place
 
 #: Options that are jobs themselves, with options of their own.
 CALLBACKS = ("on_success", "on_failure")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
+from engine.ops.jobs import Options
 from engine.options import PLAIN
 from engine.queue.job_info import JobInfo, payload_members
 from engine.queue.scheduling import Schedule
 from engine.queue.workers import WorkerInfo
 from engine.routing import read_target
-from engine.wire.operations import Options
 
 #: Options that hold what its producer put into a job, or other jobs.
 _CONTENTS = ("headers", "on_success", "on_failure")

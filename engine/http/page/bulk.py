@@ -8,11 +8,12 @@ from typing import get_args
 
 from engine.errors import Malformed
 from engine.http.page.views.jobs import OFFSET_MAX, Filter, matching
+from engine.ops.admin import AdminAction
+from engine.ops.looks import Counts
 from engine.queue import altering
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.queue.selecting import PLACES_MAX
-from engine.wire.operations import AdminAction, Counts
 
 #: Actions on many jobs, by the state that the jobs are in.
 ACTIONS: Mapping[str, tuple[AdminAction, ...]] = {

@@ -20,8 +20,8 @@ from engine.http.security.access import public
 from engine.http.security.forgery import form_of, refuse_foreign
 from engine.http.security.sessions import sign_in as begin_session
 from engine.http.security.sessions import sign_out as end_session
+from engine.ops.admin import Altered, Window
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.wire.operations import Altered, Window
 
 _ON_A_JOB: dict[str, Callable[[AsyncQueue, str], Awaitable[Altered]]] = {
     "cancel": lambda queue, id: queue.jobs.cancel(id),

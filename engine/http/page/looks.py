@@ -10,14 +10,8 @@ from typing import TypeVar
 
 from engine.errors import ScriptFault, UnsupportedFeature
 from engine.http.page.rounds import LanesRound, ObstaclesRound
-from engine.queue.asynchronous.calls import AsyncPart
-from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.asynchronous.sharded import AsyncShardedQueue
-from engine.queue.durations import HandlerTimes, added_times, handler_times
-from engine.queue.job_info import JobInfo, job_info
-from engine.queue.obstacles import Obstacles
-from engine.queue.workers import WorkerInfo, worker_info
-from engine.wire.operations import (
+from engine.ops.base import Operation
+from engine.ops.looks import (
     Count,
     Counts,
     Event,
@@ -26,15 +20,18 @@ from engine.wire.operations import (
     Explained,
     Inspect,
     Inspected,
-    ListedRunTimes,
-    ListedWorkers,
     ListObstacles,
-    ListRunTimes,
-    ListWorkers,
     ObstaclesPart,
-    Operation,
     ReadEvents,
 )
+from engine.ops.workers import ListedRunTimes, ListedWorkers, ListRunTimes, ListWorkers
+from engine.queue.asynchronous.calls import AsyncPart
+from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.asynchronous.sharded import AsyncShardedQueue
+from engine.queue.durations import HandlerTimes, added_times, handler_times
+from engine.queue.job_info import JobInfo, job_info
+from engine.queue.obstacles import Obstacles
+from engine.queue.workers import WorkerInfo, worker_info
 
 #: Names with handler times, workers and events that one look reads.
 TIMES_MAX = 100

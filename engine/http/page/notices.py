@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.wire.operations import Altered
+from engine.ops.admin import Altered
 
 #: Word -> whether the change was made, and what is said of it.
 _KNOWN: Mapping[str, tuple[bool, str]] = {

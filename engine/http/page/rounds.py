@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.ops.looks import Counts, ObstaclesPart
 from engine.queue.obstacles import Obstacles, obstacles_of
-from engine.wire.operations import Counts, ObstaclesPart
 
 #: Parts of a round: with more lanes, names and reasons are of the first ones.
 _PARTS_MAX = 200

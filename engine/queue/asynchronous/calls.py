@@ -7,6 +7,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from engine.errors import EngineError
+from engine.ops.admin import NoteQueue
+from engine.ops.base import Operation
+from engine.ops.jobs import Enqueue
 from engine.queue.results import BLOCK_MS
 from engine.queue.settings import QueueSettings
 from engine.queue.steps import DeadlineBound, Steps
@@ -14,7 +17,6 @@ from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.async_gathering import AsyncGathering
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import Enqueue, NoteQueue, Operation
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Generator
 
 from engine.errors import EngineError
+from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncQueueCalls
 from engine.queue.results import BLOCK_MS, FIRST_ENTRY
-from engine.wire.operations import AwaitEnds, EndedJobs
 
 
 class AsyncEndListener:

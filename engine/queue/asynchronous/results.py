@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
+from engine.ops.looks import Look, ReadProgress
 from engine.parameters import TypedJob
 from engine.queue.asynchronous.calls import AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
 from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
 from engine.validate import Milliseconds
-from engine.wire.operations import Look, ReadProgress
 
 R = TypeVar("R")
 

@@ -13,13 +13,14 @@ from typing import Unpack
 
 from engine import validate
 from engine.models import lanes_schedules
+from engine.ops.jobs import Enqueued
+from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
 from engine.options import JobOptions
 from engine.parameters import JobName
 from engine.queue import administering, producing, scheduling
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.validate import Milliseconds
-from engine.wire.operations import Enqueued, ListSchedules, Missed, Overlap, SchedulePage
 
 _PAGE = 100
 

@@ -15,6 +15,11 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from engine import validate
 from engine.errors import EngineError, Malformed, ServerUnavailable, UnknownJob, UnsupportedFeature
+from engine.ops.admin import Altered, Window
+from engine.ops.base import Operation
+from engine.ops.jobs import Enqueue, Enqueued
+from engine.ops.looks import Count, Counts, Inspect, Inspected, ListObstacles, Look, NameCounts, ReadProgress, Seen, Snapshot
+from engine.ops.shards import ReadShards, SetGate, SetShards
 from engine.parameters import TypedJob
 from engine.queue import administering, altering, producing, sharding
 from engine.queue.asynchronous.events import AsyncEvents
@@ -35,26 +40,6 @@ from engine.validate import Milliseconds
 from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
-from engine.wire.operations import (
-    Altered,
-    Count,
-    Counts,
-    Enqueue,
-    Enqueued,
-    Inspect,
-    Inspected,
-    ListObstacles,
-    Look,
-    NameCounts,
-    Operation,
-    ReadProgress,
-    ReadShards,
-    Seen,
-    SetGate,
-    SetShards,
-    Snapshot,
-    Window,
-)
 
 #: Looks at a record that changes all the time, or at a job that is on its way to another shard.
 _TRIES = 50

@@ -5,11 +5,11 @@ from __future__ import annotations
 import builtins
 
 from engine import validate
+from engine.ops.workers import ListedWorkers, ListWorkers
 from engine.queue import administering
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.workers import LIMIT_MAX, WorkerInfo, worker_info
 from engine.validate import Milliseconds
-from engine.wire.operations import ListedWorkers, ListWorkers
 
 
 class AsyncWorkers(AsyncPart):

@@ -6,9 +6,9 @@ import contextlib
 import secrets
 from collections.abc import Generator
 
+from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.results import FIRST_ENTRY
 from engine.queue.synchronous.calls import BlockingCalls, QueueCalls
-from engine.wire.operations import AwaitEnds, EndedJobs
 
 
 class EndListener:

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 
 from engine import validate
 from engine.errors import Malformed
+from engine.ops.looks import Event, EventPage, ReadEvents
 from engine.queue import administering
 from engine.queue.results import BLOCK_MS
 from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
 from engine.validate import Milliseconds
-from engine.wire.operations import Event, EventPage, ReadEvents
 
 _PAGE = 100
 _ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from engine import validate
+from engine.ops.admin import Altered
+from engine.ops.looks import Count, Explain, Explained, Inspect, Inspected, NameCounts, Page, Paged
 from engine.queue import altering, clearing, selecting
 from engine.queue.job_info import JobInfo, JobPage, JobState, job_info, state_of
 from engine.queue.selecting import Listing, ListOptions
 from engine.queue.synchronous.calls import Part
 from engine.queue.why import Why, why
 from engine.validate import Milliseconds
-from engine.wire.operations import Altered, Count, Explain, Explained, Inspect, Inspected, NameCounts, Page, Paged
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
 _NAMES_PAGE = 250

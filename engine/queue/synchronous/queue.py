@@ -20,6 +20,10 @@ from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models.model import Spec
 from engine.observer import Observer
+from engine.ops.admin import MakeTestQueue, Window
+from engine.ops.jobs import Enqueued
+from engine.ops.looks import Count, Counts, Listing, ListObstacles, ObstaclesPart, Snapshot
+from engine.ops.workers import ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
 from engine.queue import administering, clearing, producing, registry
@@ -46,19 +50,6 @@ from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.wire.drivers.gathering import Gathering
 from engine.wire.drivers.merging import CallMaker
-from engine.wire.operations import (
-    Count,
-    Counts,
-    Enqueued,
-    ListedRunTimes,
-    Listing,
-    ListObstacles,
-    ListRunTimes,
-    MakeTestQueue,
-    ObstaclesPart,
-    Snapshot,
-    Window,
-)
 
 _SNAPSHOT_PAGE = 1_000
 _SNAPSHOT_PAGES_MAX = 10_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
+from engine.ops.looks import Look, ReadProgress
 from engine.parameters import TypedJob
 from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
 from engine.queue.synchronous.calls import Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
 from engine.validate import Milliseconds
-from engine.wire.operations import Look, ReadProgress
 
 R = TypeVar("R")
 

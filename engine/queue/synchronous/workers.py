@@ -6,11 +6,11 @@ from __future__ import annotations
 import builtins
 
 from engine import validate
+from engine.ops.workers import ListedWorkers, ListWorkers
 from engine.queue import administering
 from engine.queue.synchronous.calls import Part
 from engine.queue.workers import LIMIT_MAX, WorkerInfo, worker_info
 from engine.validate import Milliseconds
-from engine.wire.operations import ListedWorkers, ListWorkers
 
 
 class Workers(Part):

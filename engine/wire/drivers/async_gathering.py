@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from engine.errors import EngineError
 from engine.observer import Intended
+from engine.ops.jobs import Enqueue
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import InFlightCall, Sent
 from engine.wire.drivers.merging import (
@@ -27,7 +28,6 @@ from engine.wire.drivers.merging import (
     StartedCalls,
     merged,
 )
-from engine.wire.operations import Enqueue
 
 #: Batches under way: while the server answers one, the tasks of the other are busy.
 BATCHES_MAX = 2

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from engine.errors import EngineError
+from engine.ops.jobs import Enqueue
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.drivers.merging import (
@@ -26,7 +27,6 @@ from engine.wire.drivers.merging import (
     StartedCalls,
     merged,
 )
-from engine.wire.operations import Enqueue
 
 #: A thread whose enqueue has left with another thread's batch looks so often whether that one is still at it.
 _LOOK_S = 0.1

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from engine.errors import EngineError, ScriptFault
 from engine.observer import Intended
+from engine.ops.jobs import Enqueue, EnqueuedMany, EnqueueMany
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import InFlightCall, Sent
-from engine.wire.operations import Enqueue, EnqueuedMany, EnqueueMany
 
 #: Bounds of what leaves together: the server answers the last enqueue of it after all the others.
 BATCH_JOBS_MAX = 200

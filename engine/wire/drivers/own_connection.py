@@ -6,12 +6,11 @@ import functools
 import socket
 from typing import Any
 
+from engine.ops.workers import ClientConnection, read_client
 from engine.spared import logger
 from engine.wire.drivers.client_errors import message_of
 from engine.wire.drivers.dialer import Connection, ask
 from engine.wire.drivers.handshake import parse_info
-from engine.wire.operations import ClientConnection
-from engine.wire.operations.connections import read_client
 
 log = logger("ironclaim")
 

@@ -14,10 +14,10 @@ from typing import Any, cast
 import redis
 
 from engine.errors import UnsafeServer
+from engine.ops.workers import ClientConnection
 from engine.wire.drivers.client_errors import FAILURES
 from engine.wire.drivers.dialer import Connection, Dialer
 from engine.wire.drivers.routes import Node
-from engine.wire.operations import ClientConnection
 
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 

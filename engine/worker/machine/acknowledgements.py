@@ -9,21 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Drop, DropOutcome, Failure, LeasedJob, Release, Retry, Value
+from engine.ops.jobs import Enqueue, Lease, reroute_place
 from engine.wire.call import CALL_BYTES_MAX
-from engine.wire.operations import (
-    Bury,
-    Drop,
-    DropOutcome,
-    Enqueue,
-    Failure,
-    Lease,
-    LeasedJob,
-    Operation,
-    Release,
-    Retry,
-    Value,
-    reroute_place,
-)
 from engine.worker.machine.concurrency import LINGER_MS
 from engine.worker.machine.events import MS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.wire.operations import Options
+from engine.ops.jobs import Options
 
 #: A growing wait stops here, unless the job itself asks for a longer one from the start or has a bound of its own.
 DELAY_MS_MAX = 3_600_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.ops.claims import Claim
 from engine.wire.call import Call
-from engine.wire.operations import Claim
 from engine.worker.machine.events import MS, Action, Answered, Send, Slot, Unanswered
 
 #: A failed call is tried again after this pause; its own re-sends have already taken the driver's deadline.

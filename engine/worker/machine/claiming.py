@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from engine.ops.claims import Claim, Claimed
+from engine.ops.sweeps import Wait, WorkerUpdates
 from engine.routing import DEFAULT_ROUTE, matching
 from engine.server_clock import ServerClock
-from engine.wire.operations import Claim, Claimed, Wait, WorkerUpdates
 from engine.worker.machine.events import Settings
 
 #: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which it hears of updates.

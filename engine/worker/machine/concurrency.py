@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from engine.wire.operations import WorkerUpdates
+from engine.ops.sweeps import WorkerUpdates
 from engine.worker.machine.events import MS, Settings
 from engine.worker.machine.places import Quota
 

@@ -3,8 +3,9 @@ Pure code, a part of the step machine."""
 
 from __future__ import annotations
 
+from engine.ops.claims import Extend, LeasedJob
+from engine.ops.jobs import Lease
 from engine.server_clock import ServerClock
-from engine.wire.operations import Extend, Lease, LeasedJob
 from engine.worker.machine.call_slots import RESEND_MS
 from engine.worker.machine.events import MS, Settings, StopReason
 

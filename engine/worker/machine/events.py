@@ -7,11 +7,12 @@ from dataclasses import field
 from typing import Any, Literal
 
 from engine.immutable import immutable
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
+from engine.ops.workers import ClientConnection, ControlMessage
 from engine.outcomes import FAILED, Verdict
 from engine.routing import Attributes
 from engine.wire.call import Call
-from engine.wire.operations import ClientConnection, Lease, LeasedJob, Reply
-from engine.wire.operations.control import ControlMessage
 
 #: Each slot carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
@@ -88,7 +89,7 @@ class Answered:
 
     slot: Slot
     call: Call[Any]
-    reply: Reply
+    reply: object
     first_send_ns: int
     done_ns: int
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.wire.operations import Lease, LeasedJob
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from engine.worker.machine.events import MS, LoseLease, Settings, Start
 from engine.worker.machine.run_queue import NOTHING, Begun, Held, RunQueue
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.wire.operations import Claim, Enqueue, Finish, Mark, Operation
+from engine.ops.base import Operation
+from engine.ops.claims import Claim, Finish, Mark
+from engine.ops.jobs import Enqueue
 from engine.worker.machine.concurrency import WAIT_MS_MAX
 from engine.worker.machine.events import MS, Action, Exit
 from engine.worker.machine.run_queue import NOTHING

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engine.ops.base import Operation
+from engine.ops.sweeps import ReapLost, Swept
+from engine.ops.workers import ClientConnection, Connected, ListConnections, ListedConnections
 from engine.server_clock import ServerClock
-from engine.wire.operations import ClientConnection, Connected, ListConnections, ListedConnections, Operation, ReapLost, Swept
 from engine.worker.machine.events import MS
 
 #: So long a worker has to connect again and to say so, between the two looks.

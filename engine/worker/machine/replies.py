@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from engine.outcomes import TIMED_OUT, Verdict, ending
-from engine.wire.operations import (
-    Beat,
-    Beaten,
+from engine.ops.base import Operation
+from engine.ops.claims import (
     Bury,
     Claim,
     Claimed,
-    Count,
-    Counts,
     Drop,
-    Enqueue,
-    Enqueued,
     Extend,
     Extended,
     Failure,
     Finish,
     FinishedAndClaimed,
-    Lease,
     LeasedJob,
-    ListConnections,
-    ListedConnections,
     Mark,
     Marked,
-    NoteProgress,
-    Operation,
-    ReadWorkerUpdates,
-    ReapLost,
     Release,
-    ReportRunTimes,
     Retry,
-    RunTimesReported,
-    Sweep,
-    Swept,
-    Tick,
-    Ticked,
-    Wait,
-    Woken,
-    WorkerUpdates,
 )
+from engine.ops.jobs import Enqueue, Enqueued, Lease
+from engine.ops.looks import Count, Counts, NoteProgress
+from engine.ops.schedules import Tick, Ticked
+from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept, Wait, Woken, WorkerUpdates
+from engine.ops.workers import Beat, Beaten, ListConnections, ListedConnections, ReportRunTimes, RunTimesReported
+from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.worker.machine import backoff
 from engine.worker.machine.deadlines import timed_out
 from engine.worker.machine.events import (

@@ -7,8 +7,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
+from engine.ops.admin import NoteQueue
+from engine.ops.jobs import Lease
+from engine.ops.looks import NoteProgress
+from engine.ops.workers import BUCKET_MAX, Beat, ReportRunTimes, RunTimes
 from engine.server_clock import ServerClock
-from engine.wire.operations import BUCKET_MAX, Beat, Lease, NoteProgress, NoteQueue, ReportRunTimes, RunTimes
 from engine.worker.machine.events import MS, Settings
 from engine.worker.machine.lease_table import LeaseTable
 

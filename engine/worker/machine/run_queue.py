@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.immutable import immutable
-from engine.wire.operations import Lease, LeasedJob
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from engine.worker.machine.events import Start
 
 

@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from engine.ops.base import Operation
+from engine.ops.jobs import Lease
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
-from engine.wire.operations import Lease, Operation
 from engine.worker.machine.acknowledgements import PendingAcknowledgements
 from engine.worker.machine.call_slots import CallSlots
 from engine.worker.machine.claiming import Claiming

@@ -7,8 +7,9 @@ and step by step in a simulator. Every `now_ns` is monotonic.
 
 from __future__ import annotations
 
-from engine.wire.operations import ClientConnection, Extended, Lease, LeasedJob
-from engine.wire.operations.control import JobCancelled, NewsPublished
+from engine.ops.claims import Extended, LeasedJob
+from engine.ops.jobs import Lease
+from engine.ops.workers import ClientConnection, JobCancelled, NewsPublished
 from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Share
 from engine.worker.machine.events import (
     MS,

@@ -5,18 +5,11 @@ from __future__ import annotations
 
 from engine.calendar import UnknownZone, calendar
 from engine.models import lanes_schedules
-from engine.wire.operations import (
-    Beaten,
-    Count,
-    DueSchedule,
-    Operation,
-    ReadWorkerUpdates,
-    Sweep,
-    Swept,
-    Tick,
-    TickPolicy,
-    Timing,
-)
+from engine.ops.base import Operation
+from engine.ops.looks import Count
+from engine.ops.schedules import DueSchedule, Tick, TickPolicy, Timing
+from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept
+from engine.ops.workers import Beaten
 from engine.worker.machine.events import MS, Settings
 
 #: Jobs of one tick call, and so the most ticks that are made up for at once; older ones count as missed.

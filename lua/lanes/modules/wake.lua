@@ -19,7 +19,7 @@ local function wake_served(prefix, classes, open, wakes)
 end
 
 -- Publish to the workers of a queue, or with `worker` to those of that name, what they would else learn from their next calls
--- (engine/wire/operations/control.py). Nothing depends on a message, so an error, as of a user who may not publish, fails nothing.
+-- (engine/ops/workers.py). Nothing depends on a message, so an error, as of a user who may not publish, fails nothing.
 local function tell_workers(prefix, worker, text)
   redis.pcall('PUBLISH', prefix .. 'control' .. (worker and ':' .. worker or ''), text)
 end

@@ -14,7 +14,7 @@ import redis
 from engine import AsyncChannel, Channel, ChannelRule, Fetched, MemoryStorage, RedisStorage, models
 from engine.channel.clock import CLOCK_MAX
 from engine.channel.storage import Storage
-from engine.wire.operations.channels import Subscribe, Unsubscribe
+from engine.ops.channels import Subscribe, Unsubscribe
 
 NEAR_THE_WRAP = CLOCK_MAX - 2
 EXPIRE_MS = 300_000

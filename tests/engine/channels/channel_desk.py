@@ -11,13 +11,11 @@ from typing import Any
 import redis
 
 from engine.models.dsps import DspsModel
-from engine.wire.call import Call
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.operations.channels import (
+from engine.ops.base import Operation
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,
-    ChannelOperation,
     Fetch,
     FetchReply,
     NewMessage,
@@ -30,6 +28,8 @@ from engine.wire.operations.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
+from engine.wire.call import Call
+from engine.wire.drivers.driver import SyncDriver
 
 #: T of an expiry of 300 s.
 TTL_S = 315
@@ -53,11 +53,11 @@ class ChannelDesk:
 
     # -- operations
 
-    def run(self, operation: ChannelOperation) -> Any:
+    def run(self, operation: Operation) -> Any:
         """The parsed reply."""
         return self.driver.run(self.model.call(operation))
 
-    def raw(self, operation: ChannelOperation) -> Any:
+    def raw(self, operation: Operation) -> Any:
         """What the server says, as it is."""
         call: Call[Any] = self.model.call(operation)
         assert call.script is not None

@@ -13,7 +13,7 @@ import pytest
 
 from engine.channel import clock
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.wire.operations.channels import FetchReply, NewMessage, Publish
+from engine.ops.channels import FetchReply, NewMessage, Publish
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, ids
 
 #: Keys that one call may look at.

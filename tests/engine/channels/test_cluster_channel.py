@@ -11,8 +11,9 @@ import pytest
 
 from engine.channel.clock import CLOCK_MAX, ahead, distance
 from engine.models.dsps import DspsModel
+from engine.ops.base import Operation
+from engine.ops.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe, Unsubscribe
 from engine.testing.cluster import EmbeddedCluster, SlotMove
-from engine.wire.operations.channels import Acknowledge, AskOld, ChannelOperation, Fetch, Publish, Subscribe, Unsubscribe
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ids, message
 from tests.engine.cluster_desk import NotNow, Router
 
@@ -44,10 +45,10 @@ class Traffic:
         self.refused = 0
         self.clocks: dict[str, int] = {}
         self.got: list[str] = []
-        self._open: dict[str, ChannelOperation] = {}
+        self._open: dict[str, Operation] = {}
         self._upto: int | None = None
 
-    def run(self, operation: ChannelOperation) -> Any:
+    def run(self, operation: Operation) -> Any:
         return self.router.run(self.model.call(operation))
 
     def step(self, _move: SlotMove | None = None) -> None:
@@ -67,19 +68,19 @@ class Traffic:
                 else:
                     del self._open[who]
 
-    def _publish(self) -> ChannelOperation:
+    def _publish(self) -> Operation:
         first, self.count = self.count, self.count + self.draw.randint(1, 3)
         return Publish(tuple(message(f"m{number}") for number in range(first, self.count)), TTL_S, NEVER_MS)
 
-    def _read(self) -> ChannelOperation:
+    def _read(self) -> Operation:
         return Fetch("s", 20, TTL_S) if self._upto is None else Acknowledge("s", self._upto, TTL_S)
 
-    def _come_and_go(self) -> ChannelOperation:
+    def _come_and_go(self) -> Operation:
         nonce = f"{self.draw.getrandbits(64):016x}"
         kinds = (Subscribe("x", nonce, TTL_S, NEVER_MS), Unsubscribe("x", nonce, NEVER_MS), AskOld("s", ("m0", "m1")))
         return self.draw.choice(kinds)
 
-    def _answered(self, operation: ChannelOperation, reply: Any) -> None:
+    def _answered(self, operation: Operation, reply: Any) -> None:
         assert not getattr(reply, "turned", False) and getattr(reply, "era", 0) == 0
         if isinstance(operation, Publish):
             for one, item in zip(operation.messages, reply.items, strict=True):

@@ -10,16 +10,16 @@ import pytest
 
 from engine import ServerUnavailable, WrongKeyType
 from engine.channel.clock import CLOCK_MAX, distance
-from engine.wire.call import Call
-from engine.wire.operations.channels import (
+from engine.ops.base import Operation
+from engine.ops.channels import (
     Acknowledge,
     AskOld,
-    ChannelOperation,
     Fetch,
     Publish,
     Subscribe,
     Unsubscribe,
 )
+from engine.wire.call import Call
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
 from tests.engine.desk import CUT_OFF, WRITES
 
@@ -114,7 +114,7 @@ def test_an_unsubscribed_one_leaves_nothing_behind(desk: ChannelDesk) -> None:
 WRITTEN = (*WRITES, "ZREMRANGEBYRANK")
 
 
-def cut_off(desk: ChannelDesk, operation: ChannelOperation, writes: int) -> bool:
+def cut_off(desk: ChannelDesk, operation: Operation, writes: int) -> bool:
     """Run an operation whose script stops before its write number `writes + 1`; whether it was."""
     call: Call[Any] = desk.model.call(operation)
     assert call.script is not None
@@ -128,7 +128,7 @@ def cut_off(desk: ChannelDesk, operation: ChannelOperation, writes: int) -> bool
     return False
 
 
-Operations = tuple[Callable[[ChannelDesk], object], ChannelOperation]
+Operations = tuple[Callable[[ChannelDesk], object], Operation]
 SCENES: dict[str, Operations] = {
     "first publish": (lambda desk: None, Publish((message("a"), message("b")), TTL_S, NEVER_MS)),
     "publish": (lambda desk: (desk.subscribe(), desk.publish("x")), Publish((message("a"), message("b")), TTL_S, NEVER_MS)),
@@ -253,7 +253,7 @@ def test_rule_03_what_the_original_overwrote_after_a_cut_is_published_anew(desk:
         assert [item.result for item in desk.run(CUT).items] == ["duplicate"] * 2
 
 
-OPERATIONS: dict[str, tuple[ChannelOperation, tuple[str, ...]]] = {
+OPERATIONS: dict[str, tuple[Operation, tuple[str, ...]]] = {
     "publish": (Publish((message("m1"), message("m2")), TTL_S, NEVER_MS), ("clock", "meta", "live", "mid")),
     "subscribe": (Subscribe("s", "5" * 16, TTL_S, NEVER_MS), ("clock", "cursor", "meta", "live", "op")),
     "unsubscribe": (Unsubscribe("s", "5" * 16, NEVER_MS), ("cursor", "meta", "op")),

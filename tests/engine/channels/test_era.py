@@ -7,7 +7,7 @@ import pytest
 
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.errors import ScriptFault
-from engine.wire.operations.channels import Proof
+from engine.ops.channels import Proof
 from tests.engine.channels.channel_desk import TTL_S, ChannelDesk, ids
 from tests.engine.helpers.waiting import wait_until
 

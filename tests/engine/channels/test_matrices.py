@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.wire.operations.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe
+from engine.ops.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, ids, message
 
 HERE = Path(__file__).parent

@@ -12,8 +12,7 @@ from engine import AsyncChannel
 from engine.channel.memory import MemoryStorage
 from engine.channel.memory_state import FETCH_BYTES_MAX
 from engine.channel.storage import Opening
-from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations.channels import (
+from engine.ops.channels import (
     Acknowledge,
     AskOld,
     Fetch,
@@ -25,6 +24,7 @@ from engine.wire.operations.channels import (
     Subscribe,
     Unsubscribe,
 )
+from engine.wire.drivers.in_flight import Sent
 from tests.engine.channels.test_matrices import rows
 
 TTL_S = 315

@@ -28,8 +28,8 @@ from engine.errors import (
     SubscriptionNotFound,
     WrongKeyType,
 )
+from engine.ops.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
 
 TTL_S = 315
 LATER_MS = 2**52

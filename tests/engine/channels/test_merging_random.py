@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.channel.values import Fetched
 from engine.errors import ChannelNotFound, EngineError, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
-from engine.wire.operations.channels import AskOld, NewMessage
+from engine.ops.channels import AskOld, NewMessage
 from tests.engine.channels.test_merging import Desk, ids, parts
 from tests.walks import examples
 

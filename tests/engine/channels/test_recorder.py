@@ -12,8 +12,7 @@ from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.recorder import ChannelRecorder
 from engine.history import HistoryFile
 from engine.observer import Outcome
-from engine.wire.call import Call
-from engine.wire.operations import (
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,
@@ -28,6 +27,7 @@ from engine.wire.operations import (
     Unsubscribe,
     UnsubscribeReply,
 )
+from engine.wire.call import Call
 from tests.engine.helpers.schema import check_rows, raw_rows
 
 A, B = NewMessage("a", b'{"n":1}'), NewMessage("b", b'"\xe2\x82\xac"')

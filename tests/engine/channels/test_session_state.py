@@ -10,8 +10,7 @@ from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
 from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.session_state import SessionState
-from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations.channels import (
+from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
     FetchReply,
@@ -21,6 +20,7 @@ from engine.wire.operations.channels import (
     PublishReply,
     UnsubscribeReply,
 )
+from engine.wire.drivers.in_flight import Sent
 
 S = 1_000_000_000
 TTL_S = 60

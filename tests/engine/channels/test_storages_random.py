@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from engine.channel import clock as clocks
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.memory import MemoryStorage
-from engine.wire.operations.channels import (
+from engine.ops.base import Operation
+from engine.ops.channels import (
     Acknowledge,
     AskOld,
-    ChannelOperation,
     Fetch,
     FetchReply,
     Proof,
@@ -84,7 +84,7 @@ class Walk:
         self.now_s = 1_000
         self.memory = MemoryStorage(now_ns=lambda: self.now_s * 1_000_000_000)
         self.list = Sequence()
-        self.earlier: list[ChannelOperation] = []
+        self.earlier: list[Operation] = []
         self.clock: int | None = None
         self.era = 0
         #: Clocks that fetches ended with, and when what is there expires: on the server, and in memory.
@@ -102,7 +102,7 @@ class Walk:
         lives = self.desk.lives()
         assert all(end_ms > 0 for end_ms in lives.values()), "everything on the server ends"
 
-    def both(self, operation: ChannelOperation, in_memory: ChannelOperation | None = None) -> Any:
+    def both(self, operation: Operation, in_memory: Operation | None = None) -> Any:
         """The reply, of which only the times differ."""
         wanted: Any = self.memory.apply("chX", in_memory or operation)
         found = self.desk.run(operation)

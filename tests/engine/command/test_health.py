@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from engine import Queue, Worker
+from engine.ops.workers import Beat
 from engine.testing import EmbeddedServer, free_port
-from engine.wire.operations import Beat
 from tests.engine.command.running import ROOT, Done, ironclaim, said
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import wait_until

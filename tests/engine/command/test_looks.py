@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from engine import Handlers, Job, Queue, Worker
+from engine.ops.claims import Bury as BuryJobs
+from engine.ops.claims import Failure
+from engine.ops.jobs import Options
 from engine.options import OPTIONS
-from engine.wire.operations import Bury as BuryJobs
-from engine.wire.operations import Failure, Options
 from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.producing import raw_client

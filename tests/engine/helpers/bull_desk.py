@@ -11,7 +11,8 @@ import redis
 
 from engine import models
 from engine.models.bull import UNNAMED, BullKeys
-from engine.wire.operations import Enqueued, Finish, Lease, LeasedJob, Value
+from engine.ops.claims import Finish, LeasedJob, Value
+from engine.ops.jobs import Enqueued, Lease
 from tests.engine.desk import Desk
 from tests.engine.helpers.node_bull import NodeBull
 from tests.engine.helpers.waiting import DEADLINE_S

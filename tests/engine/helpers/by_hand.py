@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.wire.operations import AdminAction, Alter, Altered, Bury, Clean, Era, Failure, Forget, SetEvents, SetRetention
+from engine.ops.admin import AdminAction, Alter, Altered, Clean, Era, Forget, SetEvents, SetRetention
+from engine.ops.claims import Bury, Failure
 from tests.engine.desk import Desk
 
 

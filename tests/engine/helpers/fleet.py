@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
+from engine.ops.sweeps import Swept, Wait, Woken
 from engine.server_clock import ServerClock
-from engine.wire.operations import Lease, LeasedJob, Swept, Wait, Woken
 from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Settings, Start, TimerFired
 from engine.worker.machine.steps import WorkerSteps
 from tests.engine.desk import Desk

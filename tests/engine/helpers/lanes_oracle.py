@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.wire.operations import Lease, Limit
+from engine.ops.admin import Limit
+from engine.ops.jobs import Lease
 
 
 @dataclass

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.wire.operations import Lease
+from engine.ops.jobs import Lease
 
 
 @dataclass

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.models.lanes import Lanes
-from engine.server_clock import ServerClock
-from engine.wire.call import Call
-from engine.wire.operations import (
+from engine.ops.claims import (
     Claim,
     Claimed,
     Ended,
@@ -16,16 +14,15 @@ from engine.wire.operations import (
     Extended,
     Finish,
     FinishedAndClaimed,
-    Lease,
     LeasedJob,
     Mark,
     Marked,
     MarkResult,
-    Options,
-    Reply,
-    Swept,
-    Woken,
 )
+from engine.ops.jobs import Lease, Options
+from engine.ops.sweeps import Swept, Woken
+from engine.server_clock import ServerClock
+from engine.wire.call import Call
 from engine.worker.machine.events import (
     Action,
     Answered,
@@ -105,7 +102,7 @@ class Machine:
 
     # -- answers
 
-    def answer(self, slot: Slot, reply: Reply, *, first_send_ms: int | None = None) -> list[Action]:
+    def answer(self, slot: Slot, reply: object, *, first_send_ms: int | None = None) -> list[Action]:
         """The outstanding call of a slot is answered now."""
         call = self.out.pop(slot)
         first_ms = self.sent_ms[slot] if first_send_ms is None else first_send_ms

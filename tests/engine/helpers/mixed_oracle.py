@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.wire.operations import Lease
+from engine.ops.jobs import Lease
 from tests.engine.helpers.lanes_oracle import Job, Oracle
 from tests.engine.helpers.mixed_work import BLUR_MS, DONE, KNOWN_MS, SENT_MS, Ended, Work
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.wire.operations import Lease
+from engine.ops.jobs import Lease
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import markers
 from tests.engine.helpers.mixed_oracle import MixedOracle

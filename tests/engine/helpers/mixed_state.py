@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.wire.operations import Inspect
+from engine.ops.looks import Inspect
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, members
 from tests.engine.helpers.mixed_oracle import MixedOracle

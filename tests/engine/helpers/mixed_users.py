@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.errors import UnknownParent
-from engine.wire.operations import Altered, Limit, Window
+from engine.ops.admin import Altered, Limit, Window
 from tests.engine.helpers.mixed_sides import Side
 
 #: Windows of one length a target: what becomes of a window whose length changes is not told.

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.wire.operations import Bury, Drop, Failure, Finish, LeasedJob, Release, Swept
+from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Release
+from engine.ops.sweeps import Swept
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.mixed_sides import LATE_MS, NAMES

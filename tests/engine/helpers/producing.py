@@ -10,12 +10,12 @@ from typing import Any
 import redis
 
 from engine.handlers import Handlers
+from engine.ops.claims import Claim, Claimed
 from engine.queue.synchronous.queue import Queue
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
 from engine.wire.drivers.gathering import Gathering
 from engine.wire.drivers.merging import CallMaker
-from engine.wire.operations import Claim, Claimed
 
 _counters = itertools.count(1)
 

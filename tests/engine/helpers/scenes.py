@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Count, Drop, Enqueue, EnqueueMany, Finish, Forget, Operation, Tick
+from engine.ops.admin import Forget
+from engine.ops.base import Operation
+from engine.ops.claims import Drop, Finish
+from engine.ops.jobs import Enqueue, EnqueueMany
+from engine.ops.looks import Count
+from engine.ops.schedules import Tick
 from tests.engine.desk import LEASE_MS, Desk
 from tests.scenes import CLASSES, PARENTS, SCENES, Scene
 

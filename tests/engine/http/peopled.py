@@ -11,7 +11,8 @@ import redis
 
 from engine import Bury, Handlers, Job, Queue, Worker
 from engine.errors import UnsupportedFeature
-from engine.wire.operations import Beat, NoteProgress
+from engine.ops.looks import NoteProgress
+from engine.ops.workers import Beat
 from tests.engine.helpers.producing import claim
 
 #: What a program of another language may have put where JSON, a number or a text stands.

@@ -11,22 +11,10 @@ import pytest
 
 from engine import models
 from engine.models.bananas_keys import BananasKeys
-from engine.wire.operations import (
-    Attributes,
-    Bury,
-    Claim,
-    Claimed,
-    Ended,
-    Failure,
-    Finish,
-    Lease,
-    LeasedJob,
-    Options,
-    Retry,
-    Ticked,
-    Value,
-)
-from engine.wire.operations import Enqueue as EnqueueOperation
+from engine.ops.claims import Attributes, Bury, Claim, Claimed, Ended, Failure, Finish, LeasedJob, Retry, Value
+from engine.ops.jobs import Enqueue as EnqueueOperation
+from engine.ops.jobs import Lease, Options
+from engine.ops.schedules import Ticked
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS, Desk
 

@@ -12,7 +12,9 @@ from engine import models
 from engine.models import Layout
 from engine.models.mosquito_fields import DEFAULTS
 from engine.models.mosquito_keys import MosquitoKeys
-from engine.wire.operations import Beat, Enqueue, LeasedJob, Options
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Enqueue, Options
+from engine.ops.workers import Beat
 from tests.conformance.desk import ModelDesk
 from tests.engine.models.crystal import Crystal
 
@@ -39,7 +41,7 @@ class MosquitoDesk(ModelDesk):
         operation = super().enqueue_operation(job, **more)
         names = {field.name for field in fields(Options)}
         given = {name: value for name, value in more.items() if name in names}
-        return operation._replace(options=replace(DEFAULTS, **given))
+        return replace(operation, options=replace(DEFAULTS, **given))
 
     def beat_operation(self, worker: str = "a", **more: Any) -> Beat:
         """With the incarnation that its claims have."""

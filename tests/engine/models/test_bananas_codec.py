@@ -8,7 +8,8 @@ import pytest
 
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.bananas import BananasModel
-from engine.wire.operations import Lease, LeasedJob
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 
 GO = (
     '{"id":"j","name":"img","payload":{"u":1},"status":"pending","priority":"high","routing_key":"gpu",'

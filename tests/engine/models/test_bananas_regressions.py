@@ -9,7 +9,7 @@ import time
 import pytest
 
 from engine import Handlers, Job, Queue, Worker, models
-from engine.wire.operations import Look, Seen
+from engine.ops.looks import Look, Seen
 from tests.engine.helpers.at_work import at_work
 from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk, iso
 

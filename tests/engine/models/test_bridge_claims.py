@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine import UnknownParent
+from engine.ops.claims import Bury, Drop, DropOutcome, Extend, Failure, LeasedJob
 from engine.routing import Attributes
-from engine.wire.operations import Bury, Drop, DropOutcome, Extend, Failure, LeasedJob
 from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk
 

@@ -12,8 +12,11 @@ from engine.calendar import calendar
 from engine.errors import ScriptFault
 from engine.models.bridge import BridgeModel
 from engine.models.fields import pack, unpack
+from engine.ops.claims import Claim, LeasedJob
+from engine.ops.jobs import Enqueue, Lease, Options
+from engine.ops.schedules import Timing
+from engine.ops.workers import Beat
 from engine.options import checked
-from engine.wire.operations import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing
 from engine.worker.machine.backoff import delay_ms
 
 MODEL = BridgeModel("q", "bridge")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.models.bridge import BridgeModel
-from engine.wire.operations import ListSchedules, RemoveSchedule
+from engine.ops.schedules import ListSchedules, RemoveSchedule
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk, waiting

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Failure, Retry
+from engine.ops.claims import Failure, Retry
 from tests.conformance.desk import ModelDesk
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bridge_client import BridgeClient, desk

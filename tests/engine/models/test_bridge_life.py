@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from engine.models.bridge import BridgeModel
-from engine.wire.operations import Bury, Drop, Failure, Finish, NoteProgress, Release, Retry
+from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
+from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk, waiting
 

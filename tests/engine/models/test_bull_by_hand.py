@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine.wire.operations import Bury, Failure
+from engine.ops.claims import Bury, Failure
 from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.node_bull import NodeBull
 

@@ -10,8 +10,8 @@ import pytest
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.bull import UNNAMED, BullModel
 from engine.models.fields import unpack
+from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import checked
-from engine.wire.operations import Enqueue, Lease, Options
 from engine.worker.machine.backoff import delay_ms
 
 MODEL = BullModel("q", "bull")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Failure, LeasedJob, NoteProgress, Retry
+from engine.ops.claims import Failure, LeasedJob, Retry
+from engine.ops.looks import NoteProgress
 from engine.worker.machine.backoff import delay_ms
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bull_desk import START_MS, BullDesk, bull

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engine.models.bull import UNNAMED
-from engine.wire.operations import Failure, Finish, NoteProgress, Release, Retry
+from engine.ops.claims import Failure, Finish, Release, Retry
+from engine.ops.looks import NoteProgress
 from engine.worker.machine.sweeping import SWEEP_LIMIT
 from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.by_hand import altered

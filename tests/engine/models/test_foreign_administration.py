@@ -8,7 +8,9 @@ import pytest
 
 from engine import Queue
 from engine.models.model import Spec
-from engine.wire.operations import AdminAction, Bury, Era, Extend, Failure, ReportRunTimes, Retry, RunTimes
+from engine.ops.admin import AdminAction, Era
+from engine.ops.claims import Bury, Extend, Failure, Retry
+from engine.ops.workers import ReportRunTimes, RunTimes
 from tests.conformance.conftest import desk
 from tests.conformance.desk import STATES, ModelDesk, label_of
 from tests.conformance.models import FOREIGN, each

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from engine.errors import ScriptFault, ServerUnavailable
-from engine.wire.operations import Count, Extend, Failure, Finish, Lease, LeasedJob, Listing, Operation, Release, Retry
+from engine.ops.base import Operation
+from engine.ops.claims import Extend, Failure, Finish, LeasedJob, Release, Retry
+from engine.ops.jobs import Lease
+from engine.ops.looks import Count, Listing
 from tests.conformance.models import FOREIGN
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain

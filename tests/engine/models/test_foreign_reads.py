@@ -12,7 +12,7 @@ import redis
 from engine import models
 from engine.models.bridge import BridgeKeys
 from engine.models.mosquito_keys import MosquitoKeys
-from engine.wire.operations import NoteProgress
+from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS
 

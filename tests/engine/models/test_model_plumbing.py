@@ -15,7 +15,9 @@ import engine
 from engine import AsyncQueue, Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models import foreign
 from engine.models.fields import pack, unpack
-from engine.wire.operations import Enqueue, Lease, LeasedJob, Pause
+from engine.ops.admin import Pause
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Enqueue, Lease
 from engine.wire.scripts import linked_functions, load_foreign, required_of_formats, scripts_folder
 
 REQUIRED = required_of_formats(scripts_folder())

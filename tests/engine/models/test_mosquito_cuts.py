@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine.models.mosquito import FINDINGS
-from engine.wire.operations import LeasedJob, Release
+from engine.ops.claims import LeasedJob, Release
 from tests.engine.desk import LEASE_MS
 from tests.engine.models import crystal_programs as programs
 from tests.engine.models.crystal import Crystal

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from engine import Malformed, Queue, models
-from engine.wire.operations import Bury, Failure, Release, Retry
+from engine.ops.claims import Bury, Failure, Release, Retry
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
 

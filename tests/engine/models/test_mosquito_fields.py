@@ -11,10 +11,11 @@ from engine.errors import ScriptFault, UnsupportedFeature
 from engine.job import Job
 from engine.models.mosquito import MosquitoModel
 from engine.models.mosquito_fields import DEFAULTS, REFUSED, crystal_float, decode, extra, parameters, unique_text
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease, Options
 from engine.options import checked
 from engine.parameters import Parameters
 from engine.serializers import Serializers
-from engine.wire.operations import Lease, LeasedJob, Options
 
 LEASE = Lease("1795233562980:120", 1, "1:1")
 

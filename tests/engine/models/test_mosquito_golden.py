@@ -12,7 +12,7 @@ import redis
 
 from engine import Queue, models
 from engine.models import Layout
-from engine.wire.operations import Bury, Claim, Failure, Finish, LeasedJob, Retry, Value
+from engine.ops.claims import Bury, Claim, Failure, Finish, LeasedJob, Retry, Value
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.models.crystal import Crystal
 

@@ -6,8 +6,8 @@ import pytest
 import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
+from engine.ops.admin import SetMetadata
 from engine.queue.metadata import JobMetadata
-from engine.wire.operations import SetMetadata
 
 pytestmark = pytest.mark.feature("MQ16", model="mosquito")
 

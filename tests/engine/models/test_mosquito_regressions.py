@@ -12,7 +12,8 @@ import redis
 from engine import Queue, ScriptFault, models
 from engine.models import Layout
 from engine.models.mosquito import FINDINGS
-from engine.wire.operations import Bury, EnqueueMany, Failure, Finish, Retry
+from engine.ops.claims import Bury, Failure, Finish, Retry
+from engine.ops.jobs import EnqueueMany
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.crystal import Crystal

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from engine.http.page.looks import OneJob
 from engine.http.page.words import length, short
+from engine.ops.looks import Event
 from engine.queue.altering import ALLOWED
 from engine.queue.job_info import JobInfo
 from engine.queue.why import why
 from engine.serializers import UnreadablePayload
-from engine.wire.operations import Event
 
 #: Bytes of a payload or an envelope that the page shows.
 _PAYLOAD_SHOWN = 64 * 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from engine.ops.looks import Counts
 from engine.queue.obstacles import LaneInfo, LimitInfo, Obstacles, PauseInfo, paused_words
-from engine.wire.operations import Counts
 
 #: Rows of each table.
 _LANES_MAX = 12

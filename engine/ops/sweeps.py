@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from engine.immutable import immutable
-from engine.wire.operations.connections import Connected
-from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.jobs import Lease
-from engine.wire.operations.raw_replies import one_of, server_us, text, whole
-from engine.wire.operations.schedules import DueSchedule, number
+from engine.ops.base import Operation, one_of, server_us, text, whole
+from engine.ops.jobs import Lease
+from engine.ops.schedules import DueSchedule, number
+from engine.ops.workers import Connected
 
 
 @immutable
-class Sweep(Declaration, script="sweep", slots={"most_ms": "sleep_max_ms"}):
+class Sweep(Operation, script="sweep", slots={"most_ms": "sleep_max_ms"}):
     """Take expired leases away, where jobs that have crashed too often are buried, make due jobs claimable, and keep what is kept
     within its bounds. (incarnation, counter) is the identity. `yields`: if it comes from the leader, it does not count as one of
     the leader's, so that another worker may take the lead. `orphans`: take the leases of workers that have stopped beating, and
@@ -45,7 +44,7 @@ class Sweep(Declaration, script="sweep", slots={"most_ms": "sleep_max_ms"}):
 
 
 @immutable
-class ReapLost(Declaration, script="reap_lost"):
+class ReapLost(Operation, script="reap_lost"):
     """Take away the leases of lost workers, whose control connections are gone and who have named no other since. (incarnation,
     counter) is the identity, void after `not_after_ms`. `start_ms` and `start_id`: where the page before has ended; '' for the
     first one."""
@@ -101,7 +100,7 @@ class Swept:
 
 
 @immutable
-class Wait(Declaration, label="wait for work"):
+class Wait(Operation, label="wait for work"):
     """Block until one of the classes, at most 15, may have work, or something is new to workers that know this version of the
     news (None: it is not waited for); at most `block_ms`."""
 
@@ -119,7 +118,7 @@ class Woken:
 
 
 @immutable
-class ReadWorkerUpdates(Declaration, script="read_worker_updates"):
+class ReadWorkerUpdates(Operation, script="read_worker_updates"):
     """Ask what is new to a worker that knows this version: classes with targets, and what is set for the worker."""
 
     version: int
@@ -142,7 +141,3 @@ class WorkerUpdates:
     concurrency: int
     pause_ms: int | None
     targets: tuple[tuple[str, str], ...]
-
-
-SweepsOperation = Sweep | ReapLost | Wait | ReadWorkerUpdates
-SweepsReply = Swept | Woken | WorkerUpdates

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.immutable import immutable
-from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.jobs import LEASE_SLOTS, Lease, Options
-from engine.wire.operations.raw_replies import one_of, server_us, text
+from engine.ops.base import Operation, one_of, server_us, text
+from engine.ops.jobs import LEASE_SLOTS, Lease, Options
 
 #: How a job ends that is neither finished nor dead.
 DropOutcome = Literal["discarded", "skipped", "rerouted"]
@@ -31,7 +30,7 @@ class Attributes:
 
 
 @immutable
-class Claim(Declaration, script="claim"):
+class Claim(Operation, script="claim"):
     """Lease up to `limit` jobs of these classes, of which a worker names at most 15 (rule 22). At most `crashed_max` of the jobs
     have a crash behind them: a worker runs one of those at a time, and the others may be run elsewhere (rule 12). With
     `priorities` only jobs with one from the first to the second. `worker`: what the worker is, for models that look at the
@@ -89,7 +88,7 @@ class Value:
 
 
 @immutable
-class Finish(Declaration, script="finish"):
+class Finish(Operation, script="finish"):
     """End leases as finished, and claim the next jobs in the same call when `claim` is given. `values`: what those handlers
     returned that returned something."""
 
@@ -118,7 +117,7 @@ class Failure:
 
 
 @immutable
-class Retry(Declaration, script="retry"):
+class Retry(Operation, script="retry"):
     """End leases of failed runs: each job waits for its back-off, or is buried when its attempts are used up."""
 
     failures: tuple[Failure, ...]
@@ -129,7 +128,7 @@ class Retry(Declaration, script="retry"):
 
 
 @immutable
-class Bury(Declaration, script="bury"):
+class Bury(Operation, script="bury"):
     """End leases of jobs that must not run again by themselves."""
 
     failures: tuple[Failure, ...]
@@ -140,7 +139,7 @@ class Bury(Declaration, script="bury"):
 
 
 @immutable
-class Drop(Declaration, script="drop", label="end of a job"):
+class Drop(Operation, script="drop", label="end of a job"):
     """End leases for good without a finish, each with its outcome: `discarded`, `skipped` or `rerouted`."""
 
     leases: tuple[Lease, ...]
@@ -152,7 +151,7 @@ class Drop(Declaration, script="drop", label="end of a job"):
 
 
 @immutable
-class Release(Declaration, script="release"):
+class Release(Operation, script="release"):
     """Give leases back, uncharged."""
 
     leases: tuple[Lease, ...]
@@ -163,7 +162,7 @@ class Release(Declaration, script="release"):
 
 
 @immutable
-class Extend(Declaration, script="extend"):
+class Extend(Operation, script="extend"):
     """Renew leases. `renewal` counts the worker's renewals: one that was applied is not applied again (rule 9)."""
 
     leases: tuple[Lease, ...]
@@ -182,7 +181,7 @@ class Extend(Declaration, script="extend"):
 
 @immutable
 class Mark(
-    Declaration,
+    Operation,
     script="mark",
     slots=LEASE_SLOTS,
 ):
@@ -295,5 +294,28 @@ def _ends(flat: Any) -> list[tuple[EndResult, str]]:
     return [(_END_RESULTS[flat[at]], flat[at + 1].decode()) for at in range(0, len(flat), 2)]
 
 
-ClaimsOperation = Claim | Finish | Retry | Bury | Drop | Release | Extend | Mark
-ClaimsReply = Claimed | Ended | FinishedAndClaimed | Extended | Marked
+# -- The list of revoked JSON Web Tokens, as the DSPS server keeps it: one key for each token that is
+# revoked.
+
+
+@immutable
+class Revoke(Operation):
+    """Refuse a token by its id (`jti`), as long as anybody might take it: `expires_s` since 1970, its `exp`."""
+
+    jti: str
+    expires_s: int
+
+    def parse(self, raw: object, decode: object) -> bool:
+        """Whether this has put it on the list, or let it stay there for longer."""
+        return bool(raw)
+
+
+@immutable
+class AskRevoked(Operation, label="look up a token"):
+    """Whether a token is revoked."""
+
+    jti: str
+
+    def parse(self, raw: object, decode: object) -> bool:
+        """Whether it is on the list."""
+        return raw is not None

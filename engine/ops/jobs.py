@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.class_names import class_of
 from engine.immutable import immutable
-from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.ops.base import Operation, one_of, server_us
 
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
 #: A stored job has the place of its kind in this list, so new kinds come last.
@@ -123,7 +121,8 @@ def reroute_place(target: str) -> tuple[str, str]:
     return (queue, name) if colon else ("", target)
 
 
-class Enqueue(NamedTuple):
+@immutable
+class Enqueue(Operation, script="enqueue"):
     """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name
     with what it wants of a worker, its lane that class and its key (rule 18)."""
 
@@ -133,12 +132,6 @@ class Enqueue(NamedTuple):
     nonce: bytes
     not_after_ms: int
     options: Options
-
-    # What `Declaration` gives the others: a named tuple has no further base.
-    script = "enqueue"
-    slots = MappingProxyType[str, str]({})
-    label = "enqueue"
-    patient = True
 
     @property
     def class_name(self) -> str:
@@ -160,7 +153,7 @@ class Enqueue(NamedTuple):
 
 
 @immutable
-class CloseWindows(Declaration, script="close_windows"):
+class CloseWindows(Operation, script="close_windows"):
     """Let the windows of these dedup keys end 20 s from now, each only if the job with it has opened it. `items` are pairs of key
     and job. Repeating it changes nothing."""
 
@@ -180,7 +173,7 @@ class ClosedWindows:
 
 
 @immutable
-class EnqueueMany(Declaration, script="enqueue_many"):
+class EnqueueMany(Operation, script="enqueue_many"):
     """Create jobs in one piece and in this order. Their ids differ, and `not_after_ms` is the same in all."""
 
     jobs: tuple[Enqueue, ...]
@@ -249,7 +242,3 @@ class EnqueuedMany:
     def refused(self) -> bool:
         """True when the call came too late and was not applied."""
         return any(item.refused for item in self.items)
-
-
-JobsOperation = Enqueue | EnqueueMany | CloseWindows
-JobsReply = Enqueued | EnqueuedMany | ClosedWindows

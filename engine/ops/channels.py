@@ -2,15 +2,14 @@
 
 What all have in common: `ttl_s` is the life of keys that are written or renewed, in whole seconds; `seen` is the latest clock of
 this channel that the caller has been told of, None where it knows none: a server whose clock is behind it has gone back, and goes
-on after it (its `era` is then one higher).
-"""
+on after it (its `era` is then one higher)."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 from engine.immutable import immutable
-from engine.wire.operations.declaration import Declaration
+from engine.ops.base import Operation
 
 #: Why a channel or a subscriber was not found, in the words of the original.
 Missing = Literal["channel-not-found", "subscription-not-found"]
@@ -37,7 +36,7 @@ class NewMessage:
 
 
 @immutable
-class Publish(Declaration, script="publish"):
+class Publish(Operation, script="publish"):
     """Publish messages in this order, each once within its life: an id that is known is a duplicate. All in one script.
 
     A copy that arrives after `not_after_ms` (server time) publishes nothing that is not there already (rule 3).
@@ -74,7 +73,7 @@ class PublishReply:
 
 
 @immutable
-class Subscribe(Declaration, script="subscribe", slots={"op": "nonce"}):
+class Subscribe(Operation, script="subscribe", slots={"op": "nonce"}):
     """Create a subscriber whose first message is the next one that is published; one that is there stays as it is. `nonce` (16
     hex digits) makes a late copy harmless after the subscriber has been deleted again."""
 
@@ -103,7 +102,7 @@ class SubscribeReply:
 
 
 @immutable
-class Unsubscribe(Declaration, script="unsubscribe", slots={"op": "nonce"}):
+class Unsubscribe(Operation, script="unsubscribe", slots={"op": "nonce"}):
     """Delete a subscriber. `nonce` as in Subscribe."""
 
     subscriber: str
@@ -125,7 +124,7 @@ class UnsubscribeReply:
 
 
 @immutable
-class Fetch(Declaration, script="fetch"):
+class Fetch(Operation, script="fetch"):
     """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the life of the clock
     and of this cursor. `waited_ms`: for how long the caller had waited for a message when this look was made; it changes nothing
     and tells an observer which looks came of a wait."""
@@ -164,7 +163,7 @@ class FetchReply:
 
 
 @immutable
-class Acknowledge(Declaration, script="acknowledge", slots={"to": "clock", "given_era": "era"}):
+class Acknowledge(Operation, script="acknowledge", slots={"to": "clock", "given_era": "era"}):
     """Move the cursor to a clock that lies in (cursor, clock of the channel]; else it is `stale` and changes nothing, no life
     either. `era`: the one in which the receipt was given, None where that is not known: one of another era is stale. `proof`:
     that of the fetch that gave it, None where that is not known: it is stale where another message is there, or none although the
@@ -193,7 +192,7 @@ class AcknowledgeReply:
 
 
 @immutable
-class AskOld(Declaration, script="old", label="look at messages"):
+class AskOld(Operation, script="old", label="look at messages"):
     """Which of these messages the subscriber will not be given (any more). Changes nothing."""
 
     subscriber: str
@@ -209,7 +208,3 @@ class OldReply:
     clock: int | None = None
     cursor: int | None = None
     old: tuple[bool, ...] = ()
-
-
-ChannelOperation = Publish | Subscribe | Unsubscribe | Fetch | Acknowledge | AskOld
-ChannelReply = PublishReply | SubscribeReply | UnsubscribeReply | FetchReply | AcknowledgeReply | OldReply

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from engine.immutable import immutable
-from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.ops.base import Operation, one_of, server_us
 
 LoadResult = Literal["ok", "opening", "other", "busy", "unreadable"]
 _LOADED = get_args(LoadResult)
 
 
 @immutable
-class LoadRestore(Declaration, script="restore_load"):
+class LoadRestore(Operation, script="restore_load"):
     """Begin to restore a backup, or write some of its keys. `items`: the name of a key without the queue's prefix, the time (ms)
     when it expires (0 = never), and its value as DUMP gives it (b"" = there is no such key). (backup, owner) is the identity."""
 
@@ -39,7 +38,7 @@ class RestoreLoaded:
 
 
 @immutable
-class EndRestore(Declaration, script="restore_end"):
+class EndRestore(Operation, script="restore_end"):
     """Give back up to `limit` of the jobs that were leased when the backup was made, and open the queue when none is left."""
 
     backup: str
@@ -62,7 +61,3 @@ class RestoreEnded:
     srv_us: int
     result: Literal["ok", "more", "other"]
     given_back: int
-
-
-BackupsOperation = LoadRestore | EndRestore
-BackupsReply = RestoreLoaded | RestoreEnded

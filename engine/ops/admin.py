@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.immutable import immutable
-from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.ops.base import Operation, one_of, server_us
 
 AdministeredResult = Literal["done", "repeated", "refused"]
 ADMINISTERED_RESULTS = get_args(AdministeredResult)
@@ -31,7 +30,7 @@ class Administered:
         return self.result == "refused"
 
 
-class Administration(Declaration):
+class Administration(Operation):
     """The base of administrative calls whose reply is their result alone."""
 
     __slots__ = ()
@@ -136,7 +135,7 @@ AdminAction = Literal["cancel", "remove", "discard", "requeue", "run_now"]
 
 
 @immutable
-class Alter(Declaration, script="alter", label="change of a job"):
+class Alter(Operation, script="alter", label="change of a job"):
     """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is left alone. `op_id`
     is the identity (rule 7)."""
 
@@ -195,7 +194,7 @@ class Era:
 
 
 @immutable
-class Clean(Declaration, script="clean", slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"}):
+class Clean(Operation, script="clean", slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"}):
     """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit` behind `offset` others.
     `era`: None = it begins now. `op_id` is the identity."""
 
@@ -230,7 +229,7 @@ class Cleaned(Administered):
 
 
 @immutable
-class Forget(Declaration, script="forget", label="obliterate"):
+class Forget(Operation, script="forget", label="obliterate"):
     """Begin or end the deletion of a queue. `op_id` is the identity."""
 
     op_id: str
@@ -257,7 +256,7 @@ class Forgotten(Administered):
 
 
 @immutable
-class MakeTestQueue(Declaration, script="make_test_queue"):
+class MakeTestQueue(Operation, script="make_test_queue"):
     """Allow `now_ms` on a queue that has never held a job."""
 
     def parse(self, raw: Any, decode: object) -> bool:
@@ -265,7 +264,106 @@ class MakeTestQueue(Declaration, script="make_test_queue"):
         return raw[1] == b"made"
 
 
-AdministrationOperation = (
-    Pause | Resume | SetLimit | SetWorker | Alter | Clean | Forget | SetRetention | SetEvents | MakeTestQueue
-)
-AdministrationReply = Administered | bool
+# -- What the jobs of one name share beside their payloads, on a format that has such a place: Mosquito's
+# metadata (MQ16).
+
+
+@immutable
+class ReadMetadata(Operation):
+    """All that is kept for a name."""
+
+    name: str
+
+    def parse(self, raw: Any, decode: object) -> dict[str, str]:
+        """The fields of an HGETALL reply."""
+        texts = [word.decode(errors="replace") for word in raw]
+        return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+@immutable
+class SetMetadata(Operation, script="set_metadata"):
+    """Set fields, add to those in `added`, and remove those with None. `op_id` is the identity (rule 7)."""
+
+    op_id: str
+    not_after_ms: int
+    name: str
+    fields: tuple[tuple[str, str | None], ...]
+    added: tuple[tuple[str, int], ...] = ()
+
+    def parse(self, raw: Any, decode: object) -> MetadataSet:
+        """The raw reply as a value."""
+        values = tuple(int(word) for word in (raw[2] if len(raw) > 2 else ()))
+        return MetadataSet(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS), values)
+
+
+@immutable
+class MetadataSet(Administered):
+    """With the values of the fields that were added to, in the order of the call."""
+
+    values: tuple[int, ...] = ()
+
+
+# -- What a server holds: the queues (MQ22), noted as used and listed, and the subscribers of channels.
+
+
+@immutable
+class NoteQueue(Operation, patient=False):
+    """List the queue as used at a time."""
+
+    used_ms: int
+
+    def parse(self, raw: object, decode: object) -> Literal[True]:
+        """It is listed, now or before."""
+        return True
+
+
+@immutable
+class ListQueues(Operation):
+    """The queues under a prefix."""
+
+
+@immutable
+class ListSubscribers(Operation):
+    """Subscribers of channels, from a cursor of the scan on."""
+
+    cursor: int
+
+
+@immutable
+class ReadClocks(Operation):
+    """The clocks of channels and the cursors of subscribers."""
+
+
+# -- The era of a queue: the time that it spends on one server (docs/guides/acknowledgements.md).
+
+#: What a server lacks that a process was told of: jobs, by their sequence; a claim; the mark of an era that it has seen.
+Missing = Literal["", "sequence", "claim", "marker"]
+_MISSING = get_args(Missing)
+
+
+@immutable
+class NoteEra(Operation, script="note_era", patient=False):
+    """Note the server that the queue is on. `replid` is its replication id, `before` and `known` are that of the server that the
+    process knew and the entry that it saw there, '' = none; `acknowledged` is the highest sequence that it was acknowledged.
+    `claims`: incarnation, counter of the last answered claim, and whether its record must still be there."""
+
+    replid: str
+    before: str
+    known: str
+    acknowledged: int
+    claims: tuple[tuple[str, int, bool], ...] = ()
+
+    def parse(self, raw: Any, decode: object) -> EraNoted:
+        """The raw reply as a value."""
+        return EraNoted(server_us(raw), raw[1].decode(), int(raw[2]), one_of(raw[3], _MISSING))
+
+
+@immutable
+class EraNoted:
+    """The entry of this server; `found`: the least sequence at which an era began that the process did not know; what is
+    missing."""
+
+    srv_us: int
+    entry: str
+    found: int
+    missing: Missing

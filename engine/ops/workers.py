@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from engine.immutable import immutable
-from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import one_of, server_us, text, whole
+from engine.ops.base import Operation, one_of, server_us, text, whole
+from engine.ops.jobs import Lease
 
 
 @immutable
-class Beat(Declaration, script="beat", patient=False):
+class Beat(Operation, script="beat", patient=False):
     """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation, counter) is the
     identity. `sweep_ms` is its sweep interval, by which it would find the leader silent. `about` is JSON for people; `others`:
     further incarnations whose leases it still has. `connection`: client id and run id of its control connection, '' where
@@ -55,7 +55,7 @@ class Beaten:
 
 
 @immutable
-class ListWorkers(Declaration, script="workers"):
+class ListWorkers(Operation, script="workers"):
     """One page of the workers."""
 
     offset: int
@@ -96,7 +96,7 @@ class ListedWorkers:
     workers: tuple[ListedWorker, ...]
 
 
-class LockOperation(Declaration):
+class LockOperation(Operation):
     """The base of the calls about locks."""
 
     __slots__ = ()
@@ -156,7 +156,7 @@ class LockReply:
 
 
 @immutable
-class ReplicationProbe(Declaration, script="replication_probe"):
+class ReplicationProbe(Operation, script="replication_probe"):
     """Write one key, whatever else there is to write (rule 8)."""
 
     def parse(self, raw: object, decode: object) -> Literal[True]:
@@ -205,7 +205,7 @@ class RunTimes(NamedTuple):
 
 
 @immutable
-class ReportRunTimes(Declaration, script="report_run_times", patient=False):
+class ReportRunTimes(Operation, script="report_run_times", patient=False):
     """What a worker has measured since its last report. (incarnation, counter) is the identity; void after `not_after_ms`."""
 
     incarnation: str
@@ -231,7 +231,7 @@ class RunTimesReported:
 
 
 @immutable
-class ListRunTimes(Declaration, script="list_run_times"):
+class ListRunTimes(Operation, script="list_run_times"):
     """One page of the names with times."""
 
     offset: int
@@ -251,5 +251,77 @@ class ListedRunTimes:
     names: tuple[tuple[str, int, tuple[RunTimes, ...]], ...]
 
 
-WorkersOperation = Beat | ListWorkers | AcquireLock | ExtendLock | ReleaseLock | ReplicationProbe | ReportRunTimes | ListRunTimes
-WorkersReply = Beaten | ListedWorkers | LockReply | RunTimesReported | ListedRunTimes
+# -- The control connections of workers, by which others see that they live: a process that was killed has
+# lost its own at once.
+
+
+class ClientConnection(NamedTuple):
+    """A connection as its server lists it: client id and address of the client; and the run id of the server, which never gives
+    the same id twice."""
+
+    client_id: int
+    address: str
+    run_id: str
+
+
+class Connected(NamedTuple):
+    """The control connection of a worker."""
+
+    incarnation: str
+    client_id: int
+
+
+@immutable
+class ListConnections(Operation, label="look at connections", patient=False):
+    """Which of these clients are connected: asks the server that has the queue's keys, and changes nothing."""
+
+    client_ids: tuple[int, ...]
+
+    def parse(self, raw: Any, decode: object) -> ListedConnections:
+        """The raw reply as a value: one line for each client."""
+        return ListedConnections(dict(map(read_client, raw.decode(errors="replace").splitlines())))
+
+
+@immutable
+class ListedConnections:
+    """The clients that are connected, each with its address."""
+
+    addresses: dict[int, str]
+
+
+def read_client(line: str) -> tuple[int, str]:
+    """Client id and address of a line of CLIENT LIST or CLIENT INFO."""
+    fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return int(fields["id"]), fields["addr"]
+
+
+# -- Messages that scripts publish to workers, which read them on a connection of their own (rule 26):
+# text, the first word of which is the kind.
+
+
+@immutable
+class JobCancelled:
+    """The job of this lease was cancelled: `cancelled <fence> <nonce> <job>`."""
+
+    lease: Lease
+
+
+@immutable
+class NewsPublished:
+    """There are news for workers (classes with targets, pauses, settings), of this version: `news <version>`."""
+
+    version: int
+
+
+ControlMessage = JobCancelled | NewsPublished
+
+
+def read_control(message: bytes) -> ControlMessage | None:
+    """A message parsed; None for a kind that this version of the engine does not know."""
+    match message.decode(errors="replace").split(" ", 3):
+        case ["cancelled", fence, nonce, job] if fence.isdecimal():
+            return JobCancelled(Lease(job, int(fence), nonce))
+        case ["news", version] if version.isdecimal():
+            return NewsPublished(int(version))
+        case _:
+            return None

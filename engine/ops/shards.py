@@ -6,12 +6,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from engine.immutable import immutable
-from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.raw_replies import one_of, server_us
+from engine.ops.base import Operation, one_of, server_us
 
 
 @immutable
-class ReadShards(Declaration, label="read the record of shards"):
+class ReadShards(Operation, label="read the record of shards"):
     """The record of a queue's shards; '' where there is none."""
 
     def parse(self, raw: Any, decode: object) -> str:
@@ -20,7 +19,7 @@ class ReadShards(Declaration, label="read the record of shards"):
 
 
 @immutable
-class SetShards(Declaration, script="shard_record", label="write the record of shards"):
+class SetShards(Operation, script="shard_record", label="write the record of shards"):
     """Replace the record if it still is `known`. `moved`: what enqueues into shard 0 are told from now on; `fresh`: only of a
     queue that has never held a job."""
 
@@ -46,7 +45,7 @@ class ShardsSet:
 
 
 @immutable
-class SetGate(Declaration, script="shard_gate", label="close a shard"):
+class SetGate(Operation, script="shard_gate", label="close a shard"):
     """Whether a shard takes new jobs, and the sequence that the next ones come after."""
 
     moved: str = ""
@@ -66,7 +65,7 @@ class GateSet:
 
 
 @immutable
-class TakeJobs(Declaration, script="shard_take", label="take jobs out of a shard"):
+class TakeJobs(Operation, script="shard_take", label="take jobs out of a shard"):
     """Take these jobs out of their shard, as batch `number` for the shard `to`; 0 only looks whether a batch is on its way."""
 
     number: int
@@ -93,7 +92,7 @@ class TakenJobs:
 
 
 @immutable
-class PutJobs(Declaration, script="shard_put", label="put jobs into a shard"):
+class PutJobs(Operation, script="shard_put", label="put jobs into a shard"):
     """Put a batch into the shard that it goes to, and add to its counters."""
 
     source: str
@@ -117,7 +116,7 @@ class JobsPut:
 
 
 @immutable
-class DropTaken(Declaration, script="shard_drop", label="forget jobs that have moved"):
+class DropTaken(Operation, script="shard_drop", label="forget jobs that have moved"):
     """Forget the jobs of a batch that has arrived."""
 
     number: int
@@ -133,7 +132,3 @@ class TakenDropped:
 
     srv_us: int
     count: int
-
-
-ShardsOperation = ReadShards | SetShards | SetGate | TakeJobs | PutJobs | DropTaken
-ShardsReply = ShardsSet | GateSet | TakenJobs | JobsPut | TakenDropped

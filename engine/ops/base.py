@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 
-class Declaration:
-    """The base of the operations: `class Pause(Declaration, script="pause", slots={"class": "class_name"})`."""
+class Operation:
+    """The base of the operations: `class Pause(Operation, script="pause", slots={"class": "class_name"})`."""
 
     __slots__ = ()
     #: The script that carries it out, in the folder of each model; '' where a model makes its call in another way.
@@ -35,8 +35,48 @@ class Declaration:
                 setattr(cls, name, value)
 
     def parse(self, raw: Any, decode: Any) -> Any:
-        """The raw reply as a value. `decode` reads a job as the model stores it (see `engine.wire.operations.claims.Decode`).
+        """The raw reply as a value. `decode` reads a job as the model stores it (see `engine.ops.claims.Decode`).
 
         Raises TypeError, ValueError, IndexError, KeyError or AttributeError for a reply outside the script's contract.
         """
         raise NotImplementedError(f"{type(self).__name__} has no reply")
+
+
+# -- Reads fields of raw replies, for the `parse` of each operation. What a contract does not allow is a
+# TypeError or ValueError.
+
+_WHOLE_MAX = 2**63
+
+
+def server_us(raw: Any) -> int:
+    """The server's time in microseconds, with which every reply of a script begins."""
+    srv_us = raw[0]
+    if not isinstance(srv_us, int):
+        raise TypeError("it does not begin with the server's time")
+    return srv_us
+
+
+def text(raw: bytes) -> str:
+    """A name of the reply, such as an id. What is no UTF-8 is shown as `\\xff`: one bad entry must not hide the others."""
+    return raw.decode(errors="backslashreplace")
+
+
+def whole(raw: bytes | str | int) -> int:
+    """A score, or a number of a state, of which other programs may have made anything; 0 for what is no number of the server's
+    own 64 bits: no page, metric or sum of ours reckons with more."""
+    try:
+        number = int(raw)
+    except ValueError:
+        try:
+            number = int(float(raw))
+        except (ValueError, OverflowError):
+            return 0
+    return number if -_WHOLE_MAX <= number < _WHOLE_MAX else 0
+
+
+def one_of(raw: bytes, allowed: tuple[str, ...]) -> Any:
+    """A word of the reply that has to be one of `allowed`; a caller names the values of a Literal with `get_args`."""
+    word = raw.decode()
+    if word not in allowed:
+        raise ValueError(f"{word} is none of {allowed}")
+    return word

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.immutable import immutable
-from engine.wire.operations.administration import ADMINISTERED_RESULTS, Administered
-from engine.wire.operations.declaration import Declaration
-from engine.wire.operations.jobs import Enqueue
-from engine.wire.operations.raw_replies import one_of, server_us, whole
+from engine.ops.admin import ADMINISTERED_RESULTS, Administered
+from engine.ops.base import Operation, one_of, server_us, whole
+from engine.ops.jobs import Enqueue
 
 #: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
 Missed = Literal["skip", "once", "all"]
@@ -39,7 +38,7 @@ class TickPolicy:
     overlap: Overlap = "allow"
 
 
-class ScheduleChange(Declaration):
+class ScheduleChange(Operation):
     """The base of the calls that change a schedule."""
 
     __slots__ = ()
@@ -112,7 +111,7 @@ class DueSchedule(NamedTuple):
 
 
 @immutable
-class Tick(Declaration, script="tick", slots={"name": "schedule", "error_text": "error"}):
+class Tick(Operation, script="tick", slots={"name": "schedule", "error_text": "error"}):
     """Make the jobs of a schedule's due ticks and move it on to `next_ms`, if it still waits for `expected_ms` in this version:
     these two make that no tick fires twice (rule 24). `missed` ticks are passed by. With an `error` it can never tick and is
     disabled. (incarnation, counter) tells another copy from another scheduler."""
@@ -154,7 +153,7 @@ class Ticked:
 
 
 @immutable
-class ListSchedules(Declaration, script="schedules", slots={"name": "schedule"}):
+class ListSchedules(Operation, script="schedules", slots={"name": "schedule"}):
     """One page of the schedules, by next tick, or the one of this name."""
 
     schedule: str = ""
@@ -216,7 +215,3 @@ class SchedulePage:
     srv_us: int
     items: tuple[StoredSchedule, ...]
     more: bool
-
-
-SchedulesOperation = PutSchedule | EnableSchedule | RemoveSchedule | Tick | ListSchedules
-SchedulesReply = Ticked | SchedulePage

@@ -1,0 +1,428 @@
+"""Read-only views of a queue: counts, pages of jobs, and the description of one. Nothing here changes a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from engine.immutable import immutable
+from engine.ops.base import Operation, one_of, server_us, text, whole
+from engine.ops.claims import Attributes, Marked, marked
+from engine.ops.jobs import LEASE_SLOTS, Lease
+from engine.ops.workers import ListedWorker
+
+#: States of jobs as a snapshot lists them, and how many digits of the sequence stand before an id among the delayed ones.
+_STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
+_DUE_DIGITS = 10
+
+
+@immutable
+class Count(Operation, script="counts", label="counts"):
+    """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one call counts a part:
+    `cursor` is what the call before has answered, and the waiting jobs are the sum of all calls. With `worker` and `priorities`
+    those models that look at the routing of each job count only what this worker may run."""
+
+    classes: tuple[str, ...] = ()
+    cursor: str = ""
+    worker: Attributes | None = None
+    priorities: tuple[int, int] | None = None
+
+    def parse(self, raw: Any, decode: object) -> Counts:
+        """The raw reply as a value."""
+        numbers, losses = list(map(whole, raw[1:10])), whole(raw[12]) if len(raw) > 12 else 0
+        return Counts(server_us(raw), *numbers, cursor=raw[10].decode(), expired=whole(raw[11]), data_losses=losses)
+
+
+@immutable
+class Counts:
+    """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked` wait for others to
+    finish; `handing` have ended, and those are still to be told. `done` keeps the last 1,000 that finished; `finished`,
+    `buried` and `expired` count all that ever were, `data_losses` how often processes found that the server went back. `cursor`
+    says that these are not all lanes; a queue's `counts` have them all."""
+
+    srv_us: int
+    waiting: int
+    delayed: int
+    active: int
+    dead: int
+    done: int
+    finished: int
+    buried: int
+    blocked: int = 0
+    handing: int = 0
+    cursor: str = ""
+    expired: int = 0
+    data_losses: int = 0
+
+
+class NameCounts(NamedTuple):
+    """Jobs of one name in each state."""
+
+    waiting: int = 0
+    delayed: int = 0
+    active: int = 0
+    dead: int = 0
+    blocked: int = 0
+
+
+@immutable
+class Listing(Operation, script="listing", label="snapshot"):
+    """One page of every state."""
+
+    offset: int
+    limit: int
+
+    def parse(self, raw: Any, decode: object) -> Snapshot:
+        """The raw reply as a value: ids and scores of each state."""
+        states: dict[str, list[tuple[str, int]]] = {}
+        for state, flat in zip(_STATES, raw[1:7], strict=True):
+            skip = _DUE_DIGITS if state == "delayed" else 0
+            pairs = [(text(flat[at][skip:]), whole(flat[at + 1])) for at in range(0, len(flat), 2)]
+            states[state] = [(job, 0) for job, _ in pairs] if state == "waiting" else pairs
+        return Snapshot(server_us(raw), states)
+
+
+@immutable
+class Snapshot:
+    """Ids of each state (waiting, delayed, active, dead, done, blocked) with the time that the state scores them by, 0 for
+    waiting."""
+
+    srv_us: int
+    states: dict[str, list[tuple[str, int]]]
+
+
+@immutable
+class Page(Operation, script="page", label="list of jobs", slots={"newest": "newest_first"}):
+    """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of waiting jobs come in
+    parts, of which `cursor` is the next one."""
+
+    state: str
+    offset: int
+    limit: int
+    newest_first: bool = False
+    names: bool = False
+    cursor: str = ""
+
+    def parse(self, raw: Any, decode: object) -> Paged:
+        """The raw reply as a value."""
+        # An id of an old keyspace may be no text; so `Inspect` still finds it.
+        words = [word.decode(errors="surrogateescape") for word in raw[2]] if not self.names else []
+        names = {text(name): int(count) for name, count in zip(raw[2][::2], raw[2][1::2], strict=True)} if self.names else {}
+        return Paged(server_us(raw), int(raw[1]), tuple(words), names, raw[3].decode())
+
+
+@immutable
+class Paged:
+    """How many entries were looked at, and their ids, or the count of each name. `cursor`: there is another part."""
+
+    srv_us: int
+    seen: int
+    jobs: tuple[str, ...]
+    names: dict[str, int]
+    cursor: str
+
+
+@immutable
+class Inspect(Operation, script="inspect", label="look at jobs"):
+    """What is known of these jobs; `whole`: with envelopes and run fields, else their states alone."""
+
+    jobs: tuple[str, ...]
+    whole: bool = True
+
+    def parse(self, raw: Any, decode: object) -> Inspected:
+        """The raw reply as a value."""
+        if not 1 <= len(raw) - 1 <= len(self.jobs):
+            raise ValueError(f"{len(raw) - 1} items for {len(self.jobs)} jobs")
+        items: list[Looked] = []
+        for state, fence, at_ms, envelope, flat in raw[1:]:
+            run = {text(flat[at]): flat[at + 1] for at in range(0, len(flat), 2)}
+            items.append(Looked(state.decode(), whole(fence), whole(at_ms), envelope, run))
+        return Inspected(server_us(raw), tuple(items))
+
+
+@immutable
+class Looked:
+    """What is known of one job, raw: its state, last fence, the time that its state is scored by, envelope and run fields."""
+
+    state: str
+    fence: int
+    at_ms: int
+    envelope: bytes
+    run: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+@immutable
+class Inspected:
+    """What is known of the first jobs of the call, at least of one."""
+
+    srv_us: int
+    items: tuple[Looked, ...]
+
+
+# -- Progress of jobs, their results, and the events of a queue, each with the operation that waits for
+# it.
+
+
+@immutable
+class NoteProgress(
+    Operation,
+    script="progress",
+    slots=LEASE_SLOTS,
+):
+    """Note how far a running job has come: `body` are the fields of a JSON object and its closing brace. `count` counts what the
+    worker has noted: an older copy changes nothing (rule 7)."""
+
+    lease: Lease
+    count: int
+    body: bytes
+
+    def parse(self, raw: Any, decode: object) -> Marked:
+        """The raw reply as a value."""
+        return marked(raw)
+
+
+@immutable
+class ReadProgress(Operation, slots={"id": "job"}):
+    """Read how far a job has come."""
+
+    job: str
+
+    def parse(self, raw: Any, decode: object) -> bytes | None:
+        """The HGET reply, or that of a script; None where nothing is noted."""
+        if isinstance(raw, list):
+            raw = cast("list[Any]", raw)[1] or None
+        if raw is None or isinstance(raw, bytes):
+            return raw
+        raise TypeError("neither a text nor nothing")
+
+
+@immutable
+class Look(Operation, script="look", label="look at a result", slots={"id": "job"}):
+    """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to that token's stream."""
+
+    job: str
+    token: str = ""
+
+    def parse(self, raw: Any, decode: object) -> Seen:
+        """The raw reply as a value."""
+        state, fence, ended_ms, record, error = raw[1:6]
+        return Seen(
+            server_us(raw), one_of(state, _SEEN_STATES), whole(fence), whole(ended_ms), record, error.decode(errors="replace")
+        )
+
+
+SeenState = Literal["pending", "finished", "cancelled", "discarded", "expired", "rejected", "dead", "kept", "gone"]
+_SEEN_STATES = get_args(SeenState)
+
+
+@immutable
+class Seen:
+    """What became of a job: `state` is pending, finished, cancelled, discarded, expired, rejected (turned away by another job),
+    dead, kept (nothing is left but its record) or gone; `ended_ms` is 0 where the server does not know it any more. `record` is
+    its result as it is stored, empty where there is none; `error` is the last one of a dead job."""
+
+    srv_us: int
+    state: SeenState
+    fence: int
+    ended_ms: int
+    record: bytes
+    error: str
+
+
+@immutable
+class AwaitEnds(Operation, label="wait for a result"):
+    """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
+
+    token: str
+    after: str
+    block_ms: int
+
+    def parse(self, raw: Any, decode: object) -> EndedJobs:
+        """The jobs of an XREAD reply."""
+        entries: list[Any] = raw[0][1] if raw else []
+        jobs = [text(fields[1]) for _, fields in entries]
+        return EndedJobs(tuple(filter(None, jobs)), entries[-1][0].decode() if entries else self.after)
+
+
+@immutable
+class EndedJobs:
+    """Ids of jobs that have ended, and the entry after which to listen next."""
+
+    jobs: tuple[str, ...]
+    after: str
+
+
+@immutable
+class ReadEvents(Operation):
+    """At most `limit` events after entry `after`; `block_ms`: wait so long for the first one, 0 = not at all. `$`: no event, only
+    the entry that is the last one now."""
+
+    after: str
+    limit: int
+    block_ms: int
+
+    def parse(self, raw: Any, decode: object) -> EventPage:
+        """The events of an XREAD reply; with `$` the last entry of an XREVRANGE reply."""
+        if self.after == "$":
+            return EventPage((), raw[0][0].decode() if raw else "0-0")
+        events: list[Event] = []
+        for at, flat in raw[0][1] if raw else ():
+            found = dict(zip(flat[::2], flat[1::2], strict=True))
+            words = [found.get(field, b"").decode(errors="replace") for field in (b"kind", b"job", b"name", b"detail")]
+            events.append(Event(at.decode(), int(at.partition(b"-")[0]), *words))
+        return EventPage(tuple(events), events[-1].id if events else self.after)
+
+
+class Event(NamedTuple):
+    """One thing that has happened in a queue: see `queue.events`. `id` is its place among them, `srv_ms` the server's time."""
+
+    id: str
+    srv_ms: int
+    kind: str
+    job: str
+    name: str
+    detail: str
+
+
+@immutable
+class EventPage:
+    """Events, and the entry after which the next ones are."""
+
+    events: tuple[Event, ...]
+    after: str
+
+
+# -- What holds jobs back: the pauses and limits of a queue and what each lane waits for, and all that
+# bears on one job. Nothing here changes a key.
+
+
+class PauseOn(NamedTuple):
+    """A pause that is on, of a name of jobs or of the whole queue (`*`), until this time (ms), 0: until it is resumed."""
+
+    name: str
+    until_ms: int
+
+    @classmethod
+    def read(cls, flat: Sequence[bytes]) -> tuple[PauseOn, ...]:
+        """From names and times in turn."""
+        return tuple(cls(text(flat[at]), whole(flat[at + 1])) for at in range(0, len(flat), 2))
+
+
+class LimitUse(NamedTuple):
+    """How far a limit is used up: `target` is `n:<name>`, `k:<key>` or `k:*`, `definition` as `Limit.words` has it, `in_hand` the
+    leases and `used` the places of the window that count, `free_ms` when places come free (0: there are some), `parked` the lanes
+    that wait for a slot, and `holders` some of the leases, each a job and its worker. `inherited`: the definition is that of
+    `k:*`."""
+
+    target: str
+    definition: str
+    in_hand: int
+    used: int
+    free_ms: int
+    parked: int
+    holders: tuple[tuple[str, str], ...]
+    inherited: bool
+
+    @classmethod
+    def read(cls, values: Sequence[Any]) -> LimitUse:
+        """From the values of a reply."""
+        target, definition, in_hand, used, free_ms, parked, flat, inherited = values
+        words = [text(word) for word in flat]
+        numbers = (whole(in_hand), whole(used), whole(free_ms), whole(parked))
+        return cls(text(target), text(definition), *numbers, tuple(zip(words[::2], words[1::2], strict=True)), inherited == 1)
+
+
+class LaneLook(NamedTuple):
+    """A lane with waiting jobs: since when the oldest one waits (ms), and what a claim has found to be in its way: a limit, or
+    `rest` until `rest_ms`, or nothing."""
+
+    lane: str
+    waiting: int
+    since_ms: int
+    waits_for: str
+    rest_ms: int
+
+
+@immutable
+class ListObstacles(Operation, script="obstacles", label="obstacles"):
+    """The pauses and limits of a queue, and one part of its lanes: `cursor` is what the call before has answered."""
+
+    cursor: str = ""
+
+    def parse(self, raw: Any, decode: object) -> ObstaclesPart:
+        """The raw reply as a value."""
+        lanes = tuple(
+            LaneLook(text(lane), whole(size), whole(since), text(waits), whole(rest)) for lane, size, since, waits, rest in raw[3]
+        )
+        return ObstaclesPart(server_us(raw), PauseOn.read(raw[1]), tuple(map(LimitUse.read, raw[2])), lanes, raw[4].decode())
+
+
+@immutable
+class ObstaclesPart:
+    """Pauses and limits come with the first part. `cursor`: there is another part."""
+
+    srv_us: int
+    pauses: tuple[PauseOn, ...]
+    limits: tuple[LimitUse, ...]
+    lanes: tuple[LaneLook, ...]
+    cursor: str
+
+
+class LivingWorker(NamedTuple):
+    """A worker that is taken for alive, and until when it is paused by an administrator: 0 until it is resumed, -1 not at all."""
+
+    listed: ListedWorker
+    paused_until_ms: int
+
+
+@immutable
+class Explain(
+    Operation, script="why", label="look at a job", slots={"id": "job", "needs": "job", "feeds": "job", "heirs": "job"}
+):
+    """All that bears on one job."""
+
+    job: str
+
+    def parse(self, raw: Any, decode: object) -> Explained:
+        """The raw reply as a value."""
+        name, key, priority, target = raw[4]
+        ran = {text(raw[5][at]): raw[5][at + 1].decode(errors="replace") for at in range(0, len(raw[5]), 2)}
+        rest_ms, before, needed = map(whole, raw[8])
+        words, fed = ([text(word) for word in flat] for flat in (raw[9], raw[11][1]))
+        return Explained(
+            *(server_us(raw), raw[1].decode(), whole(raw[2]), whole(raw[3])),
+            *(text(name), text(key), whole(priority), text(target), ran),
+            *(PauseOn.read(raw[6]), tuple(map(LimitUse.read, raw[7])), rest_ms, before, needed),
+            tuple(zip(words[::2], words[1::2], strict=True)),
+            tuple(LivingWorker(ListedWorker.read(values[:3], b""), whole(values[3])) for values in raw[10]),
+            whole(raw[11][0]),
+            tuple(zip(fed[::2], fed[1::2], strict=True)),
+        )
+
+
+@immutable
+class Explained:
+    """The job: its state, its last fence, the time (ms) that its state is scored by, name, key, priority, what it requires of a
+    worker (JSON, '' = nothing), and of its run fields owner, error, failures and crashes. What bears on it: pauses and limits,
+    the end of its lane's rest (ms, 0: none), how many jobs of its lane come first, how many it needs and some of them with their
+    states, and the workers. `feeds` jobs wait for it or may still read its result; `children` are some of them."""
+
+    srv_us: int
+    state: str
+    fence: int
+    at_ms: int
+    name: str
+    key: str
+    priority: int
+    target: str
+    ran: dict[str, str]
+    pauses: tuple[PauseOn, ...]
+    limits: tuple[LimitUse, ...]
+    rest_ms: int
+    before: int
+    needed: int
+    needs: tuple[tuple[str, str], ...]
+    workers: tuple[LivingWorker, ...]
+    feeds: int
+    children: tuple[tuple[str, str], ...]
