@@ -18,7 +18,7 @@ class LinkedScripts(BuildHookInterface[Any]):
         # What the wheel is made of, and not an engine that is installed.
         sys.path.insert(0, self.root)
         try:
-            from engine.models.foreign import REUSED
+            from engine.models.foreign.foreign import REUSED
             from engine.wire.linked_scripts import FILE
             from engine.wire.scripts import linked_model
         finally:

@@ -14,7 +14,7 @@ import redis
 
 import engine
 from bench.micro.payload import NAME, PAYLOAD, compact
-from engine.models.ids import random_id
+from engine.models.model import random_id
 from engine.queue import producing
 from engine.wire.call import Call
 

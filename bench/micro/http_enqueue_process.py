@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.micro.http_waiting_process import HOST, LENGTH
 from bench.micro.payload import NAME, PAYLOAD, compact
-from engine.models.ids import random_id
+from engine.models.model import random_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import redis
 from bench.micro.desk import Desk
 from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
 from bench.micro.payload import NAME
-from engine.models.ids import random_ids
+from engine.models.model import random_ids
 from engine.ops.claims import Bury, Failure, Finish
 from engine.ops.jobs import EnqueueMany, Lease
 from engine.ops.schedules import PutSchedule, TickPolicy, Timing

@@ -13,8 +13,8 @@ from chaos.faults.base import Scene, Seen
 from chaos.plan import PlannedFault
 from chaos.topology.clients import client_of
 from chaos.watch import Token
-from engine.models.bull import BullKeys
-from engine.models.foreign_keys import ForeignKeys
+from engine.models.foreign.bull import BullKeys
+from engine.models.foreign.foreign import ForeignKeys
 
 #: For so long at most leases are ended, until jobs have been claimed elsewhere while their handlers ran. Most handlers are short,
 #: and leases are taken away once a second.

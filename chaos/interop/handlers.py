@@ -9,7 +9,7 @@ from typing import Any
 
 import engine
 from bench import handlers as drills
-from engine.models.bull import UNNAMED
+from engine.models.foreign.bull import UNNAMED
 
 handlers = engine.Handlers()
 

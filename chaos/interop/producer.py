@@ -17,7 +17,7 @@ import engine
 from chaos.interop.load import NewJob, read_plan
 from engine import models
 from engine.history import HistoryFile
-from engine.models.bull import UNNAMED
+from engine.models.foreign.bull import UNNAMED
 from engine.recorder import Recorder
 
 

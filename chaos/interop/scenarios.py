@@ -8,7 +8,7 @@ from typing import Any
 from chaos.errors import HarnessError
 from chaos.interop.load import Mix
 from chaos.plan import Pace, Plan, PlannedFault
-from engine.models import bull
+from engine.models.foreign import bull
 
 #: How the names of processes begin that run the original client.
 NODE = "node-"

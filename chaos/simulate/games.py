@@ -26,12 +26,12 @@ from chaos.simulate.profile import Mishaps
 from chaos.simulate.profiles import PROFILES
 from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
 from chaos.simulate.wire import Wire
-from engine.models.bananas import BananasModel
-from engine.models.bridge import BridgeModel
-from engine.models.bull import BullModel
 from engine.models.dsps import DspsModel
+from engine.models.foreign.bananas import BananasModel
+from engine.models.foreign.bridge import BridgeModel
+from engine.models.foreign.bull import BullModel
+from engine.models.foreign.mosquito import MosquitoModel
 from engine.models.lanes import Lanes
-from engine.models.mosquito import MosquitoModel
 
 
 @dataclass(frozen=True, slots=True)

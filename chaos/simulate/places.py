@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from engine import routing
-from engine.class_names import class_of
+from engine.ops.jobs import class_of
 from engine.routing import Attributes
 
 #: The places of an episode's workers; whoever follows on one that has died takes its place.

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from engine.models import run_fields
+from engine.models import envelope
 
 #: Attempts, back-off, crashes_max, backoff_ms and timeout_ms, and the lengths of key, name, unique key.
 _FIXED = struct.Struct(">HBB8xBBB")
@@ -257,7 +257,7 @@ def _tombstone(raw: bytes) -> Envelope:
 
 
 def _run(raw: bytes) -> Run:
-    fields = {name: value.decode(errors="replace") for name, value in run_fields.read(raw).items()}
+    fields = {name: value.decode(errors="replace") for name, value in envelope.read_run_fields(raw).items()}
     fence, claims, failures, crashes, renewal = (
         int(fields.get(name, 0)) for name in ("fence", "claims", "failures", "crashes", "renewal")
     )

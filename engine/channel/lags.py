@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from engine.channel import clock
 from engine.errors import ScriptFault
-from engine.models.dsps_keys import DspsKeys
+from engine.models.dsps import DspsKeys
 from engine.ops.admin import ListSubscribers, ReadClocks
 from engine.wire.call import Call
 

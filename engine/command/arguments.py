@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.errors import Malformed
-from engine.models.named import named
+from engine.models.spec import named
 from engine.ops.shards import ReadShards
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue

@@ -12,9 +12,7 @@ from engine import models, validate
 from engine.errors import Malformed
 from engine.http.security.roles import Access
 from engine.http.security.roles import Token as Token
-from engine.models.binding import bind
-from engine.models.model import Spec
-from engine.models.named import named
+from engine.models.spec import Spec, bind, named
 from engine.queue.scaling import Scaling
 from engine.settling import settle
 from engine.wire.drivers.endpoint import Endpoint

@@ -28,7 +28,7 @@ __all__ = ["Bananas", "BananasLayout", "Bridge", "Bull", "ChannelRule", "Dsps", 
 #: Where a model's design document and the original programs differ in key names and types: those of the document, or those of
 #: the programs (`live`). Choose `live` for a keyspace that such programs use.
 Layout = Literal["document", "live"]
-#: Of Bananas: `live` for programs without routes, `routed` for those with routes (see engine/models/bananas.py).
+#: Of Bananas: `live` for programs without routes, `routed` for those with routes (see engine/models/foreign/bananas.py).
 BananasLayout = Literal["document", "live", "routed"]
 
 
@@ -53,7 +53,9 @@ class Bridge:
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
-        return _bound("bridge", "BridgeModel")(queue, prefix, lua=lua)
+        from engine.models.foreign.bridge import BridgeModel
+
+        return BridgeModel(queue, prefix, lua=lua)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,9 @@ class Bananas:
         """The model of one queue. `lua`: another folder of scripts."""
         numbers = (self.adopt_after_ms, self.job_ttl_s, self.dead_ttl_s, self.result_ttl_s, self.error_ttl_s, self.timeout_ms)
         settings = " ".join(map(str, numbers))
-        return _bound("bananas", "BananasModel")(queue, prefix, lua=lua, layout=self.layout, settings=settings)
+        from engine.models.foreign.bananas import BananasModel
+
+        return BananasModel(queue, prefix, lua=lua, layout=self.layout, settings=settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,9 @@ class Bull:
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
-        return _bound("bull", "BullModel")(queue, prefix, lua=lua, settings=self.priority)
+        from engine.models.foreign.bull import BullModel
+
+        return BullModel(queue, prefix, lua=lua, settings=self.priority)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,9 @@ class Mosquito:
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
         settings = f"{self.success_ttl_s} {self.dead_ttl_s} {self.adopt_after_ms} {int(self.coordinate)}"
-        return _bound("mosquito", "MosquitoModel")(queue, prefix, lua=lua, layout=self.layout, settings=settings)
+        from engine.models.foreign.mosquito import MosquitoModel
+
+        return MosquitoModel(queue, prefix, lua=lua, layout=self.layout, settings=settings)
 
 
 def _rules() -> tuple[ChannelRule, ...]:
@@ -159,12 +167,9 @@ class Dsps:
 
     def bind_channel(self, channel: str, lua: Path | None) -> DspsModel:
         """The model of one channel. `lua`: another folder of scripts."""
-        return _bound("dsps", "DspsModel")(channel, lua)
+        from engine.models.dsps import DspsModel
 
-
-def _bound(module: str, name: str) -> Any:
-    """The class of a bound model, imported when it is used, so that a program loads only the models that it uses."""
-    return getattr(import_module(f"engine.models.{module}"), name)
+        return DspsModel(channel, lua)
 
 
 def _check(layout: object, layouts: object) -> None:

@@ -28,8 +28,7 @@ the enqueue script puts sequence and times into the middle, and the scripts that
 | | where the enqueue was turned away: the id of that other job, as text |
 
 An envelope is wide when its sequence or its time no longer fits the 9 bytes (2^30 jobs, the year 2109), or when its enqueue may
-arrive later than 10 s from now. Otherwise `not_after_ms` counts as 10 s after the enqueue, which is never too early (rule 3).
-"""
+arrive later than 10 s from now. Otherwise `not_after_ms` counts as 10 s after the enqueue, which is never too early (rule 3)."""
 
 from __future__ import annotations
 
@@ -39,10 +38,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
-from engine.class_names import class_of
 from engine.errors import ScriptFault
 from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Backoff, Enqueue, Lease, Options, Parent
+from engine.ops.jobs import Backoff, Enqueue, Lease, Options, Parent, class_of
 
 #: The first byte of a job, before the priority is added: without and with a byte of flags behind it.
 _PLAIN, _FLAGGED = 160, 176
@@ -311,3 +309,32 @@ def _read_extras(text: bytes) -> dict[str, Any]:
         pairs = zip(found.get("needs", ()), _read_texts(known["parent_names"]), strict=True)
         found["needs"] = tuple(Parent.named(id, name) if name else id for id, name in pairs)
     return found
+
+
+def sealed(job: Enqueue) -> bytes:
+    """The envelope of a schedule's jobs: a tick fills in sequence and time, as an enqueue does."""
+    head, tail = encode(job)
+    return head + bytes(NUMBERS_BYTES) + tail
+
+
+# -- The fields of `run:<id>` of Lanes: what changes while a job runs, as `lua/lanes/modules/run.lua`
+# writes it.
+
+
+def read_run_fields(raw: bytes) -> dict[str, bytes]:
+    """The fields by name. Raises ValueError for other bytes."""
+    fence, nonce, rest = raw.split(b" ", 2)
+    owner_at = 2 + rest[0] if rest else 2
+    at = owner_at + rest[1] if len(rest) > 1 else len(rest) + 1
+    fields = {"nonce": nonce, "seal": rest[2:owner_at], "owner": rest[owner_at:at]}
+    if fence != b"0":
+        fields |= {"fence": fence, "claims": b"1"}
+    while at < len(rest):
+        name, _, size = rest[at : at + 50].partition(b":")[0].partition(b" ")
+        value_at = at + len(name) + len(size) + 2
+        # Raises ValueError for what is no number.
+        at = value_at + int(size)
+        fields[name.decode()] = rest[value_at:at]
+    if at > len(rest) or not fence.isdigit():
+        raise ValueError(f"no fields of a run: {raw[:50]!r}")
+    return {name: value for name, value in fields.items() if value}

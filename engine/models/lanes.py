@@ -11,19 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.class_names import class_target
 from engine.errors import ScriptFault
-from engine.models import envelope, lanes_schedules, run_fields
-from engine.models.ids import random_id, random_ids
+from engine.models import envelope
 from engine.models.lanes_keys import LanesKeys
-from engine.models.model import Finding
+from engine.models.model import Finding, Scripted, random_id, random_ids, token
 from engine.models.names import LANES
-from engine.models.scripted import Scripted, token
 from engine.ops.admin import Alter, NoteEra
 from engine.ops.backups import LoadRestore
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Claim, Drop, Finish, LeasedJob, Release, Retry, Value
-from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options
+from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options, class_target
 from engine.ops.looks import ReadProgress
 from engine.ops.schedules import Tick
 from engine.ops.shards import PutJobs, ReadShards, TakeJobs
@@ -106,7 +103,7 @@ class Lanes(Scripted):
 
     def template(self, job: Enqueue) -> bytes:
         """An envelope, in which each tick fills in sequence and times."""
-        return lanes_schedules.sealed(job)
+        return envelope.sealed(job)
 
     def read_template(self, raw: bytes) -> LeasedJob:
         """Decode that envelope."""
@@ -222,7 +219,7 @@ class Lanes(Scripted):
             *(options.unique, options.dedup, options.dedup_ms, options.wait_ms, operation.not_after_ms, head, tail),
         )
         if more:
-            made = (lanes_schedules.sealed(job) if job else b"" for job in (options.on_success, options.on_failure))
+            made = (envelope.sealed(job) if job else b"" for job in (options.on_success, options.on_failure))
             arguments += (options.expires_ms, *made)
         return Call(script, bound, arguments, partial(self.parse, operation), operation)
 
@@ -318,7 +315,7 @@ class Lanes(Scripted):
 def _progress(operation: ReadProgress, raw: Any) -> bytes | None:
     """What a handler has noted last, of a `run` that was read whole."""
     try:
-        return operation.parse(run_fields.read(raw).get("progress") if isinstance(raw, bytes) else raw, None)
+        return operation.parse(envelope.read_run_fields(raw).get("progress") if isinstance(raw, bytes) else raw, None)
     except (ValueError, IndexError):
         # Its reader says that it cannot be read.
         return b"run:" + raw[:100]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import binascii
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
+from engine.errors import ScriptFault, UnsupportedFeature
 from engine.models.lanes_keys import LanesKeys
 from engine.models.names import Names
+from engine.ops import schedules
+from engine.ops.admin import Alter, NoteQueue, SetRetention
 from engine.ops.base import Operation
-from engine.ops.claims import LeasedJob
+from engine.ops.claims import Extend, Failure, LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
+from engine.ops.looks import AwaitEnds, Count, Inspect, ReadEvents, ReadProgress
+from engine.ops.schedules import PutSchedule
+from engine.ops.workers import Beat, ReportRunTimes
 from engine.wire.call import Call
 from engine.wire.scripts import Script
 
@@ -133,14 +141,291 @@ class Model(Protocol):
         ...
 
 
-class Spec(Protocol):
-    """The settings of a model, without a queue: what `Queue(model=...)` takes."""
+# -- Calls of scripts whose slots are filled by name, from what an operation declares.
+
+#: Slots of KEYS whose attribute has another name.
+_ATTRIBUTES = {"record": "claim", "worker_settings": "settings"}
+#: Slots of KEYS whose key is made of a field with another name, unless the operation itself names the field.
+_FIELDS = {
+    **dict.fromkeys(("run", "result", "waits"), "job"),
+    **dict.fromkeys(("swept", "worker", "told", "record"), "incarnation"),
+    "wait": "token",
+    "op": "op_id",
+    "news": "version",
+    "lock": "name",
+    "cursor": "subscriber",
+}
+
+#: Where the value of a slot comes from.
+Source = Callable[[Operation], Any]
+
+
+class _Filling(NamedTuple):
+    """How one kind of operation fills the slots of a script: the constant values, in the order of the header, and for the other
+    slots their positions, names and sources."""
+
+    script: Script
+    keys: Sequence[Any]
+    key_sources: Sequence[tuple[int, str, Source]]
+    arguments: Sequence[Any]
+    argument_sources: Sequence[tuple[int, str, Source]]
+
+
+class FilledSlots:
+    """Calls of the scripts of one queue or channel. `constants`: arguments that are the same in every call that has them."""
+
+    def __init__(self, keys: object, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
+        self.scripts = scripts
+        #: The time that a test sets, on queues made for tests.
+        self.now_ms: int | None = None
+        self._all_keys = keys
+        self._constants = constants
+        self._fillings: dict[tuple[str, type[Any]], _Filling] = {}
+
+    def parse(self, operation: Any, raw: Any) -> Any:
+        """The raw reply of an operation as a value. Raises ScriptFault for one outside its contract."""
+        try:
+            return self.read_reply(operation, raw)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
+
+    def read_reply(self, operation: Any, raw: Any) -> Any:
+        """Like `parse`, but a reply outside the contract raises any error."""
+        raise NotImplementedError
+
+    def bound(
+        self,
+        operation: Operation,
+        script: str = "",
+        key_groups: Sequence[Sequence[str | bytes]] = (),
+        argument_groups: Sequence[Sequence[object]] = (),
+        **given: Any,
+    ) -> Call[Any]:
+        """The call of the operation's script, or of `script`. `given`: the values of slots that have no field."""
+        name = script or operation.script
+        kind: type[Any] = type(operation)
+        filling = self._fillings.get((name, kind))
+        if filling is None:
+            filling = self._fillings[name, kind] = self._find(name, kind, given)
+        filling.script.check_groups(key_groups, argument_groups)
+        keys = _filled(filling.keys, filling.key_sources, operation, given, key_groups)
+        arguments = _filled(filling.arguments, filling.argument_sources, operation, given, argument_groups)
+        return Call(filling.script, keys, arguments, partial(self.parse, operation), operation, patient=operation.patient)
+
+    def _find(self, name: str, kind: type[Any], given: Mapping[str, object]) -> _Filling:
+        script = self.scripts.get(name)
+        if script is None:
+            raise ScriptFault(f"the folder of scripts has no {name}.lua")
+        unknown = given.keys() - {*script.keys, *script.arguments}
+        if unknown:
+            raise ScriptFault(f"script {name}: its header has no slot {', '.join(sorted(unknown))}")
+        constants: dict[str, Any] = dict(self._constants)
+        sources: dict[str, Source] = {}
+        try:
+            for slot in script.keys:
+                if slot in given:
+                    continue
+                key: Any = getattr(self._all_keys, _ATTRIBUTES.get(slot, slot))
+                if callable(key):
+                    sources[slot] = _key_source(key, _field_source(kind, kind.slots.get(slot) or _FIELDS.get(slot, slot)))
+                else:
+                    constants[slot] = key
+            for slot in script.arguments:
+                if slot == "now_ms":
+                    sources[slot] = lambda operation: "" if self.now_ms is None else self.now_ms
+                elif slot not in given and slot not in constants:
+                    sources[slot] = _field_source(kind, kind.slots.get(slot, slot))
+        except AttributeError as error:
+            raise ScriptFault(f"script {name}: nothing fills a slot of its header: {error}") from None
+
+        def split_slots(slots: Sequence[str]) -> tuple[Sequence[Any], Sequence[tuple[int, str, Source]]]:
+            dynamic = [
+                (at, slot, sources.get(slot, _missing)) for at, slot in enumerate(slots) if slot not in constants or slot in given
+            ]
+            return [constants.get(slot) for slot in slots], dynamic
+
+        return _Filling(script, *split_slots(script.keys), *split_slots(script.arguments))
+
+
+def _filled(
+    constants: Sequence[Any],
+    sources: Sequence[tuple[int, str, Source]],
+    operation: Operation,
+    given: Mapping[str, Any],
+    groups: Sequence[Sequence[Any]],
+) -> tuple[Any, ...]:
+    values = list(constants)
+    for at, slot, source in sources:
+        values[at] = given[slot] if slot in given else source(operation)
+    for group in groups:
+        values += group
+    return tuple(values)
+
+
+def _missing(operation: Operation) -> object:
+    raise ScriptFault(f"{type(operation).__name__}: a slot of its script is given in other calls and not in this one")
+
+
+def _key_source(key_of: Callable[[Any], object], value: Source) -> Source:
+    return lambda operation: key_of(value(operation))
+
+
+def _field_source(kind: type[Any], path: str) -> Source:
+    """A source that reads a field as a script argument: None as '', true as 1. Raises AttributeError if the kind lacks it."""
+    first, *further = path.split(".")
+    getattr(kind, first)
+
+    def value(operation: Operation) -> object:
+        found = getattr(operation, first)
+        for step in further:
+            found = None if found is None else getattr(found, step)
+        return "" if found is None else int(found) if isinstance(found, bool) else found
+
+    return value
+
+
+# -- Ids for jobs without one: 72 random bits as 12 characters.
+
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_BYTES, _CHARS = 9, 12
+
+
+def random_id() -> str:
+    """Return one id."""
+    return binascii.b2a_base64(os.urandom(_BYTES), newline=False).translate(_URL_SAFE).decode()
+
+
+def random_ids() -> Iterator[str]:
+    """Yield ids for a bulk; randomness is read for 64 ids at a time."""
+    while True:
+        text = binascii.b2a_base64(os.urandom(64 * _BYTES), newline=False).translate(_URL_SAFE).decode()
+        for at in range(0, len(text), _CHARS):
+            yield text[at : at + _CHARS]
+
+
+# -- The base of the models of queues: calls of the operations that follow, or nearly follow, from their
+# declarations.
+
+#: Most names of a queue with run times of their own; the times of all further names are added under `*`.
+RUN_TIMES_NAMES_MAX = 1_000
+
+
+class Scripted(FilledSlots):
+    """Calls of one queue's scripts."""
+
+    name: str
+    #: The scripts of foreign formats identify a call by one nonce.
+    merges_enqueues = False
+    #: A wait for the end of a job polls this often.
+    hear_ms = 5_000
+
+    def __init__(self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
+        super().__init__(keys, scripts, constants)
+        self.keys = keys
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        """A job as the model stores it; `counters` are claims, failures, crashes. Raises ScriptFault."""
+        raise NotImplementedError
+
+    def read_reply(self, operation: Operation, raw: Any) -> Any:
+        """Parse the reply as the operation declares it."""
+        return operation.parse(raw, self._decode_or_fail)
+
+    def _decode_or_fail(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob | Failure:
+        """A claimed job, or a Failure that says why it cannot be read, so that one bad job does not fail the whole batch."""
+        try:
+            return self.decode(raw, lease, deadline_ms, counters)
+        except ScriptFault as fault:
+            return Failure(lease, str(fault))
+
+    def control(self, worker: str) -> tuple[str, ...]:
+        """The pub/sub channels that a worker of this name reads; foreign formats have none."""
+        return ()
 
     @property
-    def prefix(self) -> str:
-        """The default prefix of the keys."""
-        ...
+    def listed(self) -> str:
+        """The name under which the queue is listed among those of a server."""
+        return self.keys.queue
 
-    def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
-        """The model of one queue. `lua`: another folder of scripts."""
-        ...
+    def template(self, job: Enqueue) -> bytes:
+        """The job that each tick of a schedule enqueues, encoded as the schedule stores it."""
+        raise NotImplementedError
+
+    def job_keys(self, jobs: Iterable[str]) -> list[str]:
+        """The keys that scripts about leased jobs get for each job."""
+        raise NotImplementedError
+
+    def alter(self, operation: Alter) -> Call[Any]:
+        """The call of an admin action on jobs."""
+        raise NotImplementedError
+
+    def call(self, operation: Operation) -> Call[Any]:
+        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
+        keys = self.keys
+        match operation:
+            case Extend(leases=leases):
+                return self.about_leases(operation, leases, [token(lease) for lease in leases])
+            case Beat():
+                return self.bound(operation, argument_groups=(operation.others,))
+            case ReportRunTimes(items=items):
+                words = [
+                    word for item in items for word in (*item[:4], " ".join(f"{bucket} {runs}" for bucket, runs in item.buckets))
+                ]
+                names = [keys.took_by(item.name) for item in items]
+                others = keys.took_by("*")
+                return self.bound(
+                    operation, key_groups=(names,), argument_groups=(words,), others=others, names_max=RUN_TIMES_NAMES_MAX
+                )
+            case SetRetention(bounds=bounds):
+                return self.bound(operation, argument_groups=([word for bound in bounds for word in bound],))
+            case PutSchedule():
+                timing, policy = schedules.written(operation.timing), schedules.written(operation.policy)
+                job, most = self.template(operation.job), schedules.SCHEDULES_MAX
+                return self.bound(operation, timing=timing, policy=policy, job=job, most=most)
+            case Alter():
+                return self.alter(operation)
+            case Inspect(jobs=jobs):
+                return self.bound(operation, key_groups=(raw_texts(self.job_keys(jobs)),), argument_groups=(raw_texts(jobs),))
+            case Count(classes=classes):
+                return self.bound(operation, argument_groups=(classes,))
+            case ReadProgress():
+                key = keys.run(operation.job)
+                return Call(None, (key,), ("HGET", key, "progress"), partial(self.parse, operation), operation)
+            case AwaitEnds():
+                block_ms = min(operation.block_ms, self.hear_ms)
+                key = keys.wait(operation.token)
+                words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", key, operation.after)
+                return Call(None, (key,), words, partial(self.parse, operation), operation, block_ms)
+            case ReadEvents():
+                return self._read_events(operation)
+            case NoteQueue():
+                words = ("ZADD", keys.queues, "GT", operation.used_ms, self.listed)
+                return Call(None, (keys.queues,), words, partial(self.parse, operation), operation, patient=operation.patient)
+            case _ if operation.script in self.scripts:
+                return self.bound(operation)
+            case _:
+                raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
+
+    def about_leases(self, operation: Operation, leases: Iterable[Lease], items: Iterable[Iterable[object]]) -> Call[Any]:
+        """The call of an operation on leases: `items` are the arguments for each."""
+        words = [word for item in items for word in item]
+        return self.bound(operation, key_groups=(self.job_keys(lease.job for lease in leases),), argument_groups=(words,))
+
+    def _read_events(self, operation: ReadEvents) -> Call[Any]:
+        """A plain command, without a script, because reading events changes nothing."""
+        if operation.after == "$":
+            words: tuple[object, ...] = ("XREVRANGE", self.keys.events, "+", "-", "COUNT", 1)
+        else:
+            block = ("BLOCK", operation.block_ms) if operation.block_ms else ()
+            words = ("XREAD", "COUNT", operation.limit, *block, "STREAMS", self.keys.events, operation.after)
+        return Call(None, (self.keys.events,), words, partial(self.parse, operation), operation, operation.block_ms)
+
+
+def token(lease: Lease) -> tuple[object, ...]:
+    """The arguments of a script for one lease: id, fence, nonce."""
+    return (lease.job, lease.fence, lease.nonce)
+
+
+def raw_texts(texts: Iterable[str]) -> list[bytes]:
+    """Keys and ids as bytes: a list may have an id that is no text."""
+    return [text.encode(errors="surrogateescape") for text in texts]

@@ -1,8 +1,7 @@
 """What the names and ids of a queue may be: each model has one rule, and whatever takes a name from a caller asks that rule.
 
 Lanes has a narrow one, because its names stand in braces, in envelopes of bytes, and between spaces. The programs of the older
-formats check nothing, so their names and ids are any texts; what would be another key on the wire is refused.
-"""
+formats check nothing, so their names and ids are any texts; what would be another key on the wire is refused."""
 
 from __future__ import annotations
 
@@ -11,11 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine import validate
 from engine.errors import Malformed
 from engine.options import NO_CHECKS
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.immutable import immutable
-from engine.ops.base import Operation, one_of, server_us
+from engine.ops.base import Operation, immutable, one_of, server_us
 
 AdministeredResult = Literal["done", "repeated", "refused"]
 ADMINISTERED_RESULTS = get_args(AdministeredResult)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from engine.immutable import immutable
-from engine.ops.base import Operation, one_of, server_us
+from engine.ops.base import Operation, immutable, one_of, server_us
 
 LoadResult = Literal["ok", "opening", "other", "busy", "unreadable"]
 _LOADED = get_args(LoadResult)

@@ -4,8 +4,9 @@ the script's reply is read."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 
 class Operation:
@@ -80,3 +81,15 @@ def one_of(raw: bytes, allowed: tuple[str, ...]) -> Any:
     if word not in allowed:
         raise ValueError(f"{word} is none of {allowed}")
     return word
+
+
+# -- `immutable`: the decorator of small classes that hold values and never change, like operations,
+# replies and events.
+
+Immutable = TypeVar("Immutable")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def immutable(definition: type[Immutable]) -> type[Immutable]:
+    """The class as a dataclass with slots that compares and hashes by its fields."""
+    return dataclass(slots=True, unsafe_hash=True)(definition)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from engine.immutable import immutable
-from engine.ops.base import Operation
+from engine.ops.base import Operation, immutable
 
 #: Why a channel or a subscriber was not found, in the words of the original.
 Missing = Literal["channel-not-found", "subscription-not-found"]

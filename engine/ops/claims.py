@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.immutable import immutable
-from engine.ops.base import Operation, one_of, server_us, text
+from engine.ops.base import Operation, immutable, one_of, server_us, text
 from engine.ops.jobs import LEASE_SLOTS, Lease, Options
 
 #: How a job ends that is neither finished nor dead.

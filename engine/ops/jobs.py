@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.class_names import class_of
-from engine.immutable import immutable
-from engine.ops.base import Operation, one_of, server_us
+from engine.ops.base import Operation, immutable, one_of, server_us
+
+# -- The names of classes: a job's name, its routing key and its target in one text (rule 18). Needs the
+# standard library alone.
+
+
+@lru_cache(maxsize=1024)
+def class_of(name: str, route: str, target: str) -> str:
+    """The class of jobs: the name alone, or the name, @, the routing key, and ~ with a digest of the target."""
+    if not (route or target):
+        return name
+    digest = f"~{hashlib.blake2b(target.encode(), digest_size=8).hexdigest()}" if target else ""
+    return f"{name}@{route}{digest}"
+
+
+def class_target(route: str, target: str) -> str:
+    """The value of a class in the hash `classes`: its target as JSON, '' for a class that any worker may run."""
+    if not (route or target):
+        return ""
+    wanted: dict[str, Any] = {"route": route} if route else {}
+    return json.dumps(wanted | (json.loads(target) if target else {}), separators=(",", ":"))
+
 
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
 #: A stored job has the place of its kind in this list, so new kinds come last.

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from engine.immutable import immutable
-from engine.ops.base import Operation, one_of, server_us, text, whole
+from engine.ops.base import Operation, immutable, one_of, server_us, text, whole
 from engine.ops.claims import Attributes, Marked, marked
 from engine.ops.jobs import LEASE_SLOTS, Lease
 from engine.ops.workers import ListedWorker

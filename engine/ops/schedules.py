@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import MISSING, fields
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
-from engine.immutable import immutable
 from engine.ops.admin import ADMINISTERED_RESULTS, Administered
-from engine.ops.base import Operation, one_of, server_us, whole
+from engine.ops.base import Operation, immutable, one_of, server_us, whole
 from engine.ops.jobs import Enqueue
 
 #: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
@@ -215,3 +216,34 @@ class SchedulePage:
     srv_us: int
     items: tuple[StoredSchedule, ...]
     more: bool
+
+
+# -- Schedules as the scripts store them (rule 24).
+
+T = TypeVar("T", Timing, TickPolicy)
+
+#: Most schedules of one queue.
+SCHEDULES_MAX = 10_000
+
+
+def written(value: Timing | TickPolicy) -> str:
+    """The fields that differ from their defaults, as JSON."""
+    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    kept = {field.name: given[field.name] for field in fields(value) if given[field.name] != field.default}
+    return json.dumps(kept, separators=(",", ":"), sort_keys=True)
+
+
+def from_stored(kind: type[T], text: str) -> T:
+    """Parse the JSON that `written` returned. Raises ValueError for any other text."""
+    try:
+        given: Any = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"no {kind.__name__}: {text:.100} ({error})") from error
+    known = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
+    if not isinstance(given, dict):
+        raise ValueError(f"no {kind.__name__}: {text:.100}")
+    values = cast("dict[str, Any]", given)
+    for name, value in values.items():
+        if name not in known or type(value) is not type(known[name]):
+            raise ValueError(f"no {kind.__name__}: {name}={value!r:.100}")
+    return kind(**values)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from engine.immutable import immutable
-from engine.ops.base import Operation, one_of, server_us
+from engine.ops.base import Operation, immutable, one_of, server_us
 
 
 @immutable

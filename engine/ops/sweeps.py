@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.immutable import immutable
-from engine.ops.base import Operation, one_of, server_us, text, whole
+from engine.ops.base import Operation, immutable, one_of, server_us, text, whole
 from engine.ops.jobs import Lease
 from engine.ops.schedules import DueSchedule, number
 from engine.ops.workers import Connected

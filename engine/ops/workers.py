@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from engine.immutable import immutable
-from engine.ops.base import Operation, one_of, server_us, text, whole
+from engine.ops.base import Operation, immutable, one_of, server_us, text, whole
 from engine.ops.jobs import Lease
 
 

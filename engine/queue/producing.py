@@ -19,8 +19,7 @@ from engine.errors import (
     UnsafeServer,
     UnsupportedFeature,
 )
-from engine.models.ids import random_id, random_ids
-from engine.models.model import Model
+from engine.models.model import Model, random_id, random_ids
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 from engine.options import OPTIONS, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine import validate
-from engine.models.binding import bind
-from engine.models.model import Spec
+from engine.models.spec import Spec, bind
 from engine.ops.admin import ListQueues
 from engine.ops.base import text, whole
 from engine.wire.call import Call

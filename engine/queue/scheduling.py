@@ -11,8 +11,8 @@ from engine import validate
 from engine.calendar import calendar
 from engine.cron import Unreadable
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
-from engine.models import lanes_schedules
 from engine.models.model import Model
+from engine.ops import schedules
 from engine.ops.jobs import Enqueue, Options
 from engine.ops.schedules import (
     EnableSchedule,
@@ -95,7 +95,7 @@ def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job:
     sent = yield DeadlineBound(operation)
     found = _found(sent)
     if found == "full":
-        raise Malformed("name", schedule, f"at most {lanes_schedules.SCHEDULES_MAX} schedules in a queue")
+        raise Malformed("name", schedule, f"at most {schedules.SCHEDULES_MAX} schedules in a queue")
     return cast("PutResult", found)
 
 
@@ -122,7 +122,7 @@ def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
         next_ms = 0
         if enabled:
             try:
-                next_ms = calendar(lanes_schedules.read(Timing, stored.timing)).after(page.srv_us // 1000, stored.anchor_ms)
+                next_ms = calendar(schedules.from_stored(Timing, stored.timing)).after(page.srv_us // 1000, stored.anchor_ms)
             except ValueError as error:
                 raise Malformed("name", schedule, f"a schedule that can tick; this one cannot: {error}") from error
         sent = yield DeadlineBound(_enable_operation(administering.new_op_id(), schedule, stored.version, next_ms))
@@ -141,7 +141,7 @@ def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) 
     error = stored.error
     timing, policy, job_name, payload, options = Timing(), TickPolicy(), "", b"", Options()
     try:
-        timing, policy = lanes_schedules.read(Timing, stored.timing), lanes_schedules.read(TickPolicy, stored.policy)
+        timing, policy = schedules.from_stored(Timing, stored.timing), schedules.from_stored(TickPolicy, stored.policy)
         job = model.read_template(stored.job)
         job_name, payload, options = job.name, job.payload, job.options
     except (ValueError, ScriptFault) as unreadable:

@@ -10,8 +10,7 @@ from engine import validate
 from engine.errors import Malformed, UnsupportedFeature
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
-from engine.models.binding import Bound, bind
-from engine.models.model import Spec
+from engine.models.spec import Bound, Spec, bind
 from engine.observer import Observer, spared_observer
 from engine.ops.jobs import Enqueue
 from engine.ops.workers import ReplicationProbe

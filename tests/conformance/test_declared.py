@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature
-from engine.models.model import Spec
+from engine.models.spec import Spec
 from engine.ops.admin import Alter, Clean, Forget, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
 from engine.ops.jobs import Options
 from engine.ops.looks import AwaitEnds, Count, Explain, Inspect, Listing, ListObstacles, Look, Page, ReadEvents, ReadProgress

@@ -13,9 +13,9 @@ import pytest
 import redis
 
 from engine import validate
+from engine.models.envelope import read_run_fields
 from engine.models.lanes_keys import LanesKeys
-from engine.models.model import Spec
-from engine.models.run_fields import read
+from engine.models.spec import Spec
 from engine.ops.admin import Limit, Pause, Resume, SetLimit, SetWorker
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Failure, Finish, LeasedJob, Mark, MarkResult, Release, Retry
@@ -397,7 +397,7 @@ class Desk:
         """Every key with its type, value and expiry."""
         found: Any = self.redis.eval(DUMP, 0)
         return {
-            key.decode(): (kind.decode(), SHOWN.get(kind, lambda read: read)(value), expires_ms)
+            key.decode(): (kind.decode(), SHOWN.get(kind, lambda read: read_run_fields)(value), expires_ms)
             for key, kind, expires_ms, value in sorted(found, key=lambda each: each[0])
         }
 
@@ -450,7 +450,7 @@ class Desk:
 def run_fields(client: redis.Redis, key: str) -> dict[str, bytes]:
     """The fields of `run:<id>`; none where there is no such key."""
     raw: Any = client.execute_command("GET", key, NEVER_DECODE=True)
-    return read(raw) if raw else {}
+    return read_run_fields(raw) if raw else {}
 
 
 def run_texts(client: redis.Redis, key: str) -> dict[str, str]:

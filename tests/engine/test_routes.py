@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
-from engine.models.model import Spec
+from engine.models.spec import Spec
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.resolver import Answer
 from engine.wire.drivers.routes import Address, ClusterRoute, Node, SentinelRoute, slot_of

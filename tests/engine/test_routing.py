@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Malformed
-from engine.class_names import class_of, class_target
-from engine.ops.jobs import Enqueue, Options
+from engine.ops.jobs import Enqueue, Options, class_of, class_target
 from engine.options import checked
 from engine.routing import Attributes, Target, attributes, matches, matching, names_among, priority_range, target_text
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import Malformed, ScriptFault, ServerUnavailable
-from engine.models import lanes_schedules
+from engine.ops import schedules
 from engine.ops.base import Operation
 from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, Tick, Ticked, TickPolicy, Timing
 from engine.wire.call import Call
@@ -582,7 +582,7 @@ def test_rule_02_a_tick_is_refused_whole_when_memory_is_full_and_made_up_for_aft
 
 
 def test_a_queue_has_room_for_so_many_schedules(desk: Desk) -> None:
-    desk.redis.zadd(desk.keys.cron, {f"s{number}": float("inf") for number in range(lanes_schedules.SCHEDULES_MAX - 1)})
+    desk.redis.zadd(desk.keys.cron, {f"s{number}": float("inf") for number in range(schedules.SCHEDULES_MAX - 1)})
     assert put(desk) == "new"
     with desk.unchanged():
         with pytest.raises(Malformed, match="10000 schedules"):

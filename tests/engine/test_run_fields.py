@@ -10,7 +10,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.models.run_fields import read
+from engine.models.envelope import read_run_fields
 from engine.wire.scripts import linked_functions, scripts_folder
 from tests.engine.desk import run_fields, write_run
 from tests.walks import examples
@@ -69,7 +69,7 @@ def test_rule_15_lua_and_python_read_what_the_other_wrote(client: redis.Redis, c
 )
 def test_other_bytes_are_named(client: redis.Redis, raw: bytes) -> None:
     with pytest.raises(ValueError, match="not enough values|no fields of a run|invalid literal"):
-        read(raw)
+        read_run_fields(raw)
     client.set("run", raw)
     with pytest.raises(redis.ResponseError, match="IRONCLAIM the key run is no run of a job"):
         in_lua(client, "read", "fence")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Channel, Queue, ScriptFault, models
-from engine.models.slots import FilledSlots
+from engine.models.model import FilledSlots
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Release
 from engine.ops.jobs import Enqueue

@@ -13,7 +13,7 @@ import pytest
 
 from engine import AsyncQueue, BatchFailed, Durations, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
-from engine.models.scripted import RUN_TIMES_NAMES_MAX
+from engine.models.model import RUN_TIMES_NAMES_MAX
 from engine.ops.admin import NoteQueue
 from engine.ops.workers import BUCKET_MAX, Beat, Beaten, ListRunTimes, ReportRunTimes, RunTimes, RunTimesReported, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked

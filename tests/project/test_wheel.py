@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from engine.models.foreign import REUSED
+from engine.models.foreign.foreign import REUSED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ LOAD_SCRIPTS = """
 import json
 from pathlib import Path
 import engine
-from engine.models.foreign import REUSED
+from engine.models.foreign.foreign import REUSED
 from engine.wire import scripts
 folder = scripts.scripts_folder()
 def link_all(*_):

@@ -8,7 +8,7 @@ from typing import Any
 
 from chaos.simulate.read_all import NO_KEYS, READ_ALL, Key, Keyspace, read_keyspace
 from chaos.simulate.server import Reading
-from engine.models.dsps_keys import DspsKeys
+from engine.models.dsps import DspsKeys
 
 CHANNEL = "sim"
 KEYS = DspsKeys(CHANNEL)

@@ -17,7 +17,7 @@ from chaos.simulate.profile import Profile
 from chaos.simulate.server import Scripts
 from chaos.simulate.wire import Wire
 from chaos.simulate.world import Found
-from engine.models.foreign import Foreign
+from engine.models.foreign.foreign import Foreign
 from engine.queue.producing import NewJob
 
 #: So many of the jobs whose ids the server may give have one of their own.

@@ -63,7 +63,7 @@ def note_ends(delivery: ForeignDelivery, book: ForeignBook) -> None:
             book.ends.setdefault(book.job(id), "finished" if after.run(id).outcome == "finished" else "dead")
 
 
-#: What a call has made is on record for so long after the call is void (engine/models/foreign_keys.py).
+#: What a call has made is on record for so long after the call is void (engine/models/foreign/foreign.py).
 _RECORDED_MS = 20_000
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.simulate.foreign.state import ForeignState, WireJob
 from chaos.simulate.read_all import Key
 from chaos.simulate.world import Found
-from engine.models.mosquito_keys import MosquitoKeys
+from engine.models.foreign.mosquito import MosquitoKeys
 
 
 class MosquitoFormat:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from engine.http.channels.settings import ChannelSettings
-from engine.models.dsps_keys import revocation
+from engine.models.dsps import revocation
 from engine.ops.claims import AskRevoked, Revoke
 from engine.wire.call import Call
 from engine.wire.drivers.async_driver import AsyncDriver

@@ -17,7 +17,7 @@ import redis.asyncio
 from engine import validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
-from engine.models.model import Spec
+from engine.models.spec import Spec
 from engine.observer import Observer
 from engine.ops.admin import MakeTestQueue, Window
 from engine.ops.jobs import Enqueued

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Unpack
 
 from engine import validate
-from engine.models import lanes_schedules
+from engine.ops import schedules
 from engine.ops.jobs import Enqueued
 from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
 from engine.options import JobOptions
@@ -97,11 +97,11 @@ class AsyncSchedules(AsyncPart):
         page: SchedulePage = await self._run(ListSchedules(self._queue.model.names.schedule(name)))
         return schedule_of(page.items[0], self._queue.model, self._queue.serializers) if page.items else None
 
-    async def list(self, *, offset: int = 0, limit: int = lanes_schedules.SCHEDULES_MAX) -> tuple[Schedule, ...]:
+    async def list(self, *, offset: int = 0, limit: int = schedules.SCHEDULES_MAX) -> tuple[Schedule, ...]:
         """The schedules, by next tick, those that do not tick last: at most `limit` (all) from rank `offset` on. Pages of 100:
         one is one instant, several are not."""
         first = validate.integer("offset", offset, 0, 2**31)
-        end = first + validate.integer("limit", limit, 1, lanes_schedules.SCHEDULES_MAX)
+        end = first + validate.integer("limit", limit, 1, schedules.SCHEDULES_MAX)
         found: dict[str, Schedule] = {}
         for rank in range(first, end, _PAGE):
             page: SchedulePage = await self._run(ListSchedules("", rank, min(_PAGE, end - rank)))

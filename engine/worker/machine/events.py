@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from engine.immutable import immutable
+from engine.ops.base import immutable
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.workers import ClientConnection, ControlMessage

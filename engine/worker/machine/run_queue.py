@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.immutable import immutable
+from engine.ops.base import immutable
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.worker.machine.events import Start

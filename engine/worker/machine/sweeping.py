@@ -4,7 +4,7 @@ part of the step machine."""
 from __future__ import annotations
 
 from engine.calendar import UnknownZone, calendar
-from engine.models import lanes_schedules
+from engine.ops import schedules
 from engine.ops.base import Operation
 from engine.ops.looks import Count
 from engine.ops.schedules import DueSchedule, Tick, TickPolicy, Timing
@@ -20,8 +20,8 @@ _ERROR_CHARACTERS_MAX = 200
 def tick(due: DueSchedule, now_ms: int, incarnation: str, counter: int) -> Tick:
     """The call that makes the jobs of a due schedule and moves it on; one that cannot be read is set aside with the reason."""
     try:
-        timing = lanes_schedules.read(Timing, due.timing)
-        policy = lanes_schedules.read(TickPolicy, due.policy)
+        timing = schedules.from_stored(Timing, due.timing)
+        policy = schedules.from_stored(TickPolicy, due.policy)
         known = calendar(timing)
         seen, total = known.between(due.expected_ms, now_ms, due.anchor_ms, CATCH_UP_MAX)
         next_ms = known.after(seen[-1], due.anchor_ms)
@@ -37,7 +37,7 @@ def tick(due: DueSchedule, now_ms: int, incarnation: str, counter: int) -> Tick:
 def zone_unknown(due: DueSchedule) -> bool:
     """Whether nothing but its zone keeps this machine from reading a schedule: one that has it, or newer ones, can."""
     try:
-        calendar(lanes_schedules.read(Timing, due.timing))
+        calendar(schedules.from_stored(Timing, due.timing))
     except UnknownZone:
         return True
     except ValueError:

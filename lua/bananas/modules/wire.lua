@@ -76,7 +76,7 @@ local function wire_cron(w, shared)
   end
 end
 
--- The wire format of Bananas: the functions that the shared scripts need (engine/models/bananas.py describes the keys). settings:
+-- The wire format of Bananas: the functions that the shared scripts need (engine/models/foreign/bananas.py describes the keys). settings:
 -- adopt_after_ms, and seconds to live of completed and failed jobs and of the results of both.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local text = job_text()

@@ -61,7 +61,7 @@
 --   may_tick         optional: (name, at_ms) false where a foreign scheduler has run this tick
 --   ticked           optional: (name, at_ms, next_ms, id) a tick has made a job
 
--- The fields of a packed string (engine/models/fields.py): for each a length (4 bytes, big-endian) and its bytes.
+-- The fields of a packed string (engine/models/foreign/foreign.py): for each a length (4 bytes, big-endian) and its bytes.
 local function unpack_fields(packed)
   local found, at = {}, 1
   while at <= #packed do

@@ -1,4 +1,4 @@
--- `run:<id>`, what changes while a job runs, as one string (engine/models/run_fields.py reads it too), so that a claim writes and a
+-- `run:<id>`, what changes while a job runs, as one string (engine/models/envelope.py reads it too), so that a claim writes and a
 -- finish reads those of many jobs in one command: fence, nonce, seal and owner, and behind them the other fields that are not the
 -- default. Foreign models have a hash of their own under this name, which is read as well.
 

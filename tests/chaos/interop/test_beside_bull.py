@@ -13,7 +13,7 @@ import pytest
 import engine
 from chaos.interop.talker import Talker
 from engine import Job, models
-from engine.models.bull import UNNAMED
+from engine.models.foreign.bull import UNNAMED
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 

@@ -10,7 +10,7 @@ import redis
 
 from chaos.interop.keyspace import BullKeys
 from chaos.interop.talker import Talker
-from engine.models.bull import FINDINGS
+from engine.models.foreign.bull import FINDINGS
 
 pytestmark = pytest.mark.nightly
 

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from engine import models
-from engine.models.bridge import BridgeKeys
+from engine.models.foreign.bridge import BridgeKeys
 from engine.wire.scripts import scripts_folder
 from tests.conformance.desk import ModelDesk
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from engine import models
-from engine.models.bull import UNNAMED, BullKeys
+from engine.models.foreign.bull import UNNAMED, BullKeys
 from engine.ops.claims import Finish, LeasedJob, Value
 from engine.ops.jobs import Enqueued, Lease
 from tests.engine.desk import Desk

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.models.run_fields import read
+from engine.models.envelope import read_run_fields
 from tests.engine.desk import TOMBSTONE, Desk
 
 BAND = 2**49
@@ -125,7 +125,7 @@ def check_held(desk: Desk) -> None:
         for job in active:
             pipe.get(desk.keys.run(job.decode()))
         for (job, deadline_ms), run in zip(active.items(), pipe.execute(), strict=True):
-            for limit in read(run).get("limits", b"").decode().split() if run else ():
+            for limit in read_run_fields(run).get("limits", b"").decode().split() if run else ():
                 counted.setdefault(limit, {})[job.decode()] = deadline_ms
     limits = names_of(desk, desk.keys.held("*"))
     for limit, found in zip(limits, zsets(desk, [desk.keys.held(limit) for limit in limits]), strict=True):

@@ -13,7 +13,7 @@ import redis
 from engine import Malformed, Queue
 from engine.command.main import main
 from engine.http.settings import HttpSettings
-from engine.models.named import named
+from engine.models.spec import named
 from engine.sayable import json_text
 from tests.engine.http.serving import served
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine import Handlers, Queue, Worker
 from engine.http.settings import HttpSettings
-from engine.models.named import named
+from engine.models.spec import named
 from tests.engine.http.serving import served
 
 QUEUE = 'video trans"coding" é?#%'

@@ -17,7 +17,7 @@ from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookSettings
 from engine.http.jobs.references import CALLBACKS
 from engine.http.settings import HttpSettings, Token
-from engine.models.named import named
+from engine.models.spec import named
 from engine.options import OPTIONS
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.channels.receiver import Receiver

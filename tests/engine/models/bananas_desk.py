@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine import models
-from engine.models.bananas_keys import BananasKeys
+from engine.models.foreign.bananas import BananasKeys
 from engine.ops.claims import Attributes, Bury, Claim, Claimed, Ended, Failure, Finish, LeasedJob, Retry, Value
 from engine.ops.jobs import Enqueue as EnqueueOperation
 from engine.ops.jobs import Lease, Options

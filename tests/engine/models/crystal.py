@@ -8,7 +8,7 @@ from collections.abc import Callable
 import redis
 
 from engine.models import Layout
-from engine.models.mosquito_keys import MosquitoKeys
+from engine.models.foreign.mosquito import MosquitoKeys
 
 
 class Crystal:

@@ -10,8 +10,7 @@ import pytest
 
 from engine import models
 from engine.models import Layout
-from engine.models.mosquito_fields import DEFAULTS
-from engine.models.mosquito_keys import MosquitoKeys
+from engine.models.foreign.mosquito import DEFAULTS, MosquitoKeys
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Options
 from engine.ops.workers import Beat

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
-from engine.models.bananas import BananasModel
+from engine.models.foreign.bananas import BananasModel
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 

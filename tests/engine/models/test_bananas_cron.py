@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine import LeaseLost
-from engine.models.bananas_keys import BananasKeys
+from engine.models.foreign.bananas import BananasKeys
 from engine.worker.machine.sweeping import tick
 from tests.engine.models.bananas_desk import BananasDesk, desk
 

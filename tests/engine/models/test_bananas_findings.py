@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.models.bananas import BananasModel
+from engine.models.foreign.bananas import BananasModel
 from tests.engine.models.bananas_desk import BananasDesk, desk
 
 __all__ = ["desk"]

@@ -10,8 +10,8 @@ import pytest
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.calendar import calendar
 from engine.errors import ScriptFault
-from engine.models.bridge import BridgeModel
-from engine.models.fields import pack, unpack
+from engine.models.foreign.bridge import BridgeModel
+from engine.models.foreign.foreign import pack, unpack
 from engine.ops.claims import Claim, LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.schedules import Timing

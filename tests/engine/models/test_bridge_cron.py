@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.models.bridge import BridgeModel
+from engine.models.foreign.bridge import BridgeModel
 from engine.ops.schedules import ListSchedules, RemoveSchedule
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS

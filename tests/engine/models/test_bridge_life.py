@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.models.bridge import BridgeModel
+from engine.models.foreign.bridge import BridgeModel
 from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
 from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk

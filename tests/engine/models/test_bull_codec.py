@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
-from engine.models.bull import UNNAMED, BullModel
-from engine.models.fields import unpack
+from engine.models.foreign.bull import UNNAMED, BullModel
+from engine.models.foreign.foreign import unpack
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import checked
 from engine.worker.machine.backoff import delay_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from engine.models.bull import FINDINGS, BullModel
+from engine.models.foreign.bull import FINDINGS, BullModel
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.node_bull import NodeBull

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.models.bull import UNNAMED
+from engine.models.foreign.bull import UNNAMED
 from engine.ops.claims import Failure, Finish, Release, Retry
 from engine.ops.looks import NoteProgress
 from engine.worker.machine.sweeping import SWEEP_LIMIT

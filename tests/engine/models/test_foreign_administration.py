@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Queue
-from engine.models.model import Spec
+from engine.models.spec import Spec
 from engine.ops.admin import AdminAction, Era
 from engine.ops.claims import Bury, Extend, Failure, Retry
 from engine.ops.workers import ReportRunTimes, RunTimes

@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from engine import models
-from engine.models.bridge import BridgeKeys
-from engine.models.mosquito_keys import MosquitoKeys
+from engine.models.foreign.bridge import BridgeKeys
+from engine.models.foreign.mosquito import MosquitoKeys
 from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from engine.models.foreign import REUSED
+from engine.models.foreign.foreign import REUSED
 from engine.wire.scripts import load_foreign, scripts_folder
 from tests.engine.helpers.slots import check_slots
 

@@ -13,8 +13,8 @@ import redis
 
 import engine
 from engine import AsyncQueue, Malformed, Queue, ScriptFault, UnsupportedFeature, models
-from engine.models import foreign
-from engine.models.fields import pack, unpack
+from engine.models.foreign import foreign
+from engine.models.foreign.foreign import pack, unpack
 from engine.ops.admin import Pause
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease

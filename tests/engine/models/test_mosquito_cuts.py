@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engine.models.mosquito import FINDINGS
+from engine.models.foreign.mosquito import FINDINGS
 from engine.ops.claims import LeasedJob, Release
 from tests.engine.desk import LEASE_MS
 from tests.engine.models import crystal_programs as programs

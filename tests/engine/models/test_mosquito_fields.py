@@ -9,8 +9,16 @@ import pytest
 from engine import Malformed
 from engine.errors import ScriptFault, UnsupportedFeature
 from engine.job import Job
-from engine.models.mosquito import MosquitoModel
-from engine.models.mosquito_fields import DEFAULTS, REFUSED, crystal_float, decode, extra, parameters, unique_text
+from engine.models.foreign.mosquito import (
+    DEFAULTS,
+    REFUSED,
+    MosquitoModel,
+    crystal_float,
+    decode,
+    left_over,
+    parameters,
+    unique_text,
+)
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease, Options
 from engine.options import checked
@@ -73,20 +81,22 @@ def test_a_job_that_says_nothing_about_retries_has_those_of_the_original() -> No
     job = read({"user_id": "7"})
     assert (job.name, job.enqueued_ms, json.loads(job.payload)) == ("ok_job", 1795233562980, {"user_id": "7"})
     assert (job.options.attempts, job.options.backoff, job.options.backoff_ms) == (5, "geometric", 2000)
-    assert extra(checked({}, DEFAULTS)) == extra(checked({"delay_ms": 5}, DEFAULTS)) == "", "and nothing is added to its hash"
+    assert left_over(checked({}, DEFAULTS)) == left_over(checked({"delay_ms": 5}, DEFAULTS)) == "", (
+        "and nothing is added to its hash"
+    )
 
 
 def test_options_of_ours_travel_beside_the_parameters() -> None:
     given = Options(
         attempts=2, timeout_ms=5, headers=(("trace", "x"),), backoff="custom", backoff_delays_ms=(1, 2), key="k", cost=3
     )
-    job = read({"ironclaim": extra(given), "user_id": "7"})
+    job = read({"ironclaim": left_over(given), "user_id": "7"})
     said = ("attempts", "timeout_ms", "headers", "backoff", "backoff_delays_ms", "key", "cost")
     assert all(getattr(job.options, name) == getattr(given, name) for name in said)
     assert (json.loads(job.payload), job.lane) == ({"user_id": "7"}, "ok_job/k")
-    waits = read({"ironclaim": extra(checked({"backoff_ms": 5}, DEFAULTS))}).options
+    waits = read({"ironclaim": left_over(checked({"backoff_ms": 5}, DEFAULTS))}).options
     assert (waits.attempts, waits.backoff, waits.backoff_ms) == (5, "geometric", 5)
-    engines = read({"ironclaim": extra(checked({"attempts": 3, "backoff": "fixed", "backoff_ms": 1000}, DEFAULTS))}).options
+    engines = read({"ironclaim": left_over(checked({"attempts": 3, "backoff": "fixed", "backoff_ms": 1000}, DEFAULTS))}).options
     assert (engines.attempts, engines.backoff, engines.backoff_ms) == (3, "fixed", 1000), "the engine's defaults may be asked for"
     later = read({"ironclaim": '{"attempts": 4, "of a later engine": []}'}).options
     assert later.attempts == 4

@@ -11,7 +11,7 @@ import redis
 
 from engine import Queue, ScriptFault, models
 from engine.models import Layout
-from engine.models.mosquito import FINDINGS
+from engine.models.foreign.mosquito import FINDINGS
 from engine.ops.claims import Bury, Failure, Finish, Retry
 from engine.ops.jobs import EnqueueMany
 from engine.worker.machine.sweeping import tick

@@ -16,7 +16,7 @@ import redis
 from engine import Handlers, Job, Queue, Worker
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
-from engine.models.dsps_keys import DspsKeys
+from engine.models.dsps import DspsKeys
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.page.test_page_browser import ready

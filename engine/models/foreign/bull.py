@@ -13,8 +13,7 @@ bits of an id: jobs that Node delays may start a millisecond late.
 
 What the engine repairs: jobs of equal due times start in the order of their ids (Bull reverses them at 4095/4096), promotion
 and retry respect the pause, resume and pause keep both lists where Bull overwrites one with the other, and an id without a
-hash does not stay in `active` for ever. `FINDINGS` lists the defects of Node's clients that the engine cannot prevent.
-"""
+hash does not stay in `active` for ever. `FINDINGS` lists the defects of Node's clients that the engine cannot prevent."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ from typing import Any, cast
 
 from engine import validate
 from engine.errors import ScriptFault, UnsupportedFeature
-from engine.models.fields import pack
-from engine.models.foreign import Foreign
+from engine.models.foreign.foreign import Foreign, pack
 from engine.models.model import Finding
 from engine.models.names import BULL
 from engine.ops.claims import LeasedJob

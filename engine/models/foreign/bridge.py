@@ -24,8 +24,7 @@ How the engine reads and writes the format:
 - A job that cannot be read is set aside: `deadletter`, status `dead`, the reason in its result.
 
 `FINDINGS` lists the defects of the format that the engine cannot prevent. The scripts of the original are in
-`lua/bridge/published`, for foreign clients.
-"""
+`lua/bridge/published`, for foreign clients."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
-from engine.models.fields import pack, unpack
-from engine.models.foreign import Foreign
+from engine.models.foreign.foreign import Foreign, pack, unpack
 from engine.models.model import Finding
 from engine.ops.base import Operation
 from engine.ops.claims import Claim, Finish, LeasedJob

@@ -2,39 +2,140 @@
 
 A model adds what is specific to its format: key names (`wire` and `ours` of its keys), a codec (`encode`, `decode`) and
 `lua/<model>/modules`. Jobs exist only in the foreign structures; leases, tokens and tombstones are in the engine's own keys,
-under `ironclaim:`. None of these models runs on a cluster: the scripts build keys that are in several slots.
-"""
+under `ironclaim:`. None of these models runs on a cluster: the scripts build keys that are in several slots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from engine.errors import UnsupportedFeature
-from engine.models import (
-    envelope,
-    foreign_replies,
-    lanes_schedules,
-)
-from engine.models.fields import pack, unpack
-from engine.models.foreign_keys import ForeignKeys
-from engine.models.ids import random_id
-from engine.models.model import Finding
+from engine.models import envelope
+from engine.models.lanes_keys import LanesKeys
+from engine.models.model import Finding, Scripted, random_id, raw_texts, token
 from engine.models.names import ANY_TEXT, Names
-from engine.models.scripted import Scripted, raw_texts, token
 from engine.ops.admin import Alter, Cleaned, SetLimit
 from engine.ops.base import Operation
 from engine.ops.claims import Attributes, Bury, Claim, Drop, Failure, Finish, LeasedJob, Release, Retry, Value
-from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options
+from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.looks import Count, Explain, Inspect, ListObstacles, ReadProgress
 from engine.ops.schedules import Tick
-from engine.ops.sweeps import Sweep, Wait
+from engine.ops.sweeps import Sweep, Wait, Woken
 from engine.options import PLAIN
 from engine.wire.call import Call
 from engine.wire.scripts import load_foreign, scripts_folder
+
+# -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.
+
+
+def pack(*fields: bytes | str | int) -> bytes:
+    """Return the fields as one string; texts as UTF-8, numbers as decimals."""
+    parts: list[bytes] = []
+    for given in fields:
+        field = given if isinstance(given, bytes) else str(given).encode()
+        parts += (len(field).to_bytes(4, "big"), field)
+    return b"".join(parts)
+
+
+def unpack(packed: bytes) -> list[bytes]:
+    """Return the fields of a packed string. Raises ValueError for a truncated one."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(packed):
+        end = at + 4 + int.from_bytes(packed[at : at + 4], "big")
+        if end > len(packed):
+            raise ValueError(f"{end - len(packed)} bytes are missing")
+        found.append(packed[at + 4 : end])
+        at = end
+    return found
+
+
+# -- The engine's own keys beside a foreign keyspace, which leases, tokens and sweeps need.
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeys(LanesKeys):
+    """Key names of one queue of a foreign model: those of Lanes, under `ironclaim:`, so that an operator can tell them apart.
+
+    `root` is the prefix that the application has set, without the colon. `wire` is the prefix of the foreign keys, with its
+    colon; `ours` follows `ironclaim:` where several queues share one keyspace.
+    """
+
+    wire: str = ""
+    ours: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefix", f"{self.wire}ironclaim:{self.ours}")
+
+    @property
+    def queues(self) -> str:
+        """Zset: queue by the time (ms) of its last use; of all queues with this root."""
+        return f"{self.root}:ironclaim:queues"
+
+    def enqueued(self, nonce: str) -> str:
+        """String: `w` while an enqueue is being written, `d` when it is done, then the ids of its jobs, each behind a space and
+        `+`, or `-` for a duplicate; until 20 s after the call is void."""
+        return f"{self.prefix}new:{nonce}"
+
+    @property
+    def all_classes(self) -> str:
+        """List: at most one marker, for jobs of any class."""
+        return f"{self.prefix}wake"
+
+    @property
+    def scan(self) -> str:
+        """Hash: digest of what a worker takes -> the rank at which its next claim goes on, unless the last one reached the
+        end."""
+        return f"{self.prefix}scan"
+
+    @property
+    def aside(self) -> str:
+        """Hash: id -> why it was set aside, for entries that have no place in the format."""
+        return f"{self.prefix}aside"
+
+    @property
+    def moving(self) -> str:
+        """Set: ids of due jobs while a script moves them."""
+        return f"{self.prefix}moving"
+
+    @property
+    def strays(self) -> str:
+        """Zset: id by the time (ms) when a sweep first saw that no foreign client holds it any more."""
+        return f"{self.prefix}strays"
+
+
+# -- Replies of foreign models that differ from those of Lanes: ids that the server assigned, and waits
+# that end by polling.
+
+_LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "o": "orphan", "x": "refused"}
+#: Fields per job of a call: its letter, its id, of a duplicate state and fence of the existing job, and the id of that job, or of
+#: the parent that is unknown.
+_WORDS = 5
+
+
+def enqueued(operation: Enqueue | EnqueueMany, raw: Any) -> Enqueued | EnqueuedMany:
+    """The result of each job of a call, with its id, which the server may have assigned."""
+    jobs = (operation,) if isinstance(operation, Enqueue) else operation.jobs
+    srv_us, flat = int(raw[0]), [word if isinstance(word, int) else word.decode() for word in raw[1]]
+    if len(flat) != _WORDS * len(jobs):
+        raise ValueError(f"{len(flat)} words for {len(jobs)} jobs")
+    items = tuple(_item(srv_us, flat[at : at + _WORDS]) for at in range(0, len(flat), _WORDS))
+    return items[0] if isinstance(operation, Enqueue) else EnqueuedMany(srv_us, items)
+
+
+def woken(news: str, raw: Any) -> Woken:
+    """A BLPOP reply: unless it is the news, there may be work, also without a marker, because foreign producers push none."""
+    is_news = raw is not None and raw[0] in (news, news.encode())
+    return Woken(not is_news, is_news)
+
+
+def _item(srv_us: int, words: list[Any]) -> Enqueued:
+    letter, job, state, fence, holder = words
+    return Enqueued(srv_us, job, cast("Any", _LETTERS[letter]), state, int(fence), holder or job)
+
 
 #: Scripts of Lanes that use only keys that foreign models have as well.
 REUSED = (
@@ -135,7 +236,7 @@ class Foreign(Scripted):
 
     def template(self, job: Enqueue) -> bytes:
         """Two fields: an envelope, for readers of the schedule, and the job as the format stores it."""
-        return pack(lanes_schedules.sealed(job), self.encode(job))
+        return pack(envelope.sealed(job), self.encode(job))
 
     def read_template(self, raw: bytes) -> LeasedJob:
         """Decode the first of the two fields."""
@@ -145,7 +246,7 @@ class Foreign(Scripted):
     def read_reply(self, operation: Operation, raw: Any) -> Any:
         """Parse the reply as the operation declares it; the replies of enqueues have a form of their own."""
         if isinstance(operation, Enqueue | EnqueueMany):
-            return foreign_replies.enqueued(operation, raw)
+            return enqueued(operation, raw)
         reply = super().read_reply(operation, raw)
         # Sets and lists are not in the order of time: an old job may come after a young one.
         return replace(reply, ordered=False) if isinstance(reply, Cleaned) else reply
@@ -192,7 +293,7 @@ class Foreign(Scripted):
                 block_ms = min(operation.block_ms, self.poll_ms)
                 keys = (self.keys.all_classes, *([news] if news else []))
                 words = ("BLPOP", *keys, block_ms / 1000)
-                return Call(None, keys, words, partial(foreign_replies.woken, news), operation, block_ms)
+                return Call(None, keys, words, partial(woken, news), operation, block_ms)
             case _:
                 return super().call(operation)
 

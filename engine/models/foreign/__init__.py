@@ -1,0 +1,1 @@
+"""The formats of other systems, each as a model."""

@@ -1,0 +1,423 @@
+"""Mosquito keyspaces. A keyspace that Crystal programs use needs `Mosquito(layout="live")`: the default, "document", has sorted
+sets where Crystal's runners have lists, and each refuses the other's keys: those of its own queue and, while that one is empty,
+those of other queues. Where the keyspace has no jobs, the locks of coordinators show that Crystal programs use it.
+
+`document` follows the design document: waiting, pending, scheduled and dead are sorted sets. Waiting is scored by the arrival
+(within one ms by fractions, so the order of arrival holds), pending by the claim, scheduled by the due time, dead by the
+death, all in ms. `live` is the format of v2.0.0 and later versions: three lists, and scheduled as a sorted set. All else is
+in both layouts as the original programs write it: the hash is `job_run:<id>` and, unlike in the document, has no field `id`.
+
+Choices where the originals differ or leave something open:
+
+- A job's name is its type, `ok_job` or `held_out::spaced_job`. Its payload is an object of texts, numbers and booleans; handlers
+  read texts (see `mosquito_fields`), and other payloads are bytes in one field.
+- A job without retry options has the original's: five runs, waits of 2 s times the square of the failures. Options for which
+  the hash has no field are in an additional field, which the original ignores and keeps.
+- `dedup="params"` with `dedup_ms` is the original's unique job, `dedup="params:user_id"` that of some parameters; any other text
+  is a key of its own. As in the original, it holds until its time is over, whatever becomes of the job.
+- A rate limit is counted in the original's hash, by the claim, in one step; its windows begin with the first run.
+- Ids are `<ms>:<nine digits>`, counted and checked before they are used: the original's three random digits collide.
+- Queues that hold only delayed jobs are listed as well. An id without a hash is removed from its structure, and is counted.
+- `success_ttl_s` is 1 as in v2; HEAD has 60. `dead_ttl_s` is 86,400. Entries of the dead whose hash has expired are removed.
+- The engine's workers are overseers in the registry from their first claim on, and active jobs hold their ids, so that HEAD does
+  not take the jobs for orphans. A job whose hash names another overseer is that one's: no sweep of the engine takes it back.
+- With `coordinate=True` the engine's leader holds the coordinator's lock, of both generations, until its worker ends. Crystal's
+  own coordinators then promote no jobs, a step in which they lose and duplicate jobs; but they do not make their periodic jobs
+  either.
+
+`FINDINGS` lists the defects of the format that the engine cannot prevent. No cluster: the keys of one queue are in several
+slots."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from engine.errors import Malformed, ScriptFault, UnsupportedFeature
+from engine.models.foreign.foreign import Foreign, pack
+from engine.models.model import Finding
+from engine.models.names import ANY_TEXT
+from engine.ops.admin import ReadMetadata, SetLimit, SetMetadata
+from engine.ops.base import Operation
+from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Enqueue, Lease, Options, class_of
+from engine.options import checked
+from engine.serializers import TEXTS
+from engine.wire.call import Call
+
+# -- Mosquito's hash of a job run and its decoding: parameters as texts, followed by metadata.
+
+#: Fields that the original, one of its versions, or the engine keeps beside the parameters.
+METADATA = ("enqueue_time", "type", "retry_count", "started_at", "finished_at", "overseer_id", "ironclaim")
+#: `id` is metadata in the document, and none on the wire.
+REFUSED = (*METADATA, "id")
+#: The field that holds the bytes of a serialiser, which are no parameters.
+RAW_FIELD = "payload"
+PARAMETERS_MAX = 1000
+#: The original's retries: five runs, with waits of 2, 8, 18 and 32 s.
+DEFAULTS = Options(attempts=5, backoff="geometric", backoff_ms=2000)
+_READ = replace(DEFAULTS, serializer=TEXTS)
+#: The options that a job may have. All but the first four are stored in the field `ironclaim`.
+OPTIONS = frozenset(
+    (
+        *("delay_ms", "run_at_ms", "dedup", "dedup_ms"),
+        *("attempts", "backoff", "backoff_ms", "backoff_max_ms", "backoff_delays_ms", "jitter", "crashes_max"),
+        *("timeout_ms", "headers", "serializer", "timestamp_ms", "skip_on", "key", "cost", "result_ttl_ms", "error_ttl_ms"),
+    )
+)
+_NOT_STORED = frozenset(("delay_ms", "run_at_ms", "dedup", "dedup_ms"))
+#: Begins a dedup text that names parameters; `params` alone is all of them.
+_BY_PARAMETERS = "params"
+
+
+def parameters(payload: bytes, options: Options) -> list[tuple[str, bytes]]:
+    """The fields of a payload, names and texts in its order. Raises Malformed for one that the wire cannot hold."""
+    if options.serializer:
+        return [(RAW_FIELD, payload)]
+    given: Any = json.loads(payload)
+    if given is None:
+        return []
+    if not isinstance(given, dict):
+        raise Malformed("payload", given, "an object: Mosquito's jobs have parameters by name")
+    found = cast("dict[str, Any]", given)
+    if len(found) > PARAMETERS_MAX:
+        raise Malformed("payload", f"{len(found)} parameters", f"at most {PARAMETERS_MAX} parameters")
+    for name in found:
+        if not name or name in REFUSED:
+            raise Malformed(f"payload.{name}", found[name], "another name: Mosquito keeps its own metadata under this one")
+    return [(name, _text(name, value)) for name, value in found.items()]
+
+
+def left_over(options: Options) -> str:
+    """The options for which the hash has no field, as JSON; '' if all have their defaults."""
+    changed = _changed_options(options)
+    return json.dumps(changed, separators=(",", ":")) if changed else ""
+
+
+def unique_text(name: str, given: Sequence[tuple[str, bytes]], dedup: str) -> str:
+    """The text after `unique_job:`. For `params` the original's text of all parameters, for `params:a:b` of these two."""
+    kind, _, chosen = dedup.partition(":")
+    if not dedup or kind != _BY_PARAMETERS:
+        return f"{name}:{dedup}" if dedup else ""
+    texts = {field: text.decode(errors="replace") for field, text in given}
+    names = chosen.split(":") if chosen else [*texts]
+    for wanted in names:
+        if wanted not in texts:
+            raise Malformed("dedup", dedup, f"{_BY_PARAMETERS}, or with parameters of the payload: {', '.join(texts)}")
+    return ":".join((name, *(f"{field}={texts[field]}" for field in sorted(names))))
+
+
+def decode(raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+    """Decode a claimed job from the flat list of its hash. Raises ScriptFault for a hash that Python cannot decode."""
+    try:
+        stored = dict(zip(raw[::2], raw[1::2], strict=True))
+        name = stored[b"type"].decode()
+        options = _options(stored.get(b"ironclaim"))
+        if options.serializer != TEXTS:
+            payload = stored[RAW_FIELD.encode()]
+        else:
+            hidden = {field.encode() for field in METADATA}
+            # The document has the id among the metadata, a Crystal class may have it among its parameters.
+            if stored.get(b"id") == lease.job.encode():
+                hidden.add(b"id")
+            shown = {field.decode(): value.decode() for field, value in stored.items() if field not in hidden}
+            payload = json.dumps(shown, separators=(",", ":")).encode()
+        enqueued_ms = int(stored[b"enqueue_time"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Malformed) as error:
+        raise ScriptFault(f"hash of job run {lease.job}: {error!r}") from error
+    lane = f"{name}/{options.key}" if options.key else name
+    return LeasedJob(lease, deadline_ms, name, class_of(name, "", ""), lane, payload, options, enqueued_ms, 0, *counters)
+
+
+def _text(name: str, value: Any) -> bytes:
+    """A value as Crystal prints it. Raises Malformed for a value that cannot be a parameter."""
+    try:
+        if isinstance(value, bool):
+            return b"true" if value else b"false"
+        if isinstance(value, float):
+            return crystal_float(value).encode()
+        if isinstance(value, int | str):
+            return str(value).encode()
+    except ValueError as error:
+        raise Malformed(f"payload.{name}", value, f"a text, a number or a boolean ({error})") from None
+    raise Malformed(f"payload.{name}", value, "a text, a number or a boolean: a parameter of Mosquito holds nothing else")
+
+
+def crystal_float(value: float) -> str:
+    """A number as Crystal prints it: 1.5, 1.0e+21, 1.0e-5."""
+    digits, _, exponent = f"{value!r}".partition("e")
+    sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
+    whole, _, part = digits.partition(".")
+    figures = (whole + part).lstrip("0")
+    # The position of the decimal point, counted from the first figure.
+    point = int(exponent or 0) + (len(whole) if whole.strip("0") else len(figures) - len(part))
+    figures = figures.rstrip("0")
+    if not figures:
+        return f"{sign}0.0"
+    if -3 <= point <= 15:
+        padded = figures.ljust(point, "0") if point > 0 else "0" * (1 - point) + figures
+        before = max(point, 1)
+        return f"{sign}{padded[:before]}.{padded[before:] or '0'}"
+    return f"{sign}{figures[0]}.{figures[1:] or '0'}e{point - 1:+d}"
+
+
+def _changed_options(options: Options) -> dict[str, Any]:
+    """The stored options that differ from the defaults."""
+    if options is DEFAULTS:
+        return {}
+    differ = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(DEFAULTS, field.name)]
+    given: dict[str, Any] = {name: getattr(options, name) for name in differ if name in OPTIONS and name not in _NOT_STORED}
+    if "headers" in given:
+        given["headers"] = dict(options.headers)
+    return given
+
+
+def _options(raw: bytes | None) -> Options:
+    """The options of a job; unknown ones, of a later engine, are ignored. Raises Malformed or ValueError for invalid ones."""
+    if raw is None:
+        return _READ
+    given: Any = json.loads(raw)
+    if not isinstance(given, dict):
+        raise ValueError("options that are no object")
+    known = {name: value for name, value in cast("dict[str, Any]", given).items() if name in OPTIONS}
+    made = checked(cast("Mapping[str, object]", known), own=ANY_TEXT.options)
+    chosen: dict[str, Any] = {name: getattr(made, name) for name in known}
+    return replace(_READ, **chosen)
+
+
+# -- The keys of a Mosquito keyspace, each with its type and unit in either layout. No other Python module
+# spells them.
+
+
+@dataclass(frozen=True, slots=True)
+class MosquitoKeys:
+    """Key names of one queue. `prefix` is Mosquito's own, behind a global prefix if there is one: `app:mosquito`."""
+
+    queue: str
+    prefix: str = "mosquito"
+
+    @property
+    def waiting(self) -> str:
+        """Ids of runs that may start. live: list, pushed left, taken right. document: zset by arrival (ms; within one ms by
+        fractions)."""
+        return f"{self.prefix}:waiting:{self.queue}"
+
+    @property
+    def pending(self) -> str:
+        """Ids of active runs. live: list. document: zset by the time of the claim (ms)."""
+        return f"{self.prefix}:pending:{self.queue}"
+
+    @property
+    def dead(self) -> str:
+        """Ids of runs that have failed for good. live: list. document: zset by the time of death (ms)."""
+        return f"{self.prefix}:dead:{self.queue}"
+
+    @property
+    def scheduled(self) -> str:
+        """Zset: id of a run by the time when it is due (ms)."""
+        return f"{self.prefix}:scheduled:{self.queue}"
+
+    @property
+    def queues(self) -> str:
+        """Zset: name of a queue by its last enqueue (s), of all queues with this prefix; runners read only listed queues."""
+        return f"{self.prefix}:queues"
+
+    @property
+    def pause(self) -> str:
+        """String: no job of the queue is claimed while it exists; it has a time to live if the pause has an end."""
+        return f"{self.prefix}:queue:{self.queue}:pause"
+
+    @property
+    def overseers(self) -> str:
+        """Zset: overseer by its last heartbeat (s)."""
+        return f"{self.prefix}:overseers"
+
+    @property
+    def football(self) -> str:
+        """String: id of the coordinator (v2), for 10 s."""
+        return f"{self.prefix}:coordinator:football"
+
+    @property
+    def leadership(self) -> str:
+        """String: id of the coordinator (HEAD), for 30 s, renewed."""
+        return f"{self.prefix}:coordinator:leadership_lock"
+
+    def run(self, job: str) -> str:
+        """Hash: parameters as texts, then enqueue_time (ms), type, retry_count, and of HEAD started_at (ms), finished_at (ms),
+        overseer_id; `ironclaim` holds options of this engine. Kept for a short time after a success, for a day after death."""
+        return f"{self.prefix}:job_run:{job}"
+
+    def executor_count(self, worker: str = "") -> str:
+        """Hash: count, how many handlers each worker (or this one) runs at once."""
+        return f"{self.prefix}:executor_count{worker and ':' + worker}"
+
+    def concurrency_limits(self, worker: str = "") -> str:
+        """Hash: queue -> how many of its jobs each worker (or this one) runs at once."""
+        return f"{self.prefix}:concurrency_limits{worker and ':' + worker}"
+
+    def rate_limit(self, key: str) -> str:
+        """Hash: window_start (s), run_count."""
+        return f"{self.prefix}:rate_limit:{key}"
+
+    def unique_job(self, text: str) -> str:
+        """String: id of the run of which others with the same parameters are duplicates, while the key exists."""
+        return f"{self.prefix}:unique_job:{text}"
+
+    def metadata(self, name: str) -> str:
+        """Hash: metadata that all jobs of one name share; its fields are the application's."""
+        return f"{self.prefix}:job_metadata:{name}"
+
+    def periodic_job(self, class_name: str) -> str:
+        """Hash: last_executed_at (s), pending_run_id; for three intervals."""
+        return f"{self.prefix}:periodic_jobs:{class_name}"
+
+    def duration(self, name: str) -> str:
+        """List: how long the last 100 runs took (ms); for 30 days."""
+        return f"{self.prefix}:job:{name}:duration"
+
+    def overseer(self, overseer: str) -> str:
+        """Hash: heartbeat (s), executors (ids with commas between); for an hour."""
+        return f"{self.prefix}:overseer:{overseer}"
+
+    def executor(self, executor: str) -> str:
+        """Hash: heartbeat (s), current_job, current_job_queue; for an hour."""
+        return f"{self.prefix}:executor:{executor}"
+
+    @staticmethod
+    def channel(queue: str) -> str:
+        """Channel: events of a queue as JSON. It has no global prefix."""
+        return f"mosquito:queue:{queue}"
+
+
+#: Those between the parts of a class, and all others.
+_COLONS = re.compile(r"(?<=\w)::(?=\w)|:")
+
+FINDINGS = (
+    Finding(
+        "v2 leaves jobs in pending",
+        ("J4", "J13"),
+        "A v2 runner that dies leaves its jobs in `pending`, without an id of its own: they come back only with "
+        "adopt_after_ms, which must be longer than any of its jobs takes, or they run twice.",
+    ),
+    Finding(
+        "the original's ids collide",
+        ("J1", "J4"),
+        "A Crystal producer draws one of 1,000 ids for each ms, and does not look whether it is taken. The second of two jobs "
+        "with one id overwrites the first one's hash: only one of the two runs, in Crystal's runners twice, in the engine once. "
+        "The engine counts and records the second entry as `aside`. Of 13,750 jobs that a producer enqueued in bursts, 40 were "
+        "lost so. Ids of the engine end in nine digits, theirs in at most three: jobs that the engine enqueues are not lost so.",
+    ),
+    Finding(
+        "the original moves jobs in two steps",
+        ("J1", "J4"),
+        "A Crystal coordinator removes a due id and pushes it later; a runner that reschedules a failed run, and an overseer "
+        "that cleans up after a dead one, do the same. One that dies in between loses the job. Coordinators do not promote with "
+        "coordinate=True, because the engine's leader does. Two of them add an id twice: the engine's claims lease it once, but "
+        "a Crystal runner runs each entry, also while the engine has the other one.",
+    ),
+    Finding(
+        "HEAD adopts what names no overseer",
+        ("J13",),
+        "An overseer of HEAD that cleans up gives its id to each job in `pending` that names none, and does not run it: one of "
+        "v2, or one that the engine gave back and claimed again between two of its commands, whose end is then refused. Such a "
+        "job stays in `pending` until that overseer has ended, and then runs once more.",
+    ),
+    Finding(
+        "v2 does not pause",
+        (),
+        "Pauses of a queue are in the key that HEAD reads. v2 does not know it: its runners go on.",
+    ),
+    Finding(
+        "the original does not fence",
+        ("J2", "J3", "J6"),
+        "A Crystal runner that was taken for dead ends its job all the same: its removal from `pending` makes the engine's "
+        "lease stale, and the handler's result is refused.",
+    ),
+    Finding(
+        "periodic jobs have two clocks",
+        ("J15",),
+        "A Crystal coordinator and a schedule of the engine that make the same periodic job each use their own clock: define "
+        "it in one of them only.",
+    ),
+    Finding(
+        "no type is on the wire",
+        (),
+        "Parameters are texts: a handler reads them as texts, also those that were numbers when they were enqueued.",
+    ),
+)
+
+
+class MosquitoModel(Foreign):
+    """The mapping for one queue."""
+
+    name = "mosquito"
+    OPTIONS = OPTIONS
+    defaults = DEFAULTS
+    FINDINGS = FINDINGS
+
+    def __init__(
+        self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "document", settings: str = "1 86400 0 0"
+    ) -> None:
+        super().__init__(queue, prefix, lua=lua, layout=layout, settings=settings)
+        #: The foreign keys, for tools and tests.
+        self.wire = MosquitoKeys(queue, prefix)
+
+    @staticmethod
+    def places(queue: str, prefix: str) -> tuple[str, str]:
+        """All queues share one keyspace. In the engine's keys a colon of a name is escaped, but for those of a namespaced class:
+        the queue `a:run` would else have its keys among those of the jobs of `a`."""
+        name = _COLONS.sub(lambda found: found[0] if found[0] == "::" else "%3a", queue.replace("%", "%25"))
+        return f"{prefix}:", f"{name}:"
+
+    def new_id(self) -> str:
+        """'': the server assigns the id."""
+        return ""
+
+    def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
+        """Raise UnsupportedFeature for an option, and Malformed for a payload, that the hash cannot hold."""
+        super().check(id, name, payload, options)
+        given = parameters(payload, options)
+        unique_text(name, given, options.dedup)
+
+    def refuse(self, operation: Operation) -> None:
+        """Raise UnsupportedFeature for an operation that the model lacks. A key may have a rate limit, as in the original."""
+        if not (isinstance(operation, SetLimit) and operation.target.startswith("k:")):
+            super().refuse(operation)
+        elif operation.limit is not None and operation.limit.concurrency:
+            raise UnsupportedFeature(f"{self.name} has no bound of what runs at once for a key, but rates")
+
+    def encode(self, job: Enqueue) -> bytes:
+        """Type, unique text and its time, then name and text of each field."""
+        given = parameters(job.payload, job.options)
+        unique = unique_text(job.name, given, job.options.dedup)
+        extra = left_over(job.options)
+        if extra:
+            given = [*given, ("ironclaim", extra.encode())]
+        flat = [word for pair in given for word in pair]
+        return pack(job.name, unique, job.options.dedup_ms, *flat)
+
+    def call(self, operation: Operation) -> Call[Any]:
+        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
+        match operation:
+            case ReadMetadata():
+                key = self.wire.metadata(operation.name)
+                words = ("HGETALL", key)
+                return Call(None, (key,), words, partial(self.parse, operation), operation)
+            case SetMetadata():
+                items: list[object] = []
+                for field, value in operation.fields:
+                    items += ("remove" if value is None else "set", field, value or "")
+                for field, number in operation.added:
+                    items += ("add", field, number)
+                return self.bound(operation, argument_groups=(items,), metadata=self.wire.metadata(operation.name))
+            case _:
+                return super().call(operation)
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        """A job from the flat list of its hash."""
+        return decode(raw, lease, deadline_ms, counters)
