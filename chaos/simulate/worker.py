@@ -36,7 +36,7 @@ from engine.worker.machine.events import (
     TimerFired,
     Unanswered,
 )
-from engine.worker.machine.steps import WorkerSteps
+from engine.worker.machine.machine import WorkerSteps
 
 #: What handlers raise that do this: what a job has a rule for, and what ends it without one.
 _VERDICTS = {

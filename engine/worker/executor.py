@@ -45,7 +45,7 @@ from engine.worker.machine.events import (
     TimerFired,
     Unanswered,
 )
-from engine.worker.machine.steps import WorkerSteps
+from engine.worker.machine.machine import WorkerSteps
 from engine.worker.memory import rss_mb
 from engine.worker.runs import job_run
 from engine.worker.shared import SharedWait

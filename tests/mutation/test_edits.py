@@ -136,7 +136,7 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
     for file in files:
         some = list(islice(in_order(1, edits((ROOT / file).read_text(), file)), 12))
         assert sum(map(loading.accepts, some)) > len(some) / 2, file
-    file = "engine/worker/machine/steps.py"
+    file = "engine/worker/machine/machine.py"
     for edit in edits((ROOT / file).read_text(), file):
         assert python_edits.valid(changed(lua(edit), edit.changes)), edit
 

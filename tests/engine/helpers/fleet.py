@@ -15,7 +15,7 @@ from engine.ops.jobs import Lease
 from engine.ops.sweeps import Swept, Wait, Woken
 from engine.server_clock import ServerClock
 from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Settings, Start, TimerFired
-from engine.worker.machine.steps import WorkerSteps
+from engine.worker.machine.machine import WorkerSteps
 from tests.engine.desk import Desk
 
 #: What a handler does: it takes so many ms, never returns (None), or takes its whole worker with it.

@@ -37,7 +37,7 @@ from engine.worker.machine.events import (
     TimerFired,
     Unanswered,
 )
-from engine.worker.machine.steps import WorkerSteps
+from engine.worker.machine.machine import WorkerSteps
 
 MS = 1_000_000
 #: Server time minus the machine's monotonic time, ms.
