@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, overload
-
 from engine import validate
 from engine.errors import Malformed, describe
 from engine.hooks import NestedHooks, RunHooks
@@ -18,6 +17,9 @@ from engine.ops.jobs import Lease
 from engine.outcomes import FAILED, Verdict, verdict_of
 from engine.parameters import TypedJob
 from engine.spared import logger, spared
+from collections.abc import Mapping, Sequence
+from typing import cast
+from engine.errors import BatchFailed, bounded_error
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[[Job], object]
@@ -266,3 +268,79 @@ def bounded(trace: str) -> str:
     """The last lines of a stack trace, bounded."""
     data = trace.rstrip().encode(errors="replace")
     return data[-validate.TRACE_BYTES_MAX :].decode(errors="ignore")
+
+
+# -- How each job of a batch has ended, from what its handler returned or raised. Pure code, used where
+# the handler ran: in the worker or in a child process.
+
+#: What a run of a job raised, or its result as it is kept.
+End = tuple[BaseException | None, bytes | None]
+
+
+class Said(Exception):
+    """A failure of one job that was given as a text instead of an exception."""
+
+    def __init__(self, text: str) -> None:
+        # A class of the service may say something else of itself, or raise.
+        super().__init__(str.__str__(text))
+
+
+def ends(jobs: Sequence[Job], returned: object, failure: BaseException | None) -> list[End]:
+    """The end of each job that the handler was given. What was returned or raised may be of classes of the service: whatever
+    reading them raises has failed all of the jobs."""
+    try:
+        if failure is None:
+            return _kept(jobs, by_id(jobs, returned), {})
+        if isinstance(failure, BatchFailed) and {*failure.failures, *failure.results} <= {job.id for job in jobs}:
+            return _kept(jobs, failure.results, failure.failures)
+    except BaseException as wrong:
+        failure = wrong
+    return [(failure, None) for _ in jobs]
+
+
+def by_id(jobs: Sequence[Job], returned: object) -> Mapping[str, object]:
+    """The results that a handler returned, by job id. Raises TypeError and ValueError for what cannot be told apart by job."""
+    if returned is None:
+        return {}
+    if isinstance(returned, Mapping):
+        found = cast("Mapping[str, object]", returned)
+        if not found.keys() <= {job.id for job in jobs}:
+            raise ValueError("a batch handler returned results for ids that are not of its batch")
+        return found
+    if isinstance(returned, list | tuple):
+        results = cast("Sequence[object]", returned)
+        if len(results) != len(jobs):
+            raise ValueError(f"a batch handler returned {len(results)} results for {len(jobs)} jobs")
+        return {job.id: result for job, result in zip(jobs, results, strict=True)}
+    raise TypeError(f"a batch handler returned a {type(returned).__name__}: None, a list or a mapping by job id are allowed")
+
+
+def faults(found: Sequence[End]) -> list[tuple[Fault | None, bytes | None]]:
+    """The ends as a child process sends them: jobs that failed by the same exception share one fault."""
+    known: dict[int, Fault] = {}
+    told: list[tuple[Fault | None, bytes | None]] = []
+    for failure, result in found:
+        if failure is not None and id(failure) not in known:
+            known[id(failure)] = fault_in_batch(failure)
+        told.append((known[id(failure)] if failure is not None else None, result))
+    return told
+
+
+def fault_in_batch(failure: BaseException) -> Fault:
+    """The record of a failure; of a text the text itself."""
+    return Fault(bounded_error(str(failure)), "") if type(failure) is Said else fault_of(failure)
+
+
+def _kept(jobs: Sequence[Job], results: Mapping[str, object], failures: Mapping[str, BaseException | str]) -> list[End]:
+    found: list[End] = []
+    for job in jobs:
+        failure = failures.get(job.id)
+        if failure is not None:
+            found.append((failure if isinstance(failure, BaseException) else Said(failure), None))
+            continue
+        try:
+            found.append((None, job.encode_result(results.get(job.id))))
+        except BaseException as wrong:
+            # Only the job whose result cannot be stored has failed.
+            found.append((wrong, None))
+    return found

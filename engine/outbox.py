@@ -33,7 +33,7 @@ from engine.queue.synchronous.queue import Queue
 from engine.spared import logger
 from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
 from engine.tasks import Task
-from engine.worker.signals import stop_signals
+from engine.worker.control import stop_signals
 
 log = logger("ironclaim.outbox")
 

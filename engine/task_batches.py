@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from engine.errors import BatchFailed
 from engine.handlers import Job
 from engine.parameters import Parameters
-from engine.worker.batch_ends import by_id
+from engine.handlers import by_id
 
 
 class _Calls(NamedTuple):

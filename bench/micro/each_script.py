@@ -56,7 +56,7 @@ from engine.ops.workers import (
 from engine.wire.call import Call
 from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.scripts import load_folder, scripts_folder
-from engine.worker.machine.presence import REAP_PAGE
+from engine.worker.machine.sweeping import REAP_PAGE
 
 BULK = 100
 _DELAY_MS = 1

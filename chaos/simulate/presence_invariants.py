@@ -9,7 +9,7 @@ from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import MS, Found
 from engine.ops.sweeps import ReapLost, Sweep, Swept
-from engine.worker.machine.presence import AGAIN_MS, PROMPT_MS
+from engine.worker.machine.sweeping import AGAIN_MS, PROMPT_MS
 
 #: Two looks are no closer, on the server's clock.
 _LOOKS_MS = 900

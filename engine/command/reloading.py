@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from engine.spared import logger
-from engine.worker.signals import stop_signals
+from engine.worker.control import stop_signals
 
 log = logger("ironclaim.worker")
 

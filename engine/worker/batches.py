@@ -16,9 +16,9 @@ from engine.hooks import RunHooks
 from engine.job import Job
 from engine.logs import running
 from engine.ops.claims import LeasedJob
-from engine.worker.batch_ends import End, Said, ends, fault_in_batch
+from engine.handlers import End, Said, ends, fault_in_batch
 from engine.worker.child_processes import Child, ChildFailed, reference_of
-from engine.worker.contexts import RunContexts
+from engine.worker.runs import RunContexts
 from engine.worker.machine.events import HandlerEnded, Start
 from engine.worker.runs import Runs
 

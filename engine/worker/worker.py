@@ -44,11 +44,11 @@ from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.concurrency import Gate, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
-from engine.worker.machine.places import Quota
+from engine.worker.machine.concurrency import Quota
 from engine.worker.machine.machine import WorkerSteps
-from engine.worker.names import default_name, warn_of_namesakes
+from engine.worker.control import default_name, warn_of_namesakes
 from engine.worker.shared import SharedConnections
-from engine.worker.signals import stop_signals
+from engine.worker.control import stop_signals
 
 log = logger("ironclaim.worker")
 

@@ -25,7 +25,7 @@ from engine.ops.workers import Beat, Beaten, ClientConnection, Connected, ListCo
 from engine.server_clock import ServerClock
 from engine.wire.drivers.own_connection import KEEP_ALIVE_S, identify
 from engine.worker.machine.events import MS, ControlLost, Subscribed
-from engine.worker.machine.presence import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
+from engine.worker.machine.sweeping import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.machine import SERVER_MS, Machine
 from tests.engine.helpers.processes import Workers

@@ -15,7 +15,7 @@ import pytest
 
 from engine import Handlers, Malformed, Queue, Worker
 from engine.logs import JsonFormatter
-from engine.worker.memory import rss_mb
+from engine.worker.control import rss_mb
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, some_handlers
 from tests.engine.helpers.waiting import wait_until

@@ -15,14 +15,14 @@ from engine.ops.jobs import Lease
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.worker.machine.acknowledgements import PendingAcknowledgements
-from engine.worker.machine.call_slots import CallSlots
+from engine.worker.machine.claiming import CallSlots
 from engine.worker.machine.claiming import Claiming
 from engine.worker.machine.concurrency import Allowance, Gate, Prefetch, Share
-from engine.worker.machine.deadlines import Renewing, Stopping, Timeouts
+from engine.worker.machine.leases import Renewing, Stopping, Timeouts
 from engine.worker.machine.events import Settings
-from engine.worker.machine.lease_table import LeaseTable
-from engine.worker.machine.places import Quota
-from engine.worker.machine.presence import Presence
+from engine.worker.machine.leases import LeaseTable
+from engine.worker.machine.concurrency import Quota
+from engine.worker.machine.sweeping import Presence
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Sweeping
 from engine.ops.claims import Extended, LeasedJob
@@ -41,8 +41,8 @@ from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept, Wait, Woken, WorkerUpdates
 from engine.ops.workers import Beat, Beaten, ListConnections, ListedConnections, ReportRunTimes, RunTimesReported
 from engine.outcomes import TIMED_OUT, Verdict, ending
-from engine.worker.machine import backoff
-from engine.worker.machine.deadlines import timed_out
+from engine.worker.machine import claiming
+from engine.worker.machine.leases import timed_out
 from engine.worker.machine.events import Action, Answered, GiveUpHandler, HandlerEnded, StopHandler, Unanswered
 
 #: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
@@ -609,7 +609,7 @@ class WorkerSteps:
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
-            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)  # anchor: backoff-grows-with-failures
+            delay_ms = claiming.delay_ms(job.options, job.failures, self._draw)  # anchor: backoff-grows-with-failures
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
         end = ending(job.options, verdict)
         match end.kind:

@@ -13,7 +13,7 @@ from engine.ops.looks import NoteProgress
 from engine.ops.workers import BUCKET_MAX, Beat, ReportRunTimes, RunTimes
 from engine.server_clock import ServerClock
 from engine.worker.machine.events import MS, Settings
-from engine.worker.machine.lease_table import LeaseTable
+from engine.worker.machine.leases import LeaseTable
 
 #: A worker is taken for dead when so many beats in a row have not come.
 BEATS_MISSED = 3
