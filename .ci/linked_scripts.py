@@ -1,4 +1,4 @@
-"""The build step of the wheel that links the scripts: a process that starts need not do it (`engine/wire/linked_scripts.py`)."""
+"""The build step of the wheel that links the scripts: a process that starts need not do it (`engine/redis/scripts.py`)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class LinkedScripts(BuildHookInterface[Any]):
         sys.path.insert(0, self.root)
         try:
             from engine.models.foreign.foreign import REUSED
-            from engine.wire.linked_scripts import FILE
-            from engine.wire.scripts import linked_model
+            from engine.redis.scripts import FILE, linked_model
         finally:
             sys.path.remove(self.root)
         lua = Path(self.root) / "lua"

@@ -22,7 +22,7 @@ from engine.observer import Intended, Observer, Outcome, ServerIdentity
 from engine.ops.claims import LeasedJob
 from engine.ops.sweeps import Wait
 from engine.recorder import Recorder
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 #: When a consumer stops, its running handlers get GRACE_MS; then the calls that end their leases get the remaining time.
 GRACE_MS = 10_000

@@ -24,8 +24,8 @@ from engine.observer import Outcome
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.queue.producing import draft
 from engine.recorder import Recorder
-from engine.wire.call import Call
-from engine.wire.drivers.delivery import DEADLINE_MS, Delivery, GiveUp, Trouble, Verdict
+from engine.redis.call import Call
+from engine.redis.exchange import DEADLINE_MS, Delivery, GiveUp, Trouble, Verdict
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs
 from ironclaim_client.replies import member

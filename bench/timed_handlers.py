@@ -22,7 +22,7 @@ from bench.workload import plan_of
 from engine.observer import Intended, Outcome, ServerIdentity
 from engine.ops.claims import Finish, LeasedJob
 from engine.ops.jobs import Lease
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 
 class Times:

@@ -29,7 +29,7 @@ from chaos.progress import Progress
 from chaos.runs import RunFolder
 from chaos.spec import RunSpec, SpecFile
 from chaos.trial import calibrated
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 
 LEASE_MS = 9_000
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import engine
 from chaos.errors import HarnessError
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 
 ENGINE = Path(engine.__file__).parent
 _ANCHOR = re.compile(r"(?:--|#) anchor: ([a-z0-9-]+)(?:, (\d+) lines)?$")

@@ -66,11 +66,11 @@ if TYPE_CHECKING:
     from engine.queue.synchronous.results import Results
     from engine.queue.why import Why
     from engine.queue.workers import WorkerInfo
+    from engine.redis.endpoint import ConnectOptions
     from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.serializers import Serializer, UnreadablePayload
     from engine.tasks import Task, TaskFunction
-    from engine.wire.drivers.endpoint import ConnectOptions
     from engine.worker.group import WorkerGroup
     from engine.worker.worker import Worker
 
@@ -84,7 +84,7 @@ _HOMES = {
     "engine.channel.redis_storage": ("RedisStorage",),
     "engine.channel.rules": ("ChannelRule",),
     "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
-    "engine.wire.drivers.endpoint": ("ConnectOptions",),
+    "engine.redis.endpoint": ("ConnectOptions",),
     "engine.errors": (
         "BatchFailed",
         "ChannelNotFound",

@@ -6,10 +6,11 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, cast, overload
+
 from engine import validate
-from engine.errors import Malformed, describe
+from engine.errors import BatchFailed, Malformed, bounded_error, describe
 from engine.hooks import NestedHooks, RunHooks
 from engine.job import Job
 from engine.ops.claims import LeasedJob
@@ -17,9 +18,6 @@ from engine.ops.jobs import Lease
 from engine.outcomes import FAILED, Verdict, verdict_of
 from engine.parameters import TypedJob
 from engine.spared import logger, spared
-from collections.abc import Mapping, Sequence
-from typing import cast
-from engine.errors import BatchFailed, bounded_error
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[[Job], object]

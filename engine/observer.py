@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from engine.ops.claims import LeasedJob
+from engine.redis.call import Call
 from engine.spared import logger, meant_for_the_caller, spared
-from engine.wire.call import Call
 
 log = logger("ironclaim")
 

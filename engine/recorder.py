@@ -42,8 +42,8 @@ from engine.ops.claims import (
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import ReapLost, Sweep, Swept
-from engine.wire.call import Call
-from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.redis.call import Call
+from engine.redis.exchange import DEADLINE_MS
 
 
 class Ticket:

@@ -44,9 +44,9 @@ from engine.queue.job_info import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord
 from engine.queue.synchronous.queue import Queue
 from engine.queue.synchronous.sharded import Shard
+from engine.redis.call import Call
+from engine.redis.exchange import PIPELINE_MAX
 from engine.serializers import BUILT_IN
-from engine.wire.call import Call
-from engine.wire.drivers.in_flight import PIPELINE_MAX
 
 #: Jobs that one look finds; a batch is those of them that go to one shard.
 PAGE = 200

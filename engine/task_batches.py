@@ -17,9 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from engine.errors import BatchFailed
-from engine.handlers import Job
+from engine.handlers import Job, by_id
 from engine.parameters import Parameters
-from engine.handlers import by_id
 
 
 class _Calls(NamedTuple):

@@ -16,7 +16,7 @@ import engine
 from bench.micro.payload import NAME, PAYLOAD, compact
 from engine.models.model import random_id
 from engine.queue import producing
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 #: Slots that differ between jobs. If any other slot differs, the script has changed, and this loop refuses to run.
 _OF_THE_JOB = {"job", "run", "id", "not_after_ms"}

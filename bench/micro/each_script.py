@@ -53,9 +53,9 @@ from engine.ops.workers import (
     ReportRunTimes,
     RunTimes,
 )
-from engine.wire.call import Call
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.scripts import load_folder, scripts_folder
+from engine.redis.call import Call
+from engine.redis.exchange import DEADLINE_MS
+from engine.redis.scripts import load_folder, scripts_folder
 from engine.worker.machine.sweeping import REAP_PAGE
 
 BULK = 100

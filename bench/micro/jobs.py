@@ -11,7 +11,7 @@ import engine
 from bench.micro.payload import NAME, PAYLOAD
 from engine.ops.claims import Claim, Claimed, Finish
 from engine.ops.jobs import Lease
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 #: Jobs that are built at once: some 15 MB of drafts.
 _PIECE = 10_000

@@ -20,7 +20,7 @@ from engine.ops.sweeps import ReadWorkerUpdates, Sweep
 from engine.ops.workers import Beat, ListRunTimes, ListWorkers
 from engine.queue.altering import PIECE as ALTER_PIECE
 from engine.queue.clearing import PIECE as CLEAN_PIECE
-from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.redis.exchange import DEADLINE_MS
 from engine.worker.machine.sweeping import DONE_MAX, ORPHANS_PAGE, SWEEP_LIMIT
 
 _BULK = 1_000

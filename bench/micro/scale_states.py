@@ -19,7 +19,7 @@ from engine.ops.claims import Bury, Failure, Finish
 from engine.ops.jobs import EnqueueMany, Lease
 from engine.ops.schedules import PutSchedule, TickPolicy, Timing
 from engine.ops.workers import Beat
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 #: Jobs of one call that fills.
 _BULK = 1_000

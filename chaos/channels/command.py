@@ -26,7 +26,7 @@ from chaos.plan import Plan
 from chaos.processes import send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 
 #: The last clock wraps so long before the faults of a plan are over, as far as that is known before.
 CROSSED_BEFORE_MS = 4_000

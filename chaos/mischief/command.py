@@ -20,7 +20,7 @@ from chaos.planting import Edit
 from chaos.progress import Progress
 from chaos.runs import RunFolder
 from chaos.spec import RunSpec
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 
 PACE = Pace(lead_in_ms=2_000, delay_max_ms=0, calm_ms=0, settle_ms=15_000)
 SWEEP_MS, LIVENESS_SLACK_MS = 250, 9_000

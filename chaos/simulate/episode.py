@@ -25,7 +25,7 @@ from chaos.simulate.world import MS, Found, TimeIsUp, World
 from engine.models.lanes import Lanes
 from engine.ops.admin import MakeTestQueue
 from engine.options import checked
-from engine.wire import scripts
+from engine.redis import scripts
 
 QUEUE = "sim"
 #: A dead worker's place is taken after this.

@@ -32,7 +32,7 @@ from engine.ops.sweeps import ReapLost, Sweep, Swept
 from engine.ops.workers import AcquireLock
 from engine.queue.era import DataLoss
 from engine.queue.producing import Draft
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 
 #: Far beyond any episode that ends.
 _STEPS_MAX = 20_000

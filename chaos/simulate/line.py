@@ -1,4 +1,4 @@
-"""A connection of one process and the calls on it, one at a time, by the decisions of `engine.wire.drivers.in_flight`: what the
+"""A connection of one process and the calls on it, one at a time, by the decisions of `engine.redis.exchange`: what the
 synchronous driver does, with messages in place of a socket."""
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from chaos.simulate.chance import spread_ms
 from chaos.simulate.world import MS, Found, World
 from engine.errors import EngineError, ScriptFault
 from engine.observer import ServerIdentity
-from engine.server_clock import ServerClock
-from engine.wire.call import Call
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.drivers.endpoint import TIMEOUT_MS
-from engine.wire.drivers.in_flight import InFlightCall, Sent, not_sent
+from engine.redis.call import Call, ServerClock
+from engine.redis.endpoint import TIMEOUT_MS
+from engine.redis.exchange import DEADLINE_MS, InFlightCall, Sent, not_sent
 
 Outcome = Sent | EngineError
 

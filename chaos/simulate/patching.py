@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from chaos.planting import ENGINE, Edit, planted
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 
 
 @dataclass(frozen=True, slots=True)

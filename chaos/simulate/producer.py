@@ -21,10 +21,10 @@ from engine.ops.looks import Look
 from engine.queue import administering, altering, clearing, locks, producing, scheduling
 from engine.queue.producing import Draft
 from engine.queue.steps import Ask, DeadlineBound, Steps
+from engine.redis.call import ServerClock
+from engine.redis.exchange import DEADLINE_MS
+from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from engine.serializers import BUILT_IN
-from engine.server_clock import ServerClock
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.drivers.merging import CallMaker, GatheredEnqueue, merged
 
 if TYPE_CHECKING:
     from chaos.simulate.judge import Judge

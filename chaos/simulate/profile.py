@@ -23,7 +23,7 @@ SERVER = {"stall": 0.001}
 #: call was sent: a copy that comes late by more than 30 s, the jump included, is outside the promise (rules 3 and 7) once the
 #: clock has jumped back.
 CLOCK_FORWARD_MS_MAX = 15_000
-#: The size of a piece where scripts work in small ones: the least that parts no item (engine/wire/scripts.py).
+#: The size of a piece where scripts work in small ones: the least that parts no item (engine/redis/scripts.py).
 PIECE_WORDS = 4
 #: No mishap of a kind.
 QUIET: dict[str, float] = {}

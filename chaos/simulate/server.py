@@ -25,9 +25,9 @@ from engine.observer import ServerIdentity
 from engine.ops.base import Operation
 from engine.ops.sweeps import Wait
 from engine.ops.workers import ListConnections
-from engine.wire.call import Call
-from engine.wire.drivers.client_errors import message_of
-from engine.wire.scripts import Script
+from engine.redis.call import Call
+from engine.redis.exchange import message_of
+from engine.redis.scripts import Script
 
 _SAVED = "saved:"
 

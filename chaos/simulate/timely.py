@@ -14,8 +14,7 @@ from chaos.simulate.state import QueueKeys, State
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.ops.jobs import Lease
-from engine.worker.machine.sweeping import AGAIN_MS
-from engine.worker.machine.sweeping import FOLLOW_MS
+from engine.worker.machine.sweeping import AGAIN_MS, FOLLOW_MS
 
 #: A process may still be busy for so long with what a fault has left behind: a timeout, a pause, a new connection.
 AFTERMATH_MS = 4_000

@@ -19,8 +19,7 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.outcomes import FAILED, Verdict
 from engine.queue.era import DataLoss
-from engine.server_clock import ServerClock
-from engine.wire.call import Call
+from engine.redis.call import Call, ServerClock
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
     Answered,

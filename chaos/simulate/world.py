@@ -11,7 +11,7 @@ from unittest.mock import patch
 from chaos.simulate.chance import Chance
 from chaos.simulate.profile import Mishaps
 from engine.queue import era
-from engine.wire.drivers import in_flight
+from engine.redis import exchange
 
 P = TypeVar("P", bound=Mishaps)
 
@@ -99,6 +99,6 @@ class World(Generic[P]):
             def random() -> float:
                 return world.chance.draw("jitter", next(jitter))
 
-        times = patch.object(in_flight, "time", Time), patch.object(era, "time", Time)
-        with times[0], times[1], patch.object(in_flight, "random", Random):
+        times = patch.object(exchange, "time", Time), patch.object(era, "time", Time)
+        with times[0], times[1], patch.object(exchange, "random", Random):
             yield

@@ -8,11 +8,11 @@ from typing import Any
 
 from engine.errors import EngineError, ServerUnavailable
 from engine.queue.settings import QueueSettings
-from engine.server_clock import ServerClock
-from engine.wire.drivers.client_errors import FAILURES, is_reply, message_of
-from engine.wire.drivers.connections import Connections, packed
-from engine.wire.drivers.dialer import read_replies
-from engine.wire.drivers.handshake import Handshake, parse_info
+from engine.redis.call import ServerClock
+from engine.redis.connections import Connections, packed
+from engine.redis.dialer import read_replies
+from engine.redis.exchange import FAILURES, is_reply, message_of
+from engine.redis.handshake import Handshake, parse_info
 
 #: How long a reply may take beyond what is usual: a large value, or a page of them.
 _PATIENCE_MS = 60_000

@@ -22,8 +22,8 @@ from engine.backup.archive import ArchiveWriter, Entry
 from engine.backup.server import ServerConnection
 from engine.errors import EngineError, ServerUnavailable, UnsupportedFeature
 from engine.queue.settings import QueueSettings
+from engine.redis.exchange import message_of
 from engine.version import __version__
-from engine.wire.drivers.client_errors import message_of
 
 _CHANNEL = "__redis__:invalidate"
 _SCAN_KEYS = 1_000

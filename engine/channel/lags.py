@@ -13,7 +13,7 @@ from engine.channel import clock
 from engine.errors import ScriptFault
 from engine.models.dsps import DspsKeys
 from engine.ops.admin import ListSubscribers, ReadClocks
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 #: Keys that one call looks at: some milliseconds of the server.
 SCANNED = 5_000

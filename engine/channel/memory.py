@@ -32,8 +32,7 @@ from engine.ops.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import DEADLINE_MS, Sent
 
 
 class MemoryStorage:

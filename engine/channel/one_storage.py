@@ -13,8 +13,8 @@ from engine.channel.steps import Send, SendMany, Steps, sent_of
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError, Malformed
 from engine.ops.channels import NewMessage, OldReply
-from engine.wire.call import PIPELINE_CALLS
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.call import PIPELINE_CALLS
+from engine.redis.exchange import Sent
 
 #: How long a fetch that need not wait goes on looking for living messages among those that foreign publishers left.
 _SEARCH_MS = 2_000

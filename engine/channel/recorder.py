@@ -28,7 +28,7 @@ from engine.ops.channels import (
     UnsubscribeReply,
 )
 from engine.recorder import Recorder
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 #: How the body of a message begins, and what stands between its id and its content (wire-models 6.1).
 _HEAD, _BETWEEN = b'{"id":"', b'","content":'

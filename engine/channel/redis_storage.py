@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.channel.asynchronous.redis_storage import AsyncOpenRedis
 from engine.channel.storage import Opening
 from engine.channel.synchronous.redis_storage import OpenRedis
-from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 
 if TYPE_CHECKING:
     import redis

@@ -27,7 +27,7 @@ from engine.ops.channels import (
     SubscribeReply,
     UnsubscribeReply,
 )
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 
 R = TypeVar("R")
 

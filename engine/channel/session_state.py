@@ -24,9 +24,8 @@ from engine.ops.channels import (
     Subscribe,
     Unsubscribe,
 )
+from engine.redis.exchange import DEADLINE_MS, Sent
 from engine.spared import logger
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.drivers.in_flight import Sent
 
 #: Subscribers whose eras are kept; more than that are those of a service that makes names up.
 _ERAS_MAX = 100_000

@@ -16,8 +16,8 @@ from engine.errors import Malformed
 from engine.models import Dsps
 from engine.observer import Observer, spared_observer
 from engine.ops.channels import NewMessage
-from engine.wire.call import CALL_BYTES_MAX
-from engine.wire.drivers.endpoint import DEFAULT_URL
+from engine.redis.call import CALL_BYTES_MAX
+from engine.redis.endpoint import DEFAULT_URL
 
 #: What one fetch may ask for, and one `are_old`.
 MESSAGES_MAX = 1_000

@@ -21,8 +21,8 @@ from engine.channel.suspect_cursors import SuspectCursors
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
 from engine.ops.channels import FetchReply, NewMessage, OldReply
-from engine.wire.call import PIPELINE_CALLS
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.call import PIPELINE_CALLS
+from engine.redis.exchange import Sent
 
 R = TypeVar("R")
 

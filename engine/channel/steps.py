@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from engine.errors import EngineError
 from engine.ops.base import Operation
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 
 T = TypeVar("T")
 

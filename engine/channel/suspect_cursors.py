@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from engine.channel import clock as clocks
-from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.redis.exchange import DEADLINE_MS
 
 #: A publish that one storage has may be on its way to another for so long.
 _UNDERWAY_NS = (DEADLINE_MS + 5_000) * 1_000_000

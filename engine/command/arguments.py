@@ -13,7 +13,7 @@ from engine.models.spec import named
 from engine.ops.shards import ReadShards
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
-from engine.wire.drivers.endpoint import DEFAULT_URL
+from engine.redis.endpoint import DEFAULT_URL
 
 #: Milliseconds of each unit that a duration may be written in.
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

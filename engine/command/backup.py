@@ -14,7 +14,7 @@ from engine.backup.taking import take
 from engine.command.arguments import add_json, add_server
 from engine.command.output import instant, show_one
 from engine.queue.synchronous.queue import Queue
-from engine.wire.drivers.endpoint import DEFAULT_URL
+from engine.redis.endpoint import DEFAULT_URL
 
 #: How long it takes until progress is shown, and how often then.
 _SILENT_S, _EVERY_S = 2.0, 1.0

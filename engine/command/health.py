@@ -21,7 +21,7 @@ from engine.handlers import Handlers
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.queue.workers import LIMIT_MAX, WorkerInfo
-from engine.wire.drivers.endpoint import DEADLINE_MS_MAX, DEFAULT_URL, ConnectOptions
+from engine.redis.endpoint import DEADLINE_MS_MAX, DEFAULT_URL, ConnectOptions
 from engine.worker.group import WorkerGroup
 from engine.worker.worker import Worker
 

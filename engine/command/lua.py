@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from engine.command.arguments import model
 from engine.errors import Malformed
 from engine.models.dsps import DspsModel
-from engine.wire.scripts import Script
+from engine.redis.scripts import Script
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]

@@ -7,8 +7,8 @@ import argparse
 from engine.command.arguments import add_json, add_server, duration_ms
 from engine.command.output import print_error, show_one
 from engine.queue.synchronous.queue import Queue
+from engine.redis.endpoint import DEFAULT_URL
 from engine.resharding import Resharding
-from engine.wire.drivers.endpoint import DEFAULT_URL
 
 #: Exit code where jobs are left that cannot be moved yet.
 _LEFT = 1

@@ -13,8 +13,8 @@ from engine.command.logging_flags import add_logging, begin_logging
 from engine.command.output import print_error
 from engine.errors import EngineError, Malformed
 from engine.queue.scaling import Scaling
+from engine.redis.endpoint import DEFAULT_URL
 from engine.spared import logger
-from engine.wire.drivers.endpoint import DEFAULT_URL
 
 if TYPE_CHECKING:
     from engine.http.security.roles import Token

@@ -21,8 +21,8 @@ from engine.handlers import Handlers
 from engine.options import nearest
 from engine.queue.settings import QueueSettings
 from engine.redaction import redacted_url
+from engine.redis.endpoint import Endpoint
 from engine.spared import logger
-from engine.wire.drivers.endpoint import Endpoint
 from engine.worker.group import WorkerGroup
 from engine.worker.worker import Worker
 

@@ -21,10 +21,10 @@ from engine.history import HistoryFile
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.recorder import Recorder
-from engine.wire.drivers.endpoint import DEFAULT_URL
+from engine.redis.endpoint import DEFAULT_URL
+from engine.worker.control import default_name
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
-from engine.worker.control import default_name
 from engine.worker.worker import Worker
 
 #: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs; 71: the grace was

@@ -16,9 +16,9 @@ from engine.queue import registry
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.registry import QueueInfo
 from engine.queue.sharding import read_record
-from engine.wire.call import Call
-from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.endpoint import Endpoint
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.call import Call
+from engine.redis.endpoint import Endpoint
 
 #: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever still uses it goes on,
 #: with new connections.

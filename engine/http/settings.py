@@ -14,8 +14,8 @@ from engine.http.security.roles import Access
 from engine.http.security.roles import Token as Token
 from engine.models.spec import Spec, bind, named
 from engine.queue.scaling import Scaling
+from engine.redis.endpoint import Endpoint
 from engine.settling import settle
-from engine.wire.drivers.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from starlette.requests import Request

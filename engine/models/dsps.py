@@ -44,8 +44,8 @@ from engine.ops.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.wire.call import Call
-from engine.wire.scripts import load_folder, scripts_folder
+from engine.redis.call import Call
+from engine.redis.scripts import load_folder, scripts_folder
 
 # -- The keys of DSPS, each with its Redis type and content: those of a channel, and of revoked tokens. No
 # other module spells them.

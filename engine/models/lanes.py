@@ -27,8 +27,8 @@ from engine.ops.shards import PutJobs, ReadShards, TakeJobs
 from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
 from engine.ops.workers import ListConnections
 from engine.options import PLAIN
-from engine.wire.call import Call
-from engine.wire.scripts import load_folder, scripts_folder
+from engine.redis.call import Call
+from engine.redis.scripts import load_folder, scripts_folder
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7

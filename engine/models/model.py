@@ -20,8 +20,8 @@ from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.looks import AwaitEnds, Count, Inspect, ReadEvents, ReadProgress
 from engine.ops.schedules import PutSchedule
 from engine.ops.workers import Beat, ReportRunTimes
-from engine.wire.call import Call
-from engine.wire.scripts import Script
+from engine.redis.call import Call
+from engine.redis.scripts import Script
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from engine.models.names import Names
 from engine.ops.admin import Administered, Limit, Pause, Resume, Resumed, SetEvents, SetLimit, SetRetention, SetWorker
 from engine.ops.base import Operation
 from engine.queue.steps import DeadlineBound, Steps
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 
 #: The field of a pause of all names.
 _WHOLE_QUEUE = "*"

@@ -25,8 +25,8 @@ from engine.ops.admin import EraNoted, NoteEra
 from engine.ops.claims import Claim, Finish
 from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.workers import Beat
+from engine.redis.call import Call
 from engine.spared import logger
-from engine.wire.call import Call
 
 log = logger("ironclaim")
 

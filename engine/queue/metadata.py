@@ -17,7 +17,7 @@ from engine.errors import Malformed, UnsupportedFeature
 from engine.ops.admin import ReadMetadata, SetMetadata
 from engine.queue import administering
 from engine.queue.steps import DeadlineBound, Steps
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 
 if TYPE_CHECKING:
     from engine.queue.synchronous.calls import QueueCalls

@@ -24,9 +24,9 @@ from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Option
 from engine.options import OPTIONS, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
 from engine.queue.steps import DeadlineBound, Steps
+from engine.redis.call import CALL_BYTES_MAX, PIPELINE_CALLS, Call
+from engine.redis.exchange import Sent
 from engine.serializers import BUILT_IN, Serializers
-from engine.wire.call import CALL_BYTES_MAX, PIPELINE_CALLS, Call
-from engine.wire.drivers.in_flight import Sent
 
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
 JOBS_MAX = 100_000

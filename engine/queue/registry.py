@@ -13,7 +13,7 @@ from engine import validate
 from engine.models.spec import Spec, bind
 from engine.ops.admin import ListQueues
 from engine.ops.base import text, whole
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 #: Queues of one answer.
 LIMIT_MAX = 10_000

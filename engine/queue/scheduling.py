@@ -32,8 +32,8 @@ from engine.parameters import JobName, TypedJob
 from engine.queue import administering, producing
 from engine.queue.settings import QueueSettings, check_payload
 from engine.queue.steps import DeadlineBound, Steps
+from engine.redis.exchange import Sent
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
-from engine.wire.drivers.in_flight import Sent
 
 #: What `put` found: no such schedule, one that it changed, or one with the same definition.
 PutResult = Literal["new", "changed", "same"]

@@ -19,11 +19,11 @@ from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing, sharding
 from engine.queue.era import EraWatch, OnDataLoss, ShardsWatch
 from engine.queue.producing import NewJob
+from engine.redis.call import ServerClock
+from engine.redis.endpoint import TIMEOUT_MS_MAX, Endpoint
+from engine.redis.exchange import Durability
 from engine.serializers import Serializer, Serializers
-from engine.server_clock import ServerClock
 from engine.spared import meant_for_the_caller
-from engine.wire.drivers.durability import Durability
-from engine.wire.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
 Durable = Literal["server", "replica"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
 from engine.ops.base import Operation
-from engine.wire.call import Call
+from engine.redis.call import Call
 
 T = TypeVar("T")
 

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from engine.handlers import Fault, Handlers, call_here, end_fork
+from engine.handlers import End, Fault, Handlers, Said, call_here, end_fork, ends, fault_in_batch
 from engine.hooks import RunHooks
 from engine.job import Job
 from engine.logs import running
 from engine.ops.claims import LeasedJob
-from engine.handlers import End, Said, ends, fault_in_batch
 from engine.worker.child_processes import Child, ChildFailed, reference_of
-from engine.worker.runs import RunContexts
 from engine.worker.machine.events import HandlerEnded, Start
-from engine.worker.runs import Runs
+from engine.worker.runs import RunContexts, Runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,29 +6,25 @@ An idle worker sends nothing on it. What is lost on the way is learned from the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from engine.logs import Source, about
-from engine.ops.workers import ControlMessage, read_control
-from engine.spared import logger
-from engine.wire.drivers.client_errors import is_reply, message_of
-from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.finding import dialer_of
-from engine.wire.drivers.own_connection import identify
-from engine.wire.drivers.subscription import Subscription
-from engine.worker.machine.events import ControlLost, Subscribed
 import os
+import re
 import resource
-import sys
 import signal
+import socket
+import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from types import FrameType
-from engine.worker.machine.events import StopReason
-import re
-import socket
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from engine.logs import Source, about
+from engine.ops.workers import ControlMessage, read_control
+from engine.redis.dialer import Subscription, dialer_of, identify
+from engine.redis.endpoint import Endpoint
+from engine.redis.exchange import is_reply, message_of
+from engine.spared import logger
+from engine.worker.machine.events import ControlLost, StopReason, Subscribed
 
 if TYPE_CHECKING:
     from engine.queue.workers import WorkerInfo

@@ -8,33 +8,47 @@ is on, the other callers take the replies and send the renewals, so that a busy 
 
 from __future__ import annotations
 
-from engine.logs import Source, about
-from engine.ops.base import Operation
-from engine.ops.claims import FINISHED, Bury, Drop, Ended, Finish, FinishedAndClaimed, Retry
-from engine.ops.jobs import Lease
-from engine.spared import logger
 import os
 import queue
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
-from engine.ops.claims import Bury, Finish, LeasedJob, Release, Retry
+from engine.ops.base import Operation
+from engine.ops.claims import FINISHED, Bury, Drop, Ended, Finish, FinishedAndClaimed, LeasedJob, Release, Retry
+from engine.ops.jobs import Lease
 from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Swept
-from engine.wire.drivers.driver import Flight, SyncDriver
+from engine.redis.driver import Flight, SyncDriver
+from engine.spared import logger
 from engine.worker.batches import Batch, Run
-from engine.worker.handler_pool import HandlerPool
-from engine.worker.machine.events import MS, Answered, BatchEnded, Event, Exit, Forked, GiveUpHandler, HandlerEnded, LoseLease, Send, Start, StopAsked, StopHandler, StopReason, TimerFired, Unanswered
-from engine.worker.machine.machine import WorkerSteps
 from engine.worker.control import rss_mb
+from engine.worker.handler_pool import HandlerPool
+from engine.worker.machine.events import (
+    MS,
+    Answered,
+    BatchEnded,
+    Event,
+    Exit,
+    Forked,
+    GiveUpHandler,
+    HandlerEnded,
+    LoseLease,
+    Send,
+    Start,
+    StopAsked,
+    StopHandler,
+    StopReason,
+    TimerFired,
+    Unanswered,
+)
+from engine.worker.machine.machine import WorkerSteps
 from engine.worker.runs import job_run
 from engine.worker.shared import SharedWait
-
-
 
 # -- Says what came of runs whose lease was lost, when the server has answered their ends (rule 37: they
 # are sent all the same).
@@ -82,6 +96,8 @@ def _ended_by(operation: Operation) -> tuple[Lease, ...]:
             return tuple(failure.lease for failure in operation.failures)
         case _:
             return ()
+
+
 #: One for each slot of the machine, and one for the inline handlers.
 CALLERS = 6
 #: A reply waits at most this long for the handlers of the caller that sent the call.

@@ -15,10 +15,10 @@ from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.queue.settings import QueueSettings
+from engine.worker.control import stop_signals
 from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.machine.events import StopReason
 from engine.worker.shared import SharedConnections
-from engine.worker.control import stop_signals
 from engine.worker.worker import Worker
 
 

@@ -24,9 +24,7 @@ from engine.ops.claims import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.worker.child_processes import Answer, Child, ChildFailed, reference_of
-from engine.worker.runs import RunContexts
-from engine.worker.runs import LoopThread
-from engine.worker.runs import Runs
+from engine.worker.runs import LoopThread, RunContexts, Runs
 
 #: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None when another thread
 #: will know.

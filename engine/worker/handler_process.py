@@ -5,32 +5,30 @@ its parent."""
 
 from __future__ import annotations
 
-import locale
-import os
-import signal
-import warnings
-from contextlib import suppress
-from typing import Any
 import ctypes
 import json
+import locale
+import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
-from engine.handlers import Fault, Lost, call_here, call_plain, fault_of
+from typing import Any
+
+from engine.handlers import End, Fault, Lost, call_here, call_plain, ends, fault_of, faults
 from engine.job import Job
 from engine.logs import Forwarder, Source, run_everywhere
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.serializers import BUILT_IN, Serializers
-from engine.handlers import End, ends, faults
 from engine.worker.runs import RunContexts
-
-
 
 # -- What a run in a child process may change of its process, and the next run there must not see.
 
@@ -88,6 +86,8 @@ class ProcessState:
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
 _PR_SET_PDEATHSIG = 1
 
 #: What a run raised (error and traceback), and what it returned.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextvars
-import sys
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
 import asyncio
 import contextlib
+import contextvars
+import sys
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any
-from engine.spared import logger
 import time
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, Protocol, TypeVar
+
 from engine.errors import LeaseLost
 from engine.handlers import Fault, Handlers, fault_of
 from engine.job import Job, Say
@@ -23,10 +20,9 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.outcomes import TIMED_OUT
 from engine.serializers import Serializers
+from engine.spared import logger
 from engine.worker.child_processes import ChildFailed
 from engine.worker.machine.leases import timed_out
-
-
 
 # -- Where runs begin: each in a copy of the context of the worker, so that no run sees the context
 # variables of another one.
@@ -146,6 +142,8 @@ class LoopThread:
             loop.run_until_complete(asyncio.wait(self._tasks, timeout=CLEAN_UP_S))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
 #: The error of a run that ended because its job was cancelled.
 CANCELLED = "cancelled"
 

@@ -25,10 +25,10 @@ from engine.queue.faces import synchronous
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.sharded import ShardedQueue
 from engine.spared import logger
-from engine.worker.machine.events import StopReason
-from engine.worker.machine.concurrency import Places, Quota
-from engine.worker.shared import SharedConnections
 from engine.worker.control import stop_signals
+from engine.worker.machine.concurrency import Places, Quota
+from engine.worker.machine.events import StopReason
+from engine.worker.shared import SharedConnections
 from engine.worker.worker import Worker
 
 log = logger("ironclaim.worker")

@@ -18,13 +18,11 @@ from engine.errors import EngineError, OutcomeUnknown, ScriptFault
 from engine.logs import Source
 from engine.ops.sweeps import Wait
 from engine.ops.workers import ControlMessage, read_control
-from engine.wire.call import Call
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.finding import dialer_of
-from engine.wire.drivers.in_flight import Sent
-from engine.wire.drivers.own_connection import identify
-from engine.wire.drivers.subscription import Subscription
+from engine.redis.call import Call
+from engine.redis.dialer import Subscription, dialer_of, identify
+from engine.redis.driver import SyncDriver
+from engine.redis.endpoint import Endpoint
+from engine.redis.exchange import Sent
 from engine.worker.control import PAUSE_MOST_S
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import ControlLost, Subscribed

@@ -31,24 +31,21 @@ from engine.queue.settings import QueueSettings
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
 from engine.queue.workers import HANDLERS_TOLD
+from engine.redis.call import Call
+from engine.redis.driver import SyncDriver
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
 from engine.spared import logger, spared
 from engine.validate import Milliseconds
 from engine.version import __version__
-from engine.wire.call import Call
-from engine.wire.drivers.driver import SyncDriver
-from engine.worker.control import Control
+from engine.worker.control import Control, default_name, stop_signals, warn_of_namesakes
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.machine.claiming import BLOCK_MS
-from engine.worker.machine.concurrency import Gate, Share
+from engine.worker.machine.concurrency import Gate, Quota, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
-from engine.worker.machine.concurrency import Quota
 from engine.worker.machine.machine import WorkerSteps
-from engine.worker.control import default_name, warn_of_namesakes
 from engine.worker.shared import SharedConnections
-from engine.worker.control import stop_signals
 
 log = logger("ironclaim.worker")
 

@@ -24,8 +24,8 @@ from bench.micro.drain_process import drain as drain_here
 from bench.micro.floor import Floor
 from bench.micro.jobs import Claims, fill
 from bench.micro.payload import NAME, PAYLOAD, compact
+from engine.redis.scripts import load_folder, scripts_folder
 from engine.testing import EmbeddedServer
-from engine.wire.scripts import load_folder, scripts_folder
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from chaos.mutants import Mutant
 from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit
 from chaos.processes import changed_engine, child_environment
-from engine.wire.scripts import Script, load_folder, scripts_folder
+from engine.redis.scripts import Script, load_folder, scripts_folder
 
 CHANGED = [mutant for mutant in MUTANTS.values() if mutant.edits]
 SCRIPTED = [mutant for mutant in CHANGED if not any(path.is_relative_to(ENGINE) for path in planting.planted(mutant.edits))]
@@ -77,7 +77,7 @@ def test_processes_of_a_mutant_of_the_engine_import_the_changed_package(mutant: 
         return
     # One process speaks for all of them.
     environment = child_environment(changed_engine(planted))
-    show = "import engine, engine.wire.drivers.in_flight, engine.wire.drivers.sentinels; print(engine.__file__)"
+    show = "import engine, engine.redis.exchange, engine.redis.resolver; print(engine.__file__)"
     command = [sys.executable, "-c", show]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == str(tmp_path / "engine" / "__init__.py"), done.stderr

@@ -14,7 +14,7 @@ from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, planted
 from chaos.simulate.games import GAMES
 from chaos.simulate.patching import changed_methods
-from engine.wire.scripts import linked_functions, load_script, scripts_folder
+from engine.redis.scripts import linked_functions, load_script, scripts_folder
 from engine.worker.machine.sweeping import Sweeping
 
 _REMOVALS = [removal for game in GAMES.values() for removal in game.removals]

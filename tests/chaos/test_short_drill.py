@@ -25,7 +25,7 @@ from chaos.plan import PRODUCER, Pace, Plan, PlannedFault
 from chaos.progress import Progress
 from chaos.spec import RunSpec
 from chaos.verdicts import Verdict, parsed
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 from tests.chaos.drills import history, repeated, run, run_elsewhere
 from tests.chaos.judged import TIMEOUT
 from tests.reports.conftest import verdict_of

@@ -13,8 +13,8 @@ import pytest
 from engine import AsyncQueue, Channel, Handlers, Queue, ServerUnavailable, UnsafeServer, Worker, queues
 from engine.history import HistoryFile, load_file
 from engine.recorder import Recorder
-from engine.wire.drivers import handshake
-from engine.wire.drivers.handshake import parse_hello
+from engine.redis import handshake
+from engine.redis.handshake import parse_hello
 from tests.engine.helpers.producing import raw_client
 
 README = Path(__file__).resolve().parents[2] / "README.md"

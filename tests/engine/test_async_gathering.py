@@ -11,9 +11,9 @@ import pytest
 from redis.asyncio import Connection
 
 from engine import AsyncQueue, ConnectOptions, Malformed, Queue, ServerUnavailable, WrongKeyType, models
-from engine.wire.drivers import async_connections, async_gathering
-from engine.wire.drivers.async_connections import CONNECTIONS_MAX
-from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
+from engine.redis import async_connections, async_gathering
+from engine.redis.async_connections import CONNECTIONS_MAX
+from engine.redis.endpoint import DEADLINE_MS_MAX
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S

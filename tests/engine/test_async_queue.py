@@ -15,11 +15,11 @@ import redis
 
 import engine
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
+from engine.redis.async_connections import CONNECTIONS_MAX
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.driver import SyncDriver
+from engine.redis.endpoint import DEADLINE_MS_MAX
 from engine.testing import EmbeddedServer
-from engine.wire.drivers.async_connections import CONNECTIONS_MAX
-from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.producing import ids_of, raw_client

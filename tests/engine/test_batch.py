@@ -17,7 +17,7 @@ from engine.ops.base import Operation
 from engine.ops.jobs import Enqueue, Options
 from engine.ops.looks import Count, Counts
 from engine.ops.sweeps import Wait
-from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
+from engine.redis.exchange import PIPELINE_MAX, Sent
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import HASTE_MS, PATIENCE_MS, claim_operation, ids_of
 from tests.engine.helpers.relay import Relay, Rule

@@ -10,7 +10,7 @@ import pytest
 
 from engine import Queue
 from engine.ops.sweeps import Wait
-from engine.wire.drivers.driver import SyncDriver
+from engine.redis.driver import SyncDriver
 from tests.engine.helpers.producing import claim, ids_of
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 

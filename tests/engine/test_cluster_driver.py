@@ -13,12 +13,12 @@ from engine.models.lanes import Lanes
 from engine.ops.claims import Claim
 from engine.ops.jobs import Enqueue, Enqueued, Options
 from engine.ops.looks import Count
+from engine.redis.call import Call
+from engine.redis.driver import SyncDriver
+from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
+from engine.redis.exchange import Trouble, trouble_of_reply
+from engine.redis.scripts import Script
 from engine.testing.cluster import EmbeddedCluster
-from engine.wire.call import Call
-from engine.wire.drivers.delivery import Trouble, trouble_of_reply
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
-from engine.wire.scripts import Script
 from tests.engine.helpers.producing import PATIENCE_MS
 
 #: Of calls that fail in the end.

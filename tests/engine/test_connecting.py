@@ -27,8 +27,8 @@ from engine import (
     async_queues,
     queues,
 )
+from engine.redis.endpoint import Endpoint
 from engine.testing import EmbeddedServer
-from engine.wire.drivers.endpoint import Endpoint
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEFAULT_DEADLINE_S, wait_until

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.wire.drivers.delivery import DEADLINE_MS, Delivery, GiveUp, SendAgain, Trouble, Verdict, trouble_of_reply
+from engine.redis.exchange import DEADLINE_MS, Delivery, GiveUp, SendAgain, Trouble, Verdict, trouble_of_reply
 
 MS = 1_000_000
 

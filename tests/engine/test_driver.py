@@ -14,7 +14,7 @@ from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.ops.claims import Failure, Finish, Retry
 from engine.ops.sweeps import Wait
 from engine.queue import producing
-from engine.wire.drivers.driver import SyncDriver
+from engine.redis.driver import SyncDriver
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -70,7 +70,7 @@ def test_a_call_that_could_not_depart_is_sent_when_it_arrives(relay: Relay, queu
 
 
 def test_without_hiredis_redis_py_packs_the_calls(queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.wire.drivers.connections._pack", None)
+    monkeypatch.setattr("engine.redis.connections._pack", None)
     assert queue.enqueue("work", {"n": 1}, id="a").created
     queue.enqueue_many([{"name": "work", "payload": 1, "id": "b"}, {"name": "work", "payload": 1, "id": "c"}])
     assert sorted(ids_of(direct, "waiting")) == ["a", "b", "c"]

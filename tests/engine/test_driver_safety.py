@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, Queue, UnsafeServer, Worker
+from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
+from engine.redis.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
-from engine.wire.drivers.endpoint import DEADLINE_MS_MAX, Endpoint
-from engine.wire.drivers.handshake import check_server, parse_info
 from tests.engine.helpers.producing import claim, ids_of, raw_client, some_handlers
 
 FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}

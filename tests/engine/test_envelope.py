@@ -15,7 +15,7 @@ from engine import Queue, ScriptFault, validate
 from engine.models import envelope
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
-from engine.wire.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import linked_functions, scripts_folder
 from tests.engine.helpers.producing import claim
 from tests.walks import examples
 

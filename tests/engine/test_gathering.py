@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, Enqueued, Queue, WrongKeyType
-from engine.wire.drivers import gathering
-from engine.wire.drivers.endpoint import DEADLINE_MS_MAX
+from engine.redis import gathering
+from engine.redis.endpoint import DEADLINE_MS_MAX
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -184,7 +184,7 @@ _GREENLETS = """
 from gevent import monkey; monkey.patch_all()
 import sys, gevent
 from engine import ConnectOptions, Queue
-from engine.wire.drivers import gathering
+from engine.redis import gathering
 gathering.OVERDUE_S = 600.0
 with Queue("q", url=sys.argv[1], connect=ConnectOptions(timeout_ms=600_000, deadline_ms=15_000)) as queue:
     queue.enqueue("work", None)

@@ -15,7 +15,7 @@ from engine import Queue, Worker
 from engine.observer import Intended, Outcome, ServerIdentity
 from engine.ops.claims import LeasedJob
 from engine.ops.sweeps import Sweep
-from engine.wire.call import Call
+from engine.redis.call import Call
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import some_handlers

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, ServerUnavailable
-from engine.wire.call import Call
-from engine.wire.drivers import in_flight
+from engine.redis import exchange
+from engine.redis.call import Call
 from tests.conformance.declared import every_operation
 
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
@@ -43,4 +43,4 @@ def test_a_call_that_fails_is_named_in_words(nowhere: Queue) -> None:
     assert len(kinds) > 30
     for kind in kinds:
         operation: Any = object.__new__(kind)
-        assert re.fullmatch("[a-z. ]+", in_flight._name(Call(None, (), (), str, operation)))  # pyright: ignore[reportPrivateUsage]
+        assert re.fullmatch("[a-z. ]+", exchange._name(Call(None, (), (), str, operation)))  # pyright: ignore[reportPrivateUsage]

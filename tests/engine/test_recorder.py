@@ -20,8 +20,8 @@ from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease,
 from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import Sweep
 from engine.recorder import Recorder, Sink, result_crc
-from engine.wire.call import Call
-from engine.wire.drivers.merging import CallMaker, GatheredEnqueue, merged
+from engine.redis.call import Call
+from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from tests.engine.desk import write_run
 from tests.engine.helpers.producing import claim, claim_operation, hurry
 from tests.engine.helpers.relay import Relay

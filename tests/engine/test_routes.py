@@ -10,10 +10,9 @@ import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.models.spec import Spec
-from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.resolver import Answer
-from engine.wire.drivers.routes import Address, ClusterRoute, Node, SentinelRoute, slot_of
-from engine.wire.drivers.sentinels import Sentinels
+from engine.redis.endpoint import Endpoint
+from engine.redis.resolver import Answer, Sentinels
+from engine.redis.routes import Address, ClusterRoute, Node, SentinelRoute, slot_of
 
 OLD, NEW = Address("10.0.0.1", 6379), Address("10.0.0.2", 6379)
 

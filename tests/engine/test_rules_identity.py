@@ -12,7 +12,7 @@ from engine.ops.claims import Bury, Claim, Failure, Finish, Release, Retry
 from engine.ops.jobs import EnqueueMany, Lease
 from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
-from engine.wire.call import Call
+from engine.redis.call import Call
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.scenes import scene
 

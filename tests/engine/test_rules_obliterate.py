@@ -13,7 +13,7 @@ from engine.ops.claims import Bury, Failure, Finish, Retry, Value
 from engine.ops.jobs import Lease
 from engine.queue.clearing import obliterating
 from engine.queue.steps import DeadlineBound
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import names_of
 

@@ -20,7 +20,7 @@ from engine.ops.claims import Finish
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import Page
 from engine.ops.sweeps import Sweep
-from engine.wire import scripts
+from engine.redis import scripts
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers import pieces

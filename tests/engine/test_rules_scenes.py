@@ -11,8 +11,8 @@ import pytest
 
 from engine.models.lanes import Lanes
 from engine.ops.admin import Alter
-from engine.wire.call import Call
-from engine.wire.scripts import scripts_folder
+from engine.redis.call import Call
+from engine.redis.scripts import scripts_folder
 from tests.engine.desk import TOMBSTONE, WRITES, Desk
 from tests.engine.helpers.lanes_state import check, members
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain, words

@@ -13,7 +13,7 @@ from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.ops import schedules
 from engine.ops.base import Operation
 from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, Tick, Ticked, TickPolicy, Timing
-from engine.wire.call import Call
+from engine.redis.call import Call
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.models.envelope import read_run_fields
-from engine.wire.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import linked_functions, scripts_folder
 from tests.engine.desk import run_fields, write_run
 from tests.walks import examples
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.ops.schedules import Tick
-from engine.wire.call import Call
+from engine.redis.call import Call
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle

@@ -17,9 +17,9 @@ from engine.ops.base import Operation
 from engine.ops.claims import Bury, Release
 from engine.ops.jobs import Enqueue
 from engine.options import PLAIN
-from engine.wire import scripts
-from engine.wire.call import Call
-from engine.wire.scripts import Script, linked_functions, linked_model, load_folder, load_script, scripts_folder
+from engine.redis import scripts
+from engine.redis.call import Call
+from engine.redis.scripts import Script, linked_functions, linked_model, load_folder, load_script, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
 LANES = scripts_folder() / "lanes"

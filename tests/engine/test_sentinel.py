@@ -16,10 +16,10 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
 from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
+from engine.redis.resolver import Sentinels
+from engine.redis.routes import Address, Node, SentinelRoute
 from engine.testing import EmbeddedServer, ServerFailed, wire
 from engine.testing.sentinel import SERVICE, EmbeddedSentinel
-from engine.wire.drivers.routes import Address, Node, SentinelRoute
-from engine.wire.drivers.sentinels import Sentinels
 from tests.engine.helpers.at_work import Book, at_work
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 

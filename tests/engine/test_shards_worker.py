@@ -16,8 +16,8 @@ import redis
 from engine import AsyncQueue, Handlers, Malformed, Queue, Worker, WorkerGroup
 from engine.ops.workers import Beat, Beaten
 from engine.queue.sharding import Layout
-from engine.worker.machine.events import MS, WatchAsked
 from engine.worker.machine.concurrency import TURN_MS, Places, Quota
+from engine.worker.machine.events import MS, WatchAsked
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers

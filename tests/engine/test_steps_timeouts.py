@@ -6,8 +6,8 @@ from typing import Any
 
 from engine.ops.claims import Ended, Failure, Finish, Release, Retry
 from engine.ops.jobs import Lease
-from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
 from engine.worker.machine.events import Exit, GiveUpHandler, LoseLease, MoreTime, StopAsked, StopHandler
+from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
 from tests.engine.helpers.machine import Action, Machine, exits, started
 
 

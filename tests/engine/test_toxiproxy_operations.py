@@ -19,11 +19,11 @@ from chaos.probe import through
 from chaos.toxiproxy_client import blackhole
 from engine.models.lanes import Lanes
 from engine.ops.admin import MakeTestQueue
-from engine.wire.call import Call
-from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
-from engine.wire.drivers.in_flight import InFlightCall, Sent, settle
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.call import Call
+from engine.redis.driver import SyncDriver
+from engine.redis.endpoint import ConnectOptions, Endpoint
+from engine.redis.exchange import InFlightCall, Sent, settle
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.scenes import DONE_NOW
 from tests.scenes import MOVING, Scene
@@ -133,7 +133,7 @@ def desk(ironclaim_url: str) -> Iterator[SoloDesk]:
 def lossy(network: Network, desk: SoloDesk, monkeypatch: pytest.MonkeyPatch) -> Lossy:
     made = Lossy(network, desk)
     for driver in ("driver", "async_driver"):
-        monkeypatch.setattr(f"engine.wire.drivers.{driver}.settle", made.settle)
+        monkeypatch.setattr(f"engine.redis.{driver}.settle", made.settle)
     return made
 
 

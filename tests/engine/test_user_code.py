@@ -21,8 +21,7 @@ from engine.errors import EngineError
 from engine.ops.claims import LeasedJob
 from engine.queue.era import _call  # pyright: ignore[reportPrivateUsage]
 from engine.spared import logger
-from engine.worker.runs import RunContexts
-from engine.worker.runs import LoopThread
+from engine.worker.runs import LoopThread, RunContexts
 from tests.engine.desk import run_texts
 from tests.engine.helpers import raising
 from tests.engine.helpers.producing import ids_of, raw_client, some_handlers

@@ -14,7 +14,7 @@ SCRIPTS = "scripts"
 #: By name, with which it may be asked for alone. A file belongs to the first area that has it.
 AREAS: dict[str, tuple[str, ...]] = {
     "shards": ("lua/lanes/**/*shard*.lua", "engine/**/*shard*.py"),
-    "drivers": ("engine/wire/drivers/*.py",),
+    "drivers": ("engine/redis/*.py",),
     "http": ("engine/http/**/*.py",),
     "reports": ("reports/**/*.py",),
     SCRIPTS: ("lua/**/*.lua",),

@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 
 from engine.errors import ScriptFault
-from engine.wire.scripts import load_script
+from engine.redis.scripts import load_script
 from tests.mutation.edits import ROOT, Candidate, Edit, changed
 from tests.mutation.lua_tokens import CLOSING, KEYWORDS, OPENING, Token, begins_statement, by_line, tokens
 

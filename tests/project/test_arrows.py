@@ -61,10 +61,17 @@ OF_USERS = ("engine.queue", "engine.handlers", "engine.job")
 #: What carries a worker's decisions out.
 EXECUTION = tuple(f"engine.worker.{path.stem}" for path in sorted((ROOT / "engine/worker").glob("[!_]*.py")))
 
+#: What sends calls: all of its folder but the calls themselves and the scripts that they name.
+DRIVERS = tuple(
+    f"engine.redis.{path.stem}"
+    for path in sorted((ROOT / "engine/redis").glob("[!_]*.py"))
+    if path.stem not in ("call", "scripts")
+)
+
 #: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.
 UNKNOWN_TO: dict[str, tuple[str, ...]] = {
-    "engine/worker/machine": (*EXECUTION, "engine.wire.drivers", "redis", *OF_USERS, *FACES),
-    "engine/wire/drivers": ("engine.worker", "engine.models", *OF_USERS, *FACES),
+    "engine/worker/machine": (*EXECUTION, *DRIVERS, "redis", *OF_USERS, *FACES),
+    "engine/redis": ("engine.worker", "engine.models", *OF_USERS, *FACES),
     "engine/worker": ("engine.queue", "engine.models", "redis", *FACES),
     "engine/queue": ("engine.worker", "redis", *FACES),
     "engine/queue/asynchronous": ("engine.worker", "engine.queue.synchronous", "engine.channel", "engine.command"),
@@ -72,7 +79,7 @@ UNKNOWN_TO: dict[str, tuple[str, ...]] = {
     "engine/channel": ("engine.worker", "redis", *OF_USERS, *FACES),
     "engine/channel/asynchronous": ("engine.worker", "engine.channel.synchronous", *OF_USERS),
     "engine/channel/synchronous": ("engine.worker", "engine.channel.asynchronous", *OF_USERS),
-    "engine/models": ("engine.worker", "engine.wire.drivers", "engine.queue", "redis", *FACES),
+    "engine/models": ("engine.worker", *DRIVERS, "engine.queue", "redis", *FACES),
 }
 
 
@@ -268,19 +275,19 @@ def all_of(folder: str) -> str:
         pytest.param(
             all_of("worker/machine"),
             "engine.worker.machine",
-            {*EXECUTION, *OF_USERS, "redis", "engine.wire.drivers"},
+            {*EXECUTION, *OF_USERS, "redis", *DRIVERS},
             id="decisions are pure",
         ),
         pytest.param(
-            all_of("wire/drivers"),
-            "engine.wire.drivers",
+            all_of("redis"),
+            "engine.redis",
             {*OF_USERS, "engine.worker", "engine.models"},
             id="drivers know nothing of jobs",
         ),
         pytest.param(
             all_of("models"),
             "engine.models",
-            {*OF_USERS, "redis", "engine.worker", "engine.wire.drivers"},
+            {*OF_USERS, "redis", "engine.worker", *DRIVERS},
             id="models are pure",
         ),
         pytest.param(

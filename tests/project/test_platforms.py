@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import UnsafeServer
-from engine.wire.drivers.handshake import check_server
+from engine.redis.handshake import check_server
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -35,7 +35,7 @@ import json
 from pathlib import Path
 import engine
 from engine.models.foreign.foreign import REUSED
-from engine.wire import scripts
+from engine.redis import scripts
 folder = scripts.scripts_folder()
 def link_all(*_):
     raise SystemExit("a script was linked at the start")

@@ -22,8 +22,8 @@ from engine.channel.steps import Ask, Rest, Send, SendMany, Steps
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
 from engine.ops.channels import NewMessage
-from engine.server_clock import ServerClock
-from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.redis.call import ServerClock
+from engine.redis.exchange import DEADLINE_MS
 
 STORAGE = "default"
 #: Keys live longer than any episode.

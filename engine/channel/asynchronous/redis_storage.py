@@ -9,11 +9,11 @@ from engine.channel.asynchronous.storage import Listener
 from engine.channel.steps import Answers, Ask
 from engine.channel.storage import Opening
 from engine.models.dsps import DspsModel
-from engine.wire.call import Call
-from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.async_notifier import AsyncNotifier
-from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.call import Call
+from engine.redis.endpoint import Endpoint
+from engine.redis.exchange import Sent
+from engine.redis.listener import AsyncNotifier
 
 
 class AsyncOpenRedis:

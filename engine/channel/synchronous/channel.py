@@ -26,8 +26,8 @@ from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
 from engine.ops.channels import NewMessage
+from engine.redis.endpoint import DEFAULT_URL, ConnectOptions
 from engine.validate import Milliseconds
-from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions
 
 T = TypeVar("T")
 

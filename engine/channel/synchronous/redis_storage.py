@@ -10,11 +10,11 @@ from engine.channel.steps import Answers, Ask
 from engine.channel.storage import Opening
 from engine.channel.synchronous.storage import Listener
 from engine.models.dsps import DspsModel
-from engine.wire.call import Call
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.in_flight import Sent
-from engine.wire.drivers.notifier import Notifier
+from engine.redis.call import Call
+from engine.redis.driver import SyncDriver
+from engine.redis.endpoint import Endpoint
+from engine.redis.exchange import Sent
+from engine.redis.listener import Notifier
 
 
 class OpenRedis:

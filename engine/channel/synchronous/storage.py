@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from engine.channel.steps import Answers, Ask
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 
 #: What is called after a publication, from any thread, also with nobody waiting any more; it must be short and not raise.
 Listener = Callable[[], None]

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from engine.http.channels.settings import ChannelSettings
 from engine.models.dsps import revocation
 from engine.ops.claims import AskRevoked, Revoke
-from engine.wire.call import Call
-from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.call import Call
+from engine.redis.endpoint import ConnectOptions, Endpoint
 
 #: How much longer an entry lives than anybody could need it, as in DSPS.
 _MARGIN_S = 15

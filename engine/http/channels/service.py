@@ -15,7 +15,7 @@ from engine.http.channels.revocations import Revocations
 from engine.http.channels.settings import ChannelSettings
 from engine.http.channels.webhooks.delivery import Delivery
 from engine.http.channels.webhooks.queue import WebhookQueue
-from engine.wire.drivers.endpoint import ConnectOptions
+from engine.redis.endpoint import ConnectOptions
 
 _PROBE = ConnectOptions(timeout_ms=1_000, connect_timeout_ms=1_000, deadline_ms=1_000)
 

@@ -27,8 +27,8 @@ from engine.http.security.access import access_of, still_admitted
 from engine.http.settings import HttpSettings
 from engine.http.waiting import Waits
 from engine.queue.selecting import PLACES_MAX
+from engine.redis.endpoint import Endpoint
 from engine.sayable import json_text
-from engine.wire.drivers.endpoint import Endpoint
 
 #: Queues of one view: their numbers are asked for when they come into sight, each by a request of its own.
 QUEUES_MAX = 500

@@ -56,8 +56,8 @@ from engine.ops.base import Operation
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.workers import AcquireLock, ExtendLock, ReleaseLock
+from engine.redis.call import Call
 from engine.serializers import RAW
-from engine.wire.call import Call
 
 # -- The keys of a Bananas keyspace, each with its Redis type and content; `lua/bananas/modules/wire.lua`
 # has the same names.

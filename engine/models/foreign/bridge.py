@@ -41,8 +41,8 @@ from engine.ops.base import Operation
 from engine.ops.claims import Claim, Finish, LeasedJob
 from engine.ops.jobs import Backoff, Enqueue, Lease, Options
 from engine.ops.workers import Beat
+from engine.redis.call import Call
 from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, DURATION_MS_MAX
-from engine.wire.call import Call
 
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")
 #: Jitter of the original: a quarter less to a quarter more. That is a wait longer by a quarter, of which the last 0.4 are

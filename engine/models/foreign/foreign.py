@@ -25,8 +25,8 @@ from engine.ops.looks import Count, Explain, Inspect, ListObstacles, ReadProgres
 from engine.ops.schedules import Tick
 from engine.ops.sweeps import Sweep, Wait, Woken
 from engine.options import PLAIN
-from engine.wire.call import Call
-from engine.wire.scripts import load_foreign, scripts_folder
+from engine.redis.call import Call
+from engine.redis.scripts import load_foreign, scripts_folder
 
 # -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.
 

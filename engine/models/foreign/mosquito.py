@@ -47,8 +47,8 @@ from engine.ops.base import Operation
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options, class_of
 from engine.options import checked
+from engine.redis.call import Call
 from engine.serializers import TEXTS
-from engine.wire.call import Call
 
 # -- Mosquito's hash of a job run and its decoding: parameters as texts, followed by metadata.
 

@@ -13,10 +13,10 @@ from engine.ops.jobs import Enqueue
 from engine.queue.results import BLOCK_MS
 from engine.queue.settings import QueueSettings
 from engine.queue.steps import DeadlineBound, Steps
-from engine.wire.call import Call
-from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.async_gathering import AsyncGathering
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.async_gathering import AsyncGathering
+from engine.redis.call import Call
+from engine.redis.exchange import Sent
 
 T = TypeVar("T")
 

@@ -42,13 +42,13 @@ from engine.queue.results import Waiting, typed
 from engine.queue.scaling import DemandWatch, Scaling
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.sharding import number_of_shards
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.async_gathering import AsyncGathering
+from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.redis.gathering import CallMaker
 from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
 from engine.validate import Milliseconds
-from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.async_gathering import AsyncGathering
-from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
-from engine.wire.drivers.merging import CallMaker
 
 _SNAPSHOT_PAGE = 1_000
 _SNAPSHOT_PAGES_MAX = 10_000

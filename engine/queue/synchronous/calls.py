@@ -14,10 +14,10 @@ from engine.ops.jobs import Enqueue
 from engine.queue.results import BLOCK_MS
 from engine.queue.settings import QueueSettings
 from engine.queue.steps import DeadlineBound, Steps
-from engine.wire.call import Call
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.gathering import Gathering
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.call import Call
+from engine.redis.driver import SyncDriver
+from engine.redis.exchange import Sent
+from engine.redis.gathering import Gathering
 
 T = TypeVar("T")
 

@@ -43,13 +43,12 @@ from engine.queue.synchronous.locks import Locks
 from engine.queue.synchronous.results import Results
 from engine.queue.synchronous.schedules import Schedules
 from engine.queue.synchronous.workers import Workers
+from engine.redis.driver import SyncDriver
+from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.redis.gathering import CallMaker, Gathering
 from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
 from engine.validate import Milliseconds
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
-from engine.wire.drivers.gathering import Gathering
-from engine.wire.drivers.merging import CallMaker
 
 _SNAPSHOT_PAGE = 1_000
 _SNAPSHOT_PAGES_MAX = 10_000

@@ -37,10 +37,10 @@ from engine.queue.synchronous.results import Results
 from engine.queue.synchronous.workers import Workers
 from engine.queue.why import Why
 from engine.queue.workers import LIMIT_MAX, WorkerInfo, added_workers
+from engine.redis.call import Call
+from engine.redis.driver import SyncDriver
+from engine.redis.exchange import PIPELINE_MAX, Sent
 from engine.validate import Milliseconds
-from engine.wire.call import Call
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
 
 #: Looks at a record that changes all the time, or at a job that is on its way to another shard.
 _TRIES = 50

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, DropOutcome, Failure, LeasedJob, Release, Retry, Value
 from engine.ops.jobs import Enqueue, Lease, reroute_place
-from engine.wire.call import CALL_BYTES_MAX
+from engine.redis.call import CALL_BYTES_MAX
 from engine.worker.machine.concurrency import LINGER_MS
 from engine.worker.machine.events import MS
 

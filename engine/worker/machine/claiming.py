@@ -4,17 +4,14 @@ machine."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from engine.ops.claims import Claim, Claimed
-from engine.ops.sweeps import Wait, WorkerUpdates
-from engine.routing import DEFAULT_ROUTE, matching
-from engine.server_clock import ServerClock
-from engine.worker.machine.events import Settings
 from typing import Any
-from engine.ops.claims import Claim
-from engine.wire.call import Call
-from engine.worker.machine.events import MS, Action, Answered, Send, Slot, Unanswered
-from collections.abc import Callable
+
+from engine.ops.claims import Claim, Claimed
 from engine.ops.jobs import Options
+from engine.ops.sweeps import Wait, WorkerUpdates
+from engine.redis.call import Call, ServerClock
+from engine.routing import DEFAULT_ROUTE, matching
+from engine.worker.machine.events import MS, Action, Answered, Send, Settings, Slot, Unanswered
 
 #: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which it hears of updates.
 CLASSES_PER_CALL_MAX = 15

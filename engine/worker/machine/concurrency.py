@@ -6,13 +6,12 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
+
 from engine.ops.sweeps import WorkerUpdates
 from engine.worker.machine.events import MS, Settings
-from collections import deque
-from collections.abc import Callable
-from engine.worker.machine.events import MS
 
 #: What is taken ahead fills this time.
 FILL_MS = 50

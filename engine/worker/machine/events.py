@@ -11,8 +11,8 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.workers import ClientConnection, ControlMessage
 from engine.outcomes import FAILED, Verdict
+from engine.redis.call import Call
 from engine.routing import Attributes
-from engine.wire.call import Call
 
 #: Each slot carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew

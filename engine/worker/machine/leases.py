@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease
-from engine.worker.machine.events import MS, LoseLease, Settings, Start
-from engine.worker.machine.run_queue import NOTHING, Begun, Held, RunQueue
+
 from engine.ops.claims import Extend, LeasedJob
-from engine.server_clock import ServerClock
+from engine.ops.jobs import Lease
+from engine.redis.call import ServerClock
 from engine.worker.machine.claiming import RESEND_MS
-from engine.worker.machine.events import MS, Settings, StopReason
+from engine.worker.machine.events import MS, LoseLease, Settings, Start, StopReason
+from engine.worker.machine.run_queue import NOTHING, Begun, Held, RunQueue
 
 #: Jobs that one worker has leased at most, those of batches as well: it renews them in one call.
 LEASES_MAX = 2000
@@ -305,6 +304,7 @@ class LeaseTable:
 
 # -- What falls due while jobs run: renewals of leases, timeouts of handlers, and the grace period of a
 # worker that stops. Pure code, a part of the step machine.
+
 
 class Renewing:
     """When the next renewal is due, and its call: all leases in one, at each third of a lease (rules 9 and 13).

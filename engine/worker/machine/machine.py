@@ -10,40 +10,72 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from typing import Any
+
 from engine.ops.base import Operation
-from engine.ops.jobs import Lease
-from engine.server_clock import ServerClock
-from engine.wire.call import Call
-from engine.worker.machine.acknowledgements import PendingAcknowledgements
-from engine.worker.machine.claiming import CallSlots
-from engine.worker.machine.claiming import Claiming
-from engine.worker.machine.concurrency import Allowance, Gate, Prefetch, Share
-from engine.worker.machine.leases import Renewing, Stopping, Timeouts
-from engine.worker.machine.events import Settings
-from engine.worker.machine.leases import LeaseTable
-from engine.worker.machine.concurrency import Quota
-from engine.worker.machine.sweeping import Presence
-from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
-from engine.worker.machine.sweeping import Sweeping
-from engine.ops.claims import Extended, LeasedJob
-from engine.ops.workers import ClientConnection, JobCancelled, NewsPublished
-from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Share
-from engine.worker.machine.events import MS, Action, Answered, BatchEnded, ControlLost, Event, Forked, HandlerEnded, LoseLease, MoreTime, PauseAsked, Progressed, StopAsked, Subscribed, TimerFired, Unanswered, WatchAsked
-from engine.ops.claims import Claim, Finish, Mark
-from engine.ops.jobs import Enqueue
-from engine.worker.machine.concurrency import WAIT_MS_MAX
-from engine.worker.machine.events import MS, Action, Exit
-from engine.worker.machine.run_queue import NOTHING
-from engine.ops.claims import Bury, Claim, Claimed, Drop, Extend, Extended, Failure, Finish, FinishedAndClaimed, LeasedJob, Mark, Marked, Release, Retry
+from engine.ops.claims import (
+    Bury,
+    Claim,
+    Claimed,
+    Drop,
+    Extend,
+    Extended,
+    Failure,
+    Finish,
+    FinishedAndClaimed,
+    LeasedJob,
+    Mark,
+    Marked,
+    Release,
+    Retry,
+)
 from engine.ops.jobs import Enqueue, Enqueued, Lease
 from engine.ops.looks import Count, Counts, NoteProgress
 from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept, Wait, Woken, WorkerUpdates
-from engine.ops.workers import Beat, Beaten, ListConnections, ListedConnections, ReportRunTimes, RunTimesReported
+from engine.ops.workers import (
+    Beat,
+    Beaten,
+    ClientConnection,
+    JobCancelled,
+    ListConnections,
+    ListedConnections,
+    NewsPublished,
+    ReportRunTimes,
+    RunTimesReported,
+)
 from engine.outcomes import TIMED_OUT, Verdict, ending
+from engine.redis.call import Call, ServerClock
 from engine.worker.machine import claiming
-from engine.worker.machine.leases import timed_out
-from engine.worker.machine.events import Action, Answered, GiveUpHandler, HandlerEnded, StopHandler, Unanswered
+from engine.worker.machine.acknowledgements import PendingAcknowledgements
+from engine.worker.machine.claiming import CallSlots, Claiming
+from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Allowance, Gate, Prefetch, Quota, Share
+from engine.worker.machine.events import (
+    MS,
+    Action,
+    Answered,
+    BatchEnded,
+    ControlLost,
+    Event,
+    Exit,
+    Forked,
+    GiveUpHandler,
+    HandlerEnded,
+    LoseLease,
+    MoreTime,
+    PauseAsked,
+    Progressed,
+    Settings,
+    StopAsked,
+    StopHandler,
+    Subscribed,
+    TimerFired,
+    Unanswered,
+    WatchAsked,
+)
+from engine.worker.machine.leases import LeaseTable, Renewing, Stopping, Timeouts, timed_out
+from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
+from engine.worker.machine.run_queue import NOTHING
+from engine.worker.machine.sweeping import Presence, Sweeping
 
 #: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
 TURNING_MS = 20

@@ -3,19 +3,17 @@ part of the step machine."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.calendar import UnknownZone, calendar
 from engine.ops import schedules
 from engine.ops.base import Operation
 from engine.ops.looks import Count
 from engine.ops.schedules import DueSchedule, Tick, TickPolicy, Timing
-from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept
-from engine.ops.workers import Beaten
+from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept
+from engine.ops.workers import Beaten, ClientConnection, Connected, ListConnections, ListedConnections
+from engine.redis.call import ServerClock
 from engine.worker.machine.events import MS, Settings
-from collections.abc import Callable
-from engine.ops.sweeps import ReapLost, Swept
-from engine.ops.workers import ClientConnection, Connected, ListConnections, ListedConnections
-from engine.server_clock import ServerClock
-from engine.worker.machine.events import MS
 
 #: Jobs of one tick call, and so the most ticks that are made up for at once; older ones count as missed.
 CATCH_UP_MAX = 100
@@ -239,7 +237,7 @@ VOID_MS = 500
 #: So many looks in a row that were not answered, or refused, are the last ones until the next connection.
 FAILED_LOOKS_MAX = 3
 #: A worker whose lease was taken names no connection for so long: the server may have lost the one that this worker still holds,
-#: and its socket finds that out in half of this time (KEEP_ALIVE_S of engine/wire/drivers/own_connection.py).
+#: and its socket finds that out in half of this time (KEEP_ALIVE_S of engine/redis/dialer.py).
 DOUBT_MS = 10_000
 #: Leases that one call looks at.
 REAP_PAGE = 250

@@ -16,7 +16,7 @@ from chaos.processes import ROOT, child_environment
 from engine import Channel, models
 from engine.channel import receipts, replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 from tests.chaos.channels.presetting import preset
 
 

@@ -28,8 +28,8 @@ from engine.ops.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.wire.call import Call
-from engine.wire.drivers.driver import SyncDriver
+from engine.redis.call import Call
+from engine.redis.driver import SyncDriver
 
 #: T of an expiry of 300 s.
 TTL_S = 315

@@ -11,7 +11,7 @@ import pytest
 from engine import ScriptFault
 from engine.channel import clock
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.wire.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import linked_functions, scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
 
 EDGES = sorted(

@@ -19,7 +19,7 @@ from engine.ops.channels import (
     Subscribe,
     Unsubscribe,
 )
-from engine.wire.call import Call
+from engine.redis.call import Call
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
 from tests.engine.desk import CUT_OFF, WRITES
 

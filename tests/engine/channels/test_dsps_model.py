@@ -10,7 +10,7 @@ import pytest
 from engine import Malformed, Queue, ScriptFault, models
 from engine.models.dsps import DspsModel
 from engine.ops.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe, Unsubscribe
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 from tests.engine.channels.channel_desk import message
 
 MODEL = DspsModel("orders")

@@ -24,7 +24,7 @@ from engine.ops.channels import (
     Subscribe,
     Unsubscribe,
 )
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 from tests.engine.channels.test_matrices import rows
 
 TTL_S = 315

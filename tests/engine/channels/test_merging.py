@@ -29,7 +29,7 @@ from engine.errors import (
     WrongKeyType,
 )
 from engine.ops.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 
 TTL_S = 315
 LATER_MS = 2**52

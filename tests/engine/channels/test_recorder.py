@@ -27,7 +27,7 @@ from engine.ops.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.wire.call import Call
+from engine.redis.call import Call
 from tests.engine.helpers.schema import check_rows, raw_rows
 
 A, B = NewMessage("a", b'{"n":1}'), NewMessage("b", b'"\xe2\x82\xac"')

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.wire.scripts import load_folder, scripts_folder
+from engine.redis.scripts import load_folder, scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
 from tests.engine.helpers.slots import check_slots
 

@@ -20,7 +20,7 @@ from engine.ops.channels import (
     PublishReply,
     UnsubscribeReply,
 )
-from engine.wire.drivers.in_flight import Sent
+from engine.redis.exchange import Sent
 
 S = 1_000_000_000
 TTL_S = 60

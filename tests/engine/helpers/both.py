@@ -7,10 +7,10 @@ import inspect
 from typing import Any
 
 from engine import AsyncQueue, Queue
-from engine.wire.drivers.async_driver import AsyncDriver
-from engine.wire.drivers.async_gathering import AsyncGathering
-from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
-from engine.wire.drivers.merging import CallMaker
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.async_gathering import AsyncGathering
+from engine.redis.endpoint import ConnectOptions, Endpoint
+from engine.redis.gathering import CallMaker
 from tests.engine.helpers.producing import PATIENCE_MS, hurry
 
 

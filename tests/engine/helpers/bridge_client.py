@@ -15,7 +15,7 @@ import redis
 
 from engine import models
 from engine.models.foreign.bridge import BridgeKeys
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 from tests.conformance.desk import ModelDesk
 
 KEYS = BridgeKeys("bridge:")

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from engine.wire.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import linked_functions, scripts_folder
 
 _NOW_MS = 1_795_233_060_000
 

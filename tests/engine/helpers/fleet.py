@@ -13,7 +13,7 @@ from typing import Any
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.sweeps import Swept, Wait, Woken
-from engine.server_clock import ServerClock
+from engine.redis.call import ServerClock
 from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Settings, Start, TimerFired
 from engine.worker.machine.machine import WorkerSteps
 from tests.engine.desk import Desk

@@ -21,8 +21,7 @@ from engine.ops.claims import (
 )
 from engine.ops.jobs import Lease, Options
 from engine.ops.sweeps import Swept, Woken
-from engine.server_clock import ServerClock
-from engine.wire.call import Call
+from engine.redis.call import Call, ServerClock
 from engine.worker.machine.events import (
     Action,
     Answered,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine import Queue, outbox
-from engine.wire.drivers.driver import SyncDriver
+from engine.redis.driver import SyncDriver
 from tests.engine.helpers.databases import connect
 
 

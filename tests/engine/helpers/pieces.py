@@ -13,7 +13,7 @@ from pathlib import Path
 
 import redis
 
-from engine.wire.scripts import scripts_folder
+from engine.redis.scripts import scripts_folder
 
 #: So small are pieces where they are to be crossed.
 SMALL = 4

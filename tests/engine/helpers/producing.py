@@ -12,10 +12,9 @@ import redis
 from engine.handlers import Handlers
 from engine.ops.claims import Claim, Claimed
 from engine.queue.synchronous.queue import Queue
-from engine.wire.drivers.driver import SyncDriver
-from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
-from engine.wire.drivers.gathering import Gathering
-from engine.wire.drivers.merging import CallMaker
+from engine.redis.driver import SyncDriver
+from engine.redis.endpoint import ConnectOptions, Endpoint
+from engine.redis.gathering import CallMaker, Gathering
 
 _counters = itertools.count(1)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine import ScriptFault
-from engine.wire.scripts import load_script
+from engine.redis.scripts import load_script
 
 
 def check_slots(path: Path, tmp_path: Path, where: Sequence[Path] = ()) -> None:

@@ -12,7 +12,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.wire.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import linked_functions, scripts_folder
 from tests.walks import examples
 
 READ = """local object = json_members(ARGV[1])

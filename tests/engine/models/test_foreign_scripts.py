@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from engine.models.foreign.foreign import REUSED
-from engine.wire.scripts import load_foreign, scripts_folder
+from engine.redis.scripts import load_foreign, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
 LUA = scripts_folder()

@@ -18,7 +18,7 @@ from engine.models.foreign.foreign import pack, unpack
 from engine.ops.admin import Pause
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease
-from engine.wire.scripts import linked_functions, load_foreign, required_of_formats, scripts_folder
+from engine.redis.scripts import linked_functions, load_foreign, required_of_formats, scripts_folder
 
 REQUIRED = required_of_formats(scripts_folder())
 WIRE = f"""-- A wire.

@@ -2,8 +2,7 @@
 
 It refuses servers that would lose jobs, sees to it that every script is there (rule 28), and learns the server's time (rule 3).
 A user who may not run INFO (`-@dangerous`) is served all the same: what HELLO tells suffices, but for the eviction policy and the
-era of the server, which are then unknown.
-"""
+era of the server, which are then unknown."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ import redis
 
 from engine.errors import UnsafeServer
 from engine.observer import Observer, ServerIdentity
-from engine.server_clock import ServerClock
+from engine.redis.call import ServerClock
+from engine.redis.exchange import message_of
+from engine.redis.routes import ClusterRoute, Node, Route
+from engine.redis.scripts import Script
 from engine.spared import logger
-from engine.wire.drivers.client_errors import message_of
-from engine.wire.drivers.routes import ClusterRoute, Node, Route
-from engine.wire.scripts import Script
 
 log = logger("ironclaim")
 

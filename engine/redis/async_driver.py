@@ -11,16 +11,27 @@ from redis.exceptions import AskError
 
 from engine.errors import EngineError
 from engine.observer import Intended, Observer
-from engine.server_clock import ServerClock
-from engine.wire.call import Call
-from engine.wire.drivers.async_connections import AsyncConnections, PipelinedConnection
-from engine.wire.drivers.client_errors import FAILURES
-from engine.wire.drivers.durability import Durability
-from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.handshake import Handshake
-from engine.wire.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
-from engine.wire.drivers.redirects import Replies, asking, grouped, slots_of, without_asking
-from engine.wire.scripts import Script
+from engine.redis.async_connections import AsyncConnections, PipelinedConnection
+from engine.redis.call import Call, ServerClock
+from engine.redis.endpoint import Endpoint
+from engine.redis.exchange import (
+    FAILURES,
+    Durability,
+    FirstContact,
+    InFlightCall,
+    Replies,
+    Sent,
+    asking,
+    grouped,
+    loads_again,
+    not_sent,
+    pipeline,
+    settle,
+    slots_of,
+    without_asking,
+)
+from engine.redis.handshake import Handshake
+from engine.redis.scripts import Script
 
 T = TypeVar("T")
 

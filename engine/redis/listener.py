@@ -1,21 +1,128 @@
-"""Subscribes to one pub/sub channel of a server under asyncio: as `notifier` does, in a task of the running loop."""
+"""Subscribes to one pub/sub channel of a server and calls its listeners, from all threads or greenlets of a process: one
+connection, read by a thread of its own.
+
+Listeners are called at each publication, and whenever the subscription begins or ends, because a publication in between may have
+been missed. A connection that was silently cut is found by a PING when nothing came for a while."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import threading
 import time
+import weakref
+from collections.abc import Callable
 from typing import Any, cast
 
 from engine.errors import Malformed
-from engine.wire.drivers.async_dialer import AsyncDialer
-from engine.wire.drivers.client_errors import FAILURES
-from engine.wire.drivers.dialer import Connection
-from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.notifier import LINGER_S, PING_AFTER_S, Listener
-from engine.wire.drivers.routes import Node
-from engine.wire.drivers.subscription import PAUSE_FIRST_S, PAUSE_MOST_S
+from engine.redis.async_connections import AsyncDialer
+from engine.redis.dialer import PAUSE_FIRST_S, PAUSE_MOST_S, Connection, Subscription, dialer_of
+from engine.redis.endpoint import Endpoint
+from engine.redis.exchange import FAILURES
+from engine.redis.routes import Node
+
+#: When nothing came for so long, a PING checks the connection.
+PING_AFTER_S = 1.0
+#: How long the subscription stays after the last listener has left, for the next one.
+LINGER_S = 5.0
+
+Listener = Callable[[], None]
+
+
+class Notifier:
+    """The listeners of one topic. It connects with the first listener, and disconnects some seconds after the last one has left;
+    safe across a fork: a child makes its own connection."""
+
+    def __init__(self, endpoint: Endpoint, topic: str) -> None:
+        self._endpoint = endpoint
+        self._topic = topic
+        self._begin()
+        _NOTIFIERS.add(self)
+
+    def _begin(self) -> None:
+        """Begin without a connection: at first, and in a forked child, where another thread may have held the lock for ever."""
+        self._lock = threading.Lock()
+        self._listeners: dict[Listener, None] = {}
+        self._left_s = 0.0
+        self._subscription: Subscription | None = None
+        self._pid = os.getpid()
+
+    @property
+    def live(self) -> bool:
+        """Whether the server has confirmed the subscription: no later publication is missed."""
+        subscription = self._subscription
+        return subscription is not None and subscription.live
+
+    def listen(self, listener: Listener) -> None:
+        """Call the listener at each publication from now on, in the reading thread; it must be short and not raise."""
+        if self._pid != os.getpid():
+            # A fork that Python did not make, so no hook was called.
+            self._begin()
+        with self._lock:
+            self._listeners[listener] = None
+            if self._subscription is None:
+                self._subscription = self._subscribe()
+                self._subscription.start()
+
+    def unlisten(self, listener: Listener) -> None:
+        """Stop calling the listener."""
+        with self._lock:
+            self._listeners.pop(listener, None)
+            self._left_s = time.monotonic()
+
+    def notify(self) -> None:
+        """Call all listeners."""
+        with self._lock:
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def close(self) -> None:
+        """End the listening."""
+        with self._lock:
+            subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.stop()
+
+    def _subscribe(self) -> Subscription:
+        """A subscription that ends when another one has replaced it, or nothing has listened for a while."""
+
+        def wanted() -> bool:
+            with self._lock:
+                if self._subscription is made and not self._listeners and time.monotonic() - self._left_s > LINGER_S:
+                    self._subscription = None
+                return self._subscription is made
+
+        made = Subscription(
+            dialer_of(self._endpoint),
+            (self._topic,),
+            name=f"ironclaim-notifier-{self._topic}",
+            heard=lambda _: self.notify(),
+            changed=self.notify,
+            wanted=wanted,
+            checked=lambda: True,
+            # Callers that wait poll meanwhile, and get the server's error there.
+            failed=lambda _: None,
+            look_s=PING_AFTER_S,
+        )
+        return made
+
+
+_NOTIFIERS: weakref.WeakSet[Notifier] = weakref.WeakSet()
+
+
+def _in_a_forked_child() -> None:
+    for notifier in list(_NOTIFIERS):
+        notifier._begin()  # pyright: ignore[reportPrivateUsage]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_forked_child)
+
+
+# -- Subscribes to one pub/sub channel of a server under asyncio: as `notifier` does, in a task of the
+# running loop.
 
 
 class AsyncNotifier:

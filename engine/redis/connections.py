@@ -1,8 +1,7 @@
 """Connections to one Redis or Valkey server, each made fit for the engine by a handshake before its first call.
 
 The client's own retries are off: redis-py re-sends EVALSHA by default, and re-sending is the engine's decision
-(`engine.wire.drivers.delivery`).
-"""
+(`engine.redis.exchange`)."""
 
 from __future__ import annotations
 
@@ -19,11 +18,10 @@ from typing import Any, cast
 import redis
 from redis.exceptions import AskError
 
-from engine.wire.drivers.dialer import Connection
-from engine.wire.drivers.endpoint import Endpoint
-from engine.wire.drivers.finding import dialer_of
-from engine.wire.drivers.handshake import Handshake
-from engine.wire.drivers.routes import Address, Node
+from engine.redis.dialer import Connection, dialer_of
+from engine.redis.endpoint import Endpoint
+from engine.redis.handshake import Handshake
+from engine.redis.routes import Address, Node
 
 Pack = Callable[[tuple[object, ...]], bytes]
 _pack: Pack | None

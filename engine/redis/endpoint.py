@@ -1,11 +1,10 @@
 """Where a queue's server is and how it is reached: a url, or the client that a service has already; and the bounds of time.
 
-Behind sentinels and in a cluster there is a route in place of an address: `engine.wire.drivers.resolver` finds the server by it.
+Behind sentinels and in a cluster there is a route in place of an address: `engine.redis.resolver` finds the server by it.
 
 The engine opens connections of its own in either case. Of a client it takes the address, the database, the credentials and TLS;
 not its pool, whose connections answer in the client's own way, not its retries, which would send a call again behind the
-engine's back, and not its timeouts and `decode_responses`.
-"""
+engine's back, and not its timeouts and `decode_responses`."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ from redis.retry import Retry
 from engine import validate
 from engine.errors import Malformed, describe, shown
 from engine.redaction import HIDDEN, redacted, redacted_url
+from engine.redis.exchange import DEADLINE_MS
+from engine.redis.routes import Address, ClusterRoute, Node, Route, SentinelRoute, read_url, slot_of
 from engine.settling import settle
-from engine.wire.drivers.delivery import DEADLINE_MS
-from engine.wire.drivers.routes import Address, ClusterRoute, Node, Route, SentinelRoute, read_url, slot_of
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 #: A reply that takes longer than this counts as lost, and the call is sent again on a new connection.

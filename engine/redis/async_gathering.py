@@ -3,8 +3,7 @@
 A task that is alone pays nothing for this, because its call leaves at once. With fifty tasks one call carries twenty-five jobs or
 more, and while the server works on one batch the tasks of the other make their next jobs: two batches are under way on one
 connection, whose replies come in the order of the batches. No timer is involved: a batch leaves when the tasks that can run have
-run.
-"""
+run."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from typing import Any, Protocol
 from engine.errors import EngineError
 from engine.observer import Intended
 from engine.ops.jobs import Enqueue
-from engine.wire.call import Call
-from engine.wire.drivers.in_flight import InFlightCall, Sent
-from engine.wire.drivers.merging import (
+from engine.redis.call import Call
+from engine.redis.exchange import InFlightCall, Sent
+from engine.redis.gathering import (
     BATCH_BYTES_MAX,
     BATCH_JOBS_MAX,
     OVERDUE_S,

@@ -1,8 +1,7 @@
 """How the server of a queue is found where no address is fixed: by sentinels, or by the nodes of a cluster. Values, no socket.
 
 A url names several addresses: `sentinel://user:pw@host:port,host:port/service?db=0` and `redis+cluster://user:pw@host:port,host:port`;
-`rediss+sentinel://` and `rediss+cluster://` use TLS for all connections.
-"""
+`rediss+sentinel://` and `rediss+cluster://` use TLS for all connections."""
 
 from __future__ import annotations
 

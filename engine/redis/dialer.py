@@ -1,0 +1,332 @@
+"""Opens connections for threads and greenlets: to the server of an endpoint, or to the one that its resolver names, which is
+checked by a handshake before anything else is sent to it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import redis
+
+from engine.errors import UnsafeServer
+from engine.ops.workers import ClientConnection, read_client
+from engine.redis.call import ServerClock
+from engine.redis.endpoint import Endpoint
+from engine.redis.exchange import FAILURES, is_reply, message_of
+from engine.redis.handshake import Handshake, parse_info
+from engine.redis.resolver import SWITCHED, Ask, ClusterNodes, Resolver, Sentinels, shared
+from engine.redis.routes import Address, Node, SentinelRoute
+from engine.spared import logger
+
+#: redis-py's own types leave these methods partly unknown.
+Connection = Any
+
+
+class Dialer:
+    """Makes connections, not yet connected: `connect` of redis-py does the rest, handshake included. `patience_ms`: how much
+    longer than usual a reply may take. Without a handshake a connection to a fixed address is only authenticated."""
+
+    def __init__(self, endpoint: Endpoint, resolver: Resolver | None, handshake: Handshake | None, patience_ms: int = 0) -> None:
+        self.resolver = resolver
+        self.endpoint = endpoint
+        if handshake is None and resolver is not None:
+            handshake = Handshake((), ServerClock(), None, route=endpoint.route)
+        self._handshake = handshake
+        self._patience_ms = patience_ms
+
+    def node(self, slot: int) -> Node | None:
+        """Where a new connection for a slot leads; None: to the fixed address. Raises redis-py's ConnectionError."""
+        return None if self.resolver is None else self.resolver.node(slot)
+
+    def make(self, node: Node | None, *, learns: bool = True) -> Connection:
+        """A connection to a node, which connects with its own `connect`. Learns the server's time if asked to."""
+        settings = self.endpoint.settings(self._patience_ms, node)
+        handshake = self._handshake
+        if handshake is None:
+            return self.endpoint.connection_class(**settings)
+
+        def greet(connection: Connection) -> None:
+            connection.on_connect()
+            missing = handshake.conclude(ask(connection, handshake.commands), node, learns=learns)
+            if missing:
+                handshake.finish(missing, ask(connection, missing))
+
+        return self.endpoint.connection_class(**settings, redis_connect_func=greet)
+
+
+def ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
+    """Send commands on a new connection and read the replies."""
+    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    replies: list[Any] = []
+    read_replies(connection, len(commands), replies)
+    return replies
+
+
+def read_replies(connection: Connection, count: int, replies: list[Any]) -> None:
+    """Put the next replies of a connection into `replies`, errors that the server sent among them: an answer that stays unread
+    would be taken for the next call's. A failure of the connection is raised; what came before it is in the list."""
+    while len(replies) < count:
+        try:
+            replies.append(connection.read_response(disconnect_on_error=False))
+        except FAILURES as error:
+            if not is_reply(error):
+                raise
+            replies.append(error)
+
+
+def asker(reach: Callable[[Address], Endpoint]) -> Ask:
+    """What asks servers and sentinels, each on a connection that is closed again."""
+
+    def asked(address: Address, commands: Sequence[tuple[object, ...]]) -> list[Any]:
+        endpoint = reach(address)
+        connection: Connection = endpoint.connection_class(**endpoint.settings())
+        try:
+            connection.connect()
+            return ask(connection, commands)
+        finally:
+            connection.disconnect()
+
+    return asked
+
+
+# -- How a server lists a connection of this process, so that others can see whether it is still there.
+
+log = logger("ironclaim")
+
+#: The kernel asks a silent connection for a sign of life after so many s, again each so many s, and gives it up after so many
+#: times. A server that has lost it answers with a reset. Nothing else would tell who only listens, and no call is made for it.
+KEEP_ALIVE_S = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2}
+
+
+def identify(connection: Connection) -> ClientConnection | None:
+    """What the server says of this connection, which has nothing outstanding. None where others could learn nothing from it: the
+    user may not ask, or what the server sees is the connection of a proxy, which need not end with this process."""
+    client, server = ask(connection, (("CLIENT", "INFO"), ("INFO", "server")))
+    for reply in (client, server):
+        if isinstance(reply, Exception):
+            _tell_off(message_of(reply))
+            return None
+    try:
+        client_id, address = read_client(client.decode(errors="replace"))
+    except (KeyError, ValueError) as error:
+        _tell_off(f"CLIENT INFO cannot be read: {error!r}")
+        return None
+    own = own_address(connection._sock)
+    keep_alive(connection._sock)
+    if address != own:
+        _tell_off(f"the server sees {address.rpartition(':')[0]}, not {own.rpartition(':')[0]}: a proxy is in between")
+        return None
+    return ClientConnection(client_id, address, parse_info(server).get("run_id", ""))
+
+
+def keep_alive(sock: Any) -> None:
+    """Let the kernel find out within five seconds that a silent connection is gone, where it can."""
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE_S.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def own_address(sock: Any) -> str:
+    """The address of a connected socket as a server would list it that sees this very socket."""
+    if sock.family == socket.AF_UNIX:
+        return f"{sock.getpeername()}:0"
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@functools.cache
+def _tell_off(reason: str) -> None:
+    """Log why presence is off, once in a process for each reason."""
+    log.info("presence is off, a killed worker is noticed by its leases alone: %s", reason)
+
+
+# -- A connection that reads what a server publishes on some pub/sub channels, in a thread or greenlet of
+# its own.
+
+PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
+
+
+class Subscription:
+    """One thread and its connection.
+
+    `heard` gets each message, and `changed` is called when `live` has changed; both in the thread, so they must be short and not
+    raise. `failed` gets the error of each attempt. Whenever nothing came for `look_s` seconds it asks `wanted` whether to go on,
+    and `checked` whether a PING shall find out if the connection was silently cut. After a failure it pauses for up to
+    `pause_most_s` seconds. `identify` says how the server lists a new connection, before anything is subscribed to.
+    """
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        channels: tuple[str, ...],
+        *,
+        name: str,
+        heard: Callable[[bytes], None],
+        changed: Callable[[], None],
+        wanted: Callable[[], bool],
+        checked: Callable[[], bool],
+        failed: Callable[[Exception], None],
+        look_s: float,
+        pause_most_s: float = PAUSE_MOST_S,
+        identify: Callable[[Connection], ClientConnection | None] = lambda _: None,
+    ) -> None:
+        self._dialer = dialer
+        self._answer_s = dialer.endpoint.options.timeout_ms / 1000
+        self._channels = channels
+        self._name = name
+        self._heard = heard
+        self._changed = changed
+        self._wanted = wanted
+        self._checked = checked
+        self._told_failure = failed
+        self._look_s = look_s
+        self._pause_most_s = pause_most_s
+        self._identify = identify
+        self._ended = threading.Event()
+        self._connection: Connection = None
+        self._node: Node | None = None
+        #: Whether the server has confirmed all channels: no later message is missed.
+        self.live = False
+        #: The present connection as the server lists it, where that is known.
+        self.identity: ClientConnection | None = None
+
+    def start(self) -> None:
+        """Begin to listen."""
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def stop(self) -> None:
+        """End it now; called from another thread."""
+        self._ended.set()
+        self.live = False
+        self._break()
+
+    def leave(self) -> None:
+        """Close the connection if its server is no longer named; the thread connects to the one that is."""
+        resolver, node = self._dialer.resolver, self._node
+        if resolver is not None and node is not None and not resolver.serves(node):
+            self._break()
+
+    def _break(self) -> None:
+        # Not disconnected: the thread that reads it does that, and redis-py's connections are not for two.
+        socket = getattr(self._connection, "_sock", None)
+        if socket is not None:
+            with contextlib.suppress(OSError):
+                socket.shutdown(2)
+
+    @property
+    def _goes_on(self) -> bool:
+        return not self._ended.is_set() and self._wanted()
+
+    def _run(self) -> None:
+        pause_s = PAUSE_FIRST_S
+        while self._goes_on:
+            try:
+                self._subscribe()
+                pause_s = PAUSE_FIRST_S
+                self._listen()
+            except FAILURES as error:
+                self._silence()
+                if self._dialer.resolver is not None and not isinstance(error, UnsafeServer):
+                    self._dialer.resolver.hears(error)
+                if not self._ended.is_set():
+                    self._told_failure(error)
+                self._ended.wait(pause_s)
+                pause_s = min(self._pause_most_s, pause_s * 2)
+        self._silence()
+
+    def _subscribe(self) -> None:
+        if self._dialer.resolver is not None:
+            self._dialer.resolver.join(self)
+        self._node = self._dialer.node(self._dialer.endpoint.slot)
+        connection = self._connection = self._dialer.make(self._node)
+        connection.connect()
+        self.leave()
+        self.identity = self._identify(connection)
+        connection.send_command("SUBSCRIBE", *self._channels, check_health=False)
+        confirmed = 0
+        while confirmed < len(self._channels):
+            confirmed += self._read()[0] == b"subscribe"
+        self.live = not self._ended.is_set()
+        self._changed()
+
+    def _listen(self) -> None:
+        """Listen until it has to end. Raises the error with which the connection ended."""
+        connection = self._connection
+        while self._goes_on:
+            if not connection.can_read(self._look_s):
+                if not self._checked():
+                    continue
+                connection.send_command("PING", check_health=False)
+                if not connection.can_read(self._answer_s):
+                    raise redis.TimeoutError("no answer to a PING")
+            said = self._read()
+            if said[0] == b"message":
+                self._heard(said[2])
+
+    def _read(self) -> list[Any]:
+        """Read the next message of the server."""
+        said = self._connection.read_response(disconnect_on_error=False)
+        return cast("list[Any]", said) if isinstance(said, list) and said else [said]
+
+    def _silence(self) -> None:
+        """Note that messages are missed from now on."""
+        was_live, self.live = self.live, False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*FAILURES):
+                connection.disconnect()
+        if was_live:
+            self._changed()
+
+
+# -- Which resolver belongs to an endpoint, and the dialer of its connections: where sentinels, clusters
+# and connections meet.
+
+#: A connection to a sentinel on which nothing came is checked so often.
+LOOK_S = 5.0
+
+
+def resolver_of(endpoint: Endpoint) -> Resolver | None:
+    """The resolver that finds the server of this endpoint, which others may have as well; None for a fixed address."""
+    route = endpoint.route
+    if route is None:
+        return None
+    # Threads of its own ask, also for asyncio: no event loop has to wait for it, or to be there.
+    plain = endpoint.of_kind(asynchronous=False)
+    timeout_s = (endpoint.options.connect_timeout_ms + endpoint.options.timeout_ms) / 1000
+
+    def make() -> Resolver:
+        if not isinstance(route, SentinelRoute):
+            return ClusterNodes(route, asker(plain.of_address), timeout_s)
+        credentials = dict(route.credentials)
+
+        def reach(address: Address) -> Endpoint:
+            return plain.of_address(address, credentials)
+
+        def listen(address: Address, heard: Callable[[bytes], None], wanted: Callable[[], bool]) -> None:
+            Subscription(
+                *(Dialer(reach(address), None, None), (SWITCHED,)),
+                name=f"ironclaim-sentinel-{address.port}",
+                heard=heard,
+                changed=lambda: None,
+                wanted=wanted,
+                checked=lambda: True,
+                failed=lambda _: None,
+                look_s=LOOK_S,
+            ).start()
+
+        return Sentinels(route, asker(reach), timeout_s, listen)
+
+    return shared(route, plain.sharing_key, make)
+
+
+def dialer_of(endpoint: Endpoint, handshake: Handshake | None = None, patience_ms: int = 0) -> Dialer:
+    """The dialer of an endpoint's connections."""
+    return Dialer(endpoint, resolver_of(endpoint), handshake, patience_ms)
