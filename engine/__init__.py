@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from engine.channel.asynchronous.channel import AsyncChannel
     from engine.channel.contents import RawJson
     from engine.channel.memory import MemoryStorage
-    from engine.channel.redis_storage import RedisStorage
     from engine.channel.rules import ChannelRule
+    from engine.channel.storage import RedisStorage
     from engine.channel.synchronous.channel import Channel
     from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
     from engine.errors import (
@@ -77,20 +77,23 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "engine.channel.asynchronous.channel": ("AsyncChannel",),
-    "engine.queue.asynchronous.queue": ("AsyncQueue", "async_queues"),
-    "engine.channel.synchronous.channel": ("Channel",),
     "engine.channel.contents": ("RawJson",),
     "engine.channel.memory": ("MemoryStorage",),
-    "engine.channel.redis_storage": ("RedisStorage",),
     "engine.channel.rules": ("ChannelRule",),
-    "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
-    "engine.redis.endpoint": ("ConnectOptions",),
+    "engine.channel.storage": ("RedisStorage",),
+    "engine.channel.synchronous.channel": ("Channel",),
+    "engine.channel.values": (
+        "Acknowledged",
+        "Fetched",
+        "Message",
+        "Published",
+        "Subscribed",
+    ),
     "engine.errors": (
         "BatchFailed",
         "ChannelNotFound",
         "EngineError",
         "JobFailed",
-        "WrongKeyType",
         "LeaseLost",
         "Malformed",
         "NoResult",
@@ -100,43 +103,82 @@ _HOMES = {
         "ScriptFault",
         "ServerUnavailable",
         "SubscriptionNotFound",
-        "UnknownParent",
         "TimedOut",
         "UnknownJob",
+        "UnknownParent",
         "UnsafeServer",
         "UnsupportedFeature",
+        "WrongKeyType",
     ),
     "engine.handlers": ("Handlers",),
     "engine.job": ("Job",),
-    "engine.outcomes": ("Bury", "Discard", "RetryLater"),
-    "engine.queue.durations": ("Durations", "HandlerTimes"),
-    "engine.queue.era": ("DataLoss",),
-    "engine.queue.locks": ("Lock",),
-    "engine.queue.metrics": ("join_metrics",),
-    "engine.queue.scaling": ("Scaling",),
-    "engine.queue.obstacles": ("LaneInfo", "LimitInfo", "Obstacles", "PauseInfo"),
-    "engine.queue.why": ("Why",),
-    "engine.queue.job_info": ("JobError", "JobInfo", "JobPage"),
     "engine.ops.admin": ("Altered",),
     "engine.ops.jobs": ("Enqueued",),
-    "engine.ops.looks": ("Counts", "Event", "NameCounts", "Snapshot"),
+    "engine.ops.looks": (
+        "Counts",
+        "Event",
+        "NameCounts",
+        "Snapshot",
+    ),
     "engine.options": ("JobOptions",),
-    "engine.queue.producing": ("NewJob",),
-    "engine.serializers": ("Serializer", "UnreadablePayload"),
-    "engine.tasks": ("Task", "TaskFunction"),
+    "engine.outcomes": (
+        "Bury",
+        "Discard",
+        "RetryLater",
+    ),
     "engine.priority_queue": ("PriorityQueue",),
-    "engine.queue.synchronous.queue": ("Queue", "queues"),
+    "engine.queue.asynchronous.queue": (
+        "AsyncQueue",
+        "async_queues",
+    ),
+    "engine.queue.asynchronous.results": ("AsyncResults",),
+    "engine.queue.durations": (
+        "Durations",
+        "HandlerTimes",
+    ),
+    "engine.queue.era": ("DataLoss",),
+    "engine.queue.job_info": (
+        "JobError",
+        "JobInfo",
+        "JobPage",
+    ),
+    "engine.queue.locks": ("Lock",),
+    "engine.queue.metrics": ("join_metrics",),
+    "engine.queue.obstacles": (
+        "LaneInfo",
+        "LimitInfo",
+        "Obstacles",
+        "PauseInfo",
+    ),
+    "engine.queue.producing": ("NewJob",),
     "engine.queue.registry": ("QueueInfo",),
-    "engine.routing": ("Target",),
-    "engine.scheduler": ("Scheduler",),
+    "engine.queue.results": (
+        "Progress",
+        "Result",
+    ),
+    "engine.queue.scaling": ("Scaling",),
     "engine.queue.scheduling": ("Schedule",),
     "engine.queue.selecting": ("ListOptions",),
-    "engine.queue.results": ("Progress", "Result"),
-    "engine.queue.asynchronous.results": ("AsyncResults",),
+    "engine.queue.synchronous.queue": (
+        "Queue",
+        "queues",
+    ),
     "engine.queue.synchronous.results": ("Results",),
-    "engine.worker.worker": ("Worker",),
-    "engine.worker.group": ("WorkerGroup",),
+    "engine.queue.why": ("Why",),
     "engine.queue.workers": ("WorkerInfo",),
+    "engine.redis.endpoint": ("ConnectOptions",),
+    "engine.routing": ("Target",),
+    "engine.scheduler": ("Scheduler",),
+    "engine.serializers": (
+        "Serializer",
+        "UnreadablePayload",
+    ),
+    "engine.tasks": (
+        "Task",
+        "TaskFunction",
+    ),
+    "engine.worker.group": ("WorkerGroup",),
+    "engine.worker.worker": ("Worker",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import engine
-from engine.channel import clock, receipts
+from engine.channel import clock, replies
 from engine.channel.recorder import ChannelRecorder
 
 #: tampered: another clock with the checksum of this one. truncated: cut off. foreign: another subscriber's receipt for the same
@@ -39,11 +39,11 @@ class Handed:
     @property
     def storage(self) -> str:
         """The first storage in the receipt."""
-        return next(iter(receipts.read_outer(self.receipt)))
+        return next(iter(replies.read_outer(self.receipt)))
 
     def at(self, channel: str, subscriber: str) -> int:
         """The clock in the receipt for that storage."""
-        return receipts.read_inner(channel, subscriber, receipts.read_outer(self.receipt)[self.storage])
+        return replies.read_inner(channel, subscriber, replies.read_outer(self.receipt)[self.storage])
 
 
 def forged(kind: Misuse, channel: str, subscriber: str, handed: Handed, old: Handed | None) -> tuple[str, int] | None:
@@ -60,14 +60,14 @@ def forged(kind: Misuse, channel: str, subscriber: str, handed: Handed, old: Han
         return handed.receipt[: len(handed.receipt) // 2], at
     if kind == "tampered":
         named = clock.ahead(at, 1)
-        part = f'{{"clk":{named},"xs":"{receipts.checksum(channel, subscriber, at)}"}}'
+        part = f'{{"clk":{named},"xs":"{replies.checksum(channel, subscriber, at)}"}}'
     elif kind == "foreign":
         named = at
-        part = receipts.inner(channel, f"{subscriber}-other", at)
+        part = replies.inner(channel, f"{subscriber}-other", at)
     else:
         named = clock.ahead(at, _BEYOND)
-        part = receipts.inner(channel, subscriber, named)
-    return receipts.outer({handed.storage: part}), named
+        part = replies.inner(channel, subscriber, named)
+    return replies.outer({handed.storage: part}), named
 
 
 def attempt(

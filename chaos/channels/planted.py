@@ -17,7 +17,7 @@ from typing import Any
 
 def checksum_not_verified() -> None:
     """Receipts of a storage are read without a look at their checksum."""
-    receipts: Any = importlib.import_module("engine.channel.receipts")
+    receipts: Any = importlib.import_module("engine.channel.replies")
 
     def read_inner(channel: str, subscriber: str, text: Any) -> int:
         del channel, subscriber

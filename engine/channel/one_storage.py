@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 
-from engine.channel import receipts, replies
+from engine.channel import replies
 from engine.channel.replies import Batch
 from engine.channel.session_state import SessionState
 from engine.channel.steps import Send, SendMany, Steps, sent_of
@@ -76,7 +76,7 @@ class OneStorage:
 
     def acknowledge(self, subscriber: str, receipt: str) -> Steps[Acknowledged]:
         """Acknowledge a receipt. Raises Malformed, ChannelNotFound, SubscriptionNotFound."""
-        at = self._read(subscriber, receipts.read_outer(receipt), receipt)
+        at = self._read(subscriber, replies.read_outer(receipt), receipt)
         operation = self._session.acknowledge(subscriber, at)
         sent = sent_of((yield Send(self._id, operation)))
         found = replies.acknowledged(self._session, operation, sent)
@@ -96,11 +96,11 @@ class OneStorage:
         receipt = None
         if found.upto is not None:
             self._session.gave(subscriber, found.upto, found.proof)
-            receipt = receipts.outer({self._id: receipts.inner(self._channel, subscriber, found.upto)})
+            receipt = replies.outer({self._id: replies.inner(self._channel, subscriber, found.upto)})
         return Fetched(found.messages, receipt, found.more, found.lost, found.era, found.era_changed, found.corrupt)
 
     def _read(self, subscriber: str, parts: Mapping[str, str], receipt: str) -> int:
         """The clock that a receipt holds for this storage."""
         if self._id not in parts:
             raise Malformed("receipt", receipt, f"one with a part of storage {self._id}")
-        return receipts.read_inner(self._channel, subscriber, parts[self._id])
+        return replies.read_inner(self._channel, subscriber, parts[self._id])

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 from engine import validate
-from engine.channel import contents, ids, rules
+from engine.channel import contents, rules
 from engine.channel.one_storage import OneStorage
-from engine.channel.redis_storage import RedisStorage
 from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
-from engine.channel.storage import Opening, Storage
+from engine.channel.steps import Opening
+from engine.channel.storage import RedisStorage, Storage
 from engine.errors import Malformed
 from engine.models import Dsps
 from engine.observer import Observer, spared_observer
 from engine.ops.channels import NewMessage
 from engine.redis.call import CALL_BYTES_MAX
 from engine.redis.endpoint import DEFAULT_URL
+
+# -- Ids of channels, subscribers and messages.
+
+ID_CHARACTERS_MAX = 63
+#: As a regular expression.
+ID_PATTERN = f"[0-9a-z][0-9a-z_-]{{0,{ID_CHARACTERS_MAX - 1}}}"
+_ID = re.compile(ID_PATTERN)
+
+
+def check_id(field: str, value: object) -> str:
+    """The id of a channel, a subscriber or a message. Raises Malformed."""
+    text = validate.plain_text(value)
+    if text is None or _ID.fullmatch(text) is None:
+        raise Malformed(field, value, f"an id: 1 to {ID_CHARACTERS_MAX} of 0-9 a-z _ -, the first one a digit or a letter")
+    return text
+
 
 #: What one fetch may ask for, and one `are_old`.
 MESSAGES_MAX = 1_000
@@ -42,7 +59,7 @@ class ChannelSettings:
         lua: object,
         observer: Observer | None,
     ) -> None:
-        self.name = ids.check("channel", name)
+        self.name = check_id("channel", name)
         spec = Dsps() if model is None else validate.instance("model", model, Dsps, "models.Dsps()")
         #: How long messages are kept at least, and the life of keys for that.
         self.expire_ms = rules.expire_ms(rules.checked(spec.rules), self.name)
@@ -81,7 +98,7 @@ def message_ids(ids_given: object) -> tuple[str, ...]:
     found = validate.items("ids", ids_given, bound)
     if len(found) > MESSAGES_MAX:
         raise Malformed("ids", f"{len(found)} ids", bound)
-    return tuple(ids.check(f"ids[{at}]", id) for at, id in enumerate(found))
+    return tuple(check_id(f"ids[{at}]", id) for at, id in enumerate(found))
 
 
 _PAIR = "a pair of id and content"
@@ -106,7 +123,7 @@ def new_messages(messages: object) -> list[NewMessage]:
             raise Malformed("messages", f"more than {PUBLISH_MAX} messages", bound)
         id, content = validate.asked(f"messages[{at}]", pair, _PAIR, _pair, pair, at)
         try:
-            message = NewMessage(ids.check("id", id), contents.written(content))
+            message = NewMessage(check_id("id", id), contents.written(content))
         except Malformed as error:
             raise Malformed(f"messages[{at}].{error.field}", error.value, error.bound) from error.__cause__
         known.add(message.id)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from engine.channel import ids
+from engine.channel import settings
 from engine.http.answers import JsonAnswer
 from engine.http.describing import Described, Schema
 from engine.http.jobs import schemas
@@ -29,7 +29,7 @@ _PATTERNS = {
     "name": "^[A-Za-z0-9_.:-]{1,128}$",
     "schedule": "^[A-Za-z0-9_.:-]{1,100}$",
     "key": r"^([A-Za-z0-9_.:-]{1,100}|\*)$",
-    **dict.fromkeys(("channel", "subscriber", "message"), f"^{ids.PATTERN}$"),
+    **dict.fromkeys(("channel", "subscriber", "message"), f"^{settings.ID_PATTERN}$"),
 }
 #: Those that are any texts in old keyspaces.
 _OF_MODELS = frozenset({"queue", "id", "name", "schedule", "key"})

@@ -9,17 +9,17 @@ import pytest
 import engine
 from bench.channels import misuse
 from bench.channels.misuse import KINDS, Handed, Misuse
-from engine.channel import clock, receipts
+from engine.channel import clock, replies
 
 CHANNEL, NAME = "wrap-01", "reader"
 
 
 def handed(at: int, era: int = 0, covers: int = 1) -> Handed:
-    return Handed(receipts.outer({"redis": receipts.inner(CHANNEL, NAME, at)}), era, covers)
+    return Handed(replies.outer({"redis": replies.inner(CHANNEL, NAME, at)}), era, covers)
 
 
 def clock_of(receipt: str) -> int:
-    return receipts.read_inner(CHANNEL, NAME, receipts.read_outer(receipt)["redis"])
+    return replies.read_inner(CHANNEL, NAME, replies.read_outer(receipt)["redis"])
 
 
 @pytest.mark.parametrize("kind", ["tampered", "truncated", "foreign"])
@@ -34,15 +34,15 @@ def test_what_a_checksum_finds(kind: Misuse, at: int) -> None:
 def test_a_tampered_receipt_names_the_next_clock_under_the_checksum_of_this_one() -> None:
     made = misuse.forged("tampered", CHANNEL, NAME, handed(clock.CLOCK_MAX), None)
     assert made is not None and made[1] == clock.CLOCK_MIN
-    text = receipts.read_outer(made[0])["redis"]
+    text = replies.read_outer(made[0])["redis"]
     assert f'"clk":{clock.CLOCK_MIN},' in text
-    assert receipts.checksum(CHANNEL, NAME, clock.CLOCK_MAX) in text
+    assert replies.checksum(CHANNEL, NAME, clock.CLOCK_MAX) in text
 
 
 def test_a_foreign_receipt_is_good_for_another_subscriber() -> None:
     made = misuse.forged("foreign", CHANNEL, NAME, handed(5), None)
     assert made is not None
-    assert receipts.read_inner(CHANNEL, f"{NAME}-other", receipts.read_outer(made[0])["redis"]) == made[1] == 5
+    assert replies.read_inner(CHANNEL, f"{NAME}-other", replies.read_outer(made[0])["redis"]) == made[1] == 5
 
 
 def test_one_beyond_has_a_good_checksum_and_is_ahead_also_over_the_wrap() -> None:

@@ -10,7 +10,7 @@ from chaos.simulate.channel.state import CHANNEL, ChannelState
 from chaos.simulate.line import describe_name
 from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.world import Found, World
-from engine.channel import receipts
+from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN, CLOCKS
 from engine.channel.values import Acknowledged, Fetched, Published
 from engine.ops.channels import (
@@ -200,7 +200,7 @@ class ChannelJudge:
     def acknowledged(self, process: Subscriber, receipt: str, came: Acknowledged) -> None:
         """From now on no message comes again up to this receipt, if it holds."""
         self._counts["acknowledged" + " stale" * (came.result == "stale")] += 1
-        at = receipts.read_inner(CHANNEL, process.subscriber, receipts.read_outer(receipt)[STORAGE])
+        at = replies.read_inner(CHANNEL, process.subscriber, replies.read_outer(receipt)[STORAGE])
         final = self._final.get(process.subscriber)
         if came.result == "OK" and (final is None or _later(at, final)):
             self._final[process.subscriber] = at

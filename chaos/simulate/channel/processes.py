@@ -15,10 +15,10 @@ from chaos.simulate.channel.state import CHANNEL, ChannelState
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
-from engine.channel import contents, one_storage, polling, rules
+from engine.channel import contents, one_storage, rules
 from engine.channel.one_storage import OneStorage
 from engine.channel.session_state import SessionState
-from engine.channel.steps import Ask, Rest, Send, SendMany, Steps
+from engine.channel.steps import Ask, Rest, Send, SendMany, Steps, waiting
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
 from engine.ops.channels import NewMessage
@@ -176,7 +176,7 @@ class Subscriber(ChannelProcess):
             return
         most = 1 + int(self._draw(1) * self.world.profile.most)
         wait_ms = int(self._draw(2) * _WAIT_MS)
-        steps = polling.waiting(
+        steps = waiting(
             lambda waited_ms: self._plan.fetch(self.subscriber, most, waited_ms),
             wait_ms,
             TTL_S,

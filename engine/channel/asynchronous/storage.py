@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from engine.channel.steps import Answers, Ask
+from engine.channel.steps import Answers, Ask, Opening
+from engine.models.dsps import DspsModel
+from engine.redis.async_driver import AsyncDriver
+from engine.redis.call import Call
+from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
+from engine.redis.listener import AsyncNotifier
 
 #: What is called after a publication, from any thread, also with nobody waiting any more; it must be short and not raise.
 Listener = Callable[[], None]
@@ -41,3 +46,63 @@ class AsyncOpenStorage(Protocol):
     async def close(self) -> None:
         """Close what is open; it opens again with the next use."""
         ...
+
+
+# -- A channel on a Redis or Valkey server: see `RedisStorage`.
+
+
+class AsyncOpenRedis:
+    """One channel on a server."""
+
+    def __init__(self, endpoint: Endpoint, opening: Opening) -> None:
+        self.url = endpoint.url
+        self._model = DspsModel(opening.channel, lua=opening.lua)
+        endpoint = endpoint.for_keys_like(self._model.keys.prefix)
+        self._driver = AsyncDriver(endpoint, self._model.scripts.values(), observer=opening.observer)
+        self._notifier = AsyncNotifier(endpoint, self._model.keys.wake_topic)
+
+    @property
+    def live(self) -> bool:
+        """Whether listeners are called for every message that is published from now on."""
+        return self._notifier.live
+
+    async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+        """Run an operation."""
+        async with self._driver.turns:
+            if not callable(ask):
+                return await self._driver.send(self._model.call(ask), intended_ns)
+            await self._driver.server_now_ms()
+            sent = await self._driver.send(self._model.call(ask(self._driver.not_after_ms())), intended_ns)
+            if sent.came_late:
+                sent = await self._driver.send(self._model.call(ask(self._driver.not_after_ms())), intended_ns)
+            return sent
+
+    async def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> Answers:
+        """Run several, in one piece."""
+        async with self._driver.turns:
+            await self._driver.server_now_ms()
+            outcomes = await self._driver.send_many(self._calls(asks), intended_ns)
+            late = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
+            if late:
+                again = await self._driver.send_many(self._calls([asks[at] for at in late]), intended_ns)
+                for at, outcome in zip(late, again, strict=True):
+                    outcomes[at] = outcome
+            return outcomes
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each publication from now on."""
+        self._notifier.listen(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Do not call `listener` any more."""
+        self._notifier.unlisten(listener)
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self._notifier.close()
+        await self._driver.close()
+
+    def _calls(self, asks: Sequence[Ask]) -> list[Call[Any]]:
+        """The calls of these operations, as of now."""
+        not_after_ms = self._driver.not_after_ms()
+        return [self._model.call(ask(not_after_ms) if callable(ask) else ask) for ask in asks]

@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 import redis
 
 from engine import validate
-from engine.channel import contents, polling
-from engine.channel.ids import check as check_id
-from engine.channel.settings import MESSAGES_MAX, ChannelSettings, message_ids, new_messages, parts_of
-from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps
+from engine.channel import contents
+from engine.channel.settings import MESSAGES_MAX, ChannelSettings, check_id, message_ids, new_messages, parts_of
+from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps, waiting
 from engine.channel.storage import Storage
 from engine.channel.synchronous.storage import OpenStorage
 from engine.channel.synchronous.waiting import Waiter, ask_at_once
@@ -102,7 +101,7 @@ class Channel(ChannelSettings):
         known = check_id("subscriber", subscriber)
         most = validate.integer("max_messages", max_messages, 0, MESSAGES_MAX)
         wait = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX) if most else 0
-        steps = polling.waiting(
+        steps = waiting(
             lambda waited_ms: self._plan.fetch(known, most, waited_ms),
             wait,
             self.ttl_s,

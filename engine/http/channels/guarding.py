@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.channel import ids
+from engine.channel import settings
 from engine.errors import EngineError, Malformed, ServerUnavailable
 from engine.http.channels import answers
 from engine.http.channels.answers import Refused
@@ -85,7 +85,7 @@ def about(request: Request, attributes: dict[str, str | int]) -> None:
 def id_of(request: Request, name: str, shown: str) -> str:
     """An id in the path; `shown`: what DSPS calls it. Raises Refused."""
     try:
-        return ids.check(name, request.path_params[name])
+        return settings.check_id(name, request.path_params[name])
     except Malformed:
         raise answers.invalid(shown) from None
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from engine.channel import contents, ids
+from engine.channel import contents, settings
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.channel.contents import RawJson
 from engine.channel.settings import MESSAGES_MAX
@@ -37,12 +37,12 @@ _PATH = "/subscription/polling/{subscriber}"
 _MAX_DEFAULT = "64"
 _WHOLE = re.compile(r"[0-9]{1,18}")
 #: So many of the longest ids fit into a query.
-_ASKED_MAX = QUERY_BYTES_MAX // len("&messageID=" + "i" * ids.CHARACTERS_MAX)
+_ASKED_MAX = QUERY_BYTES_MAX // len("&messageID=" + "i" * settings.ID_CHARACTERS_MAX)
 
 _TIMEOUT = argument("timeout", "How long to wait for a message: a length of time of Go, such as 30s", pattern=WRITTEN.pattern)
 _MAX = argument("max", f"Messages at most, {_MAX_DEFAULT} unless told", pattern=_WHOLE.pattern)
 _HANDLE = argument("ackHandle", "What a fetch gave", required=True)
-_MESSAGE = argument("messageID", "The messages to ask about", required=True, pattern=ids.PATTERN, most=_ASKED_MAX)
+_MESSAGE = argument("messageID", "The messages to ask about", required=True, pattern=settings.ID_PATTERN, most=_ASKED_MAX)
 _ID: Schema = {"type": "string"}
 _SUBSCRIBER: Schema = record(channelID=_ID, subscriberID=_ID)
 _LIST: Schema = {"type": "array", "items": record(messageID=_ID, content={})}

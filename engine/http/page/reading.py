@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from engine import validate
-from engine.channel import ids, lags
+from engine.channel import lags, settings
 from engine.errors import UnsupportedFeature
 from engine.http.jobs.events import EventStream
 from engine.http.opening import queue_of
@@ -229,7 +229,9 @@ async def channel_lags(request: Request) -> Response:
         raise UnsupportedFeature("On a cluster the subscribers of channels are not looked for.")
     opened, access = request.app.state.opened, access_of(request)
     wanted = request.query_params.get("channel", "").strip()
-    found = await opened.run(lags.subscribers(_number(request, "cursor"), ids.check("channel", wanted) if wanted else None))
+    found = await opened.run(
+        lags.subscribers(_number(request, "cursor"), settings.check_id("channel", wanted) if wanted else None)
+    )
     reached = [pair for pair in found.found if access.reaches(pair[0])]
     known = await opened.run(lags.lags(reached)) if reached else ()
     return rendering.page(request, "channels.html", listed=channels.channel_list(known, found.cursor), wanted=wanted)

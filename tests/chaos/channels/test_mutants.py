@@ -14,7 +14,7 @@ from chaos.channels.mutants import MUTANTS, PLANTED
 from chaos.errors import HarnessError
 from chaos.processes import ROOT, child_environment
 from engine import Channel, models
-from engine.channel import receipts, replies
+from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.redis.scripts import scripts_folder
 from tests.chaos.channels.presetting import preset
@@ -91,7 +91,7 @@ def test_a_process_takes_any_receipt_when_that_is_planted_in_it(tmp_path: Path) 
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True, timeout=300)
     assert done.stdout == "7\n"
     with pytest.raises(ValueError, match="its checksum is of something else"):
-        receipts.read_inner("orders", "reader", receipts.inner("orders", "other", 7))
+        replies.read_inner("orders", "reader", replies.inner("orders", "other", 7))
 
 
 def indented(text: str) -> str:

@@ -24,7 +24,7 @@ from engine import (
     SubscriptionNotFound,
     models,
 )
-from engine.channel import receipts
+from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
 from tests.engine.helpers.lives import all_given, now_ms
@@ -148,7 +148,7 @@ def test_which_messages_are_old(channel: Channel) -> None:
 
 @pytest.mark.feature("DS08", model="dsps")
 def test_what_is_missing_is_said(place: Place, channel: Channel) -> None:
-    receipt = receipts.outer({id: receipts.inner("ch", "s", 1) for id in place.storages})
+    receipt = replies.outer({id: replies.inner("ch", "s", 1) for id in place.storages})
     calls: list[Callable[[], object]] = [
         lambda: channel.fetch("s"),
         lambda: channel.fetch("s", wait_ms=30_000),
@@ -322,13 +322,13 @@ def test_a_receipt_is_of_one_channel_and_one_subscriber_and_moves_nothing_when_i
     parts = json.loads(base64.b64decode(one))
     changed = {id: part.replace('"clk":1', '"clk":2') for id, part in parts.items()}
     bare = next(iter(parts.values()))
-    bad = [*foreign, receipts.outer(changed), one[:-5], one[4:], bare, base64.b64encode(bare.encode()).decode(), "", "{}"]
-    bad += [receipts.outer({"elsewhere": bare})]
+    bad = [*foreign, replies.outer(changed), one[:-5], one[4:], bare, base64.b64encode(bare.encode()).decode(), "", "{}"]
+    bad += [replies.outer({"elsewhere": bare})]
     for receipt in bad:
         with pytest.raises(Malformed, match="^receipt: "):
             channel.acknowledge("s", receipt)  # type: ignore[arg-type]
-    beyond = receipts.outer({id: receipts.inner("ch", "s", 3) for id in place.storages})
-    before = receipts.outer({id: receipts.inner("ch", "s", 0) for id in place.storages})
+    beyond = replies.outer({id: replies.inner("ch", "s", 3) for id in place.storages})
+    before = replies.outer({id: replies.inner("ch", "s", 0) for id in place.storages})
     assert [channel.acknowledge("s", receipt).result for receipt in (beyond, before)] == ["stale", "stale"]
     place.expect(r_s=0)
     assert ids(channel.fetch("s")) == ["a", "b"]

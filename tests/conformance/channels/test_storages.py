@@ -22,7 +22,7 @@ from engine import (
     ServerUnavailable,
     SubscriptionNotFound,
 )
-from engine.channel import receipts
+from engine.channel import replies
 from engine.testing.server import EmbeddedServer
 from tests.conformance.channels.places import FIVE_MINUTES, Place, acknowledge, ids, publish, waiting
 from tests.engine.helpers.waiting import DEADLINE_S
@@ -47,7 +47,7 @@ def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
         channel.subscribe("s")
         publish(channel, "both")
         fetched = channel.fetch("s")
-        assert set(receipts.read_outer(fetched.receipt)) == {"a", "b"}
+        assert set(replies.read_outer(fetched.receipt)) == {"a", "b"}
     storages = {"a": RedisStorage(away.url, connect=IMPATIENT), "b": RedisStorage(ironclaim_url)}
     with Channel("ch", FIVE_MINUTES, storages=storages) as channel:
         away.stop()
@@ -62,7 +62,7 @@ def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
         thread, came = waiting(lambda: channel.fetch("s", wait_ms=30_000))
         thread.join(60)
         assert ids(came[0]) == ["one", *[f"m{n}" for n in range(40)]]
-        assert set(receipts.read_outer(came[0].receipt)) == {"b"}
+        assert set(replies.read_outer(came[0].receipt)) == {"b"}
 
 
 @pytest.mark.slow

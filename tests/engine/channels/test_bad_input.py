@@ -24,7 +24,7 @@ from engine import (
     RedisStorage,
     models,
 )
-from engine.channel import clock, receipts
+from engine.channel import clock, replies
 
 Change = Callable[[str], object]
 
@@ -82,7 +82,7 @@ def test_ids(channel: Channel, server: Any) -> None:
             refused("subscriber", channel.subscribe, bad)
             refused("subscriber", channel.unsubscribe, bad)
             refused("subscriber", channel.fetch, bad)
-            refused("subscriber", channel.acknowledge, bad, receipts.outer({"redis": receipts.inner("chx", "sa", 2)}))
+            refused("subscriber", channel.acknowledge, bad, replies.outer({"redis": replies.inner("chx", "sa", 2)}))
             refused("subscriber", channel.are_old, bad, ["m1"])
             refused("ids[1]", channel.are_old, "sa", ["m1", bad])
 
@@ -153,25 +153,25 @@ def _packed(outer: object) -> str:
 
 def bad_receipts() -> dict[str, Any]:
     """Made of a good one, of the second message."""
-    inside = receipts.inner("chx", "sa", 2)
-    good = receipts.outer({"redis": inside})
-    sum = receipts.checksum("chx", "sa", 2)
+    inside = replies.inner("chx", "sa", 2)
+    good = replies.outer({"redis": inside})
+    sum = replies.checksum("chx", "sa", 2)
     found: dict[str, Any] = {
-        "of another channel": receipts.outer({"redis": receipts.inner("chy", "sa", 2)}),
-        "of another subscriber": receipts.outer({"redis": receipts.inner("chx", "sb", 2)}),
-        "of names put together otherwise": receipts.outer({"redis": receipts.inner("chxs", "a", 2)}),
-        "of another storage": receipts.outer({"other": inside}),
-        "of no storage": receipts.outer({}),
+        "of another channel": replies.outer({"redis": replies.inner("chy", "sa", 2)}),
+        "of another subscriber": replies.outer({"redis": replies.inner("chx", "sb", 2)}),
+        "of names put together otherwise": replies.outer({"redis": replies.inner("chxs", "a", 2)}),
+        "of another storage": replies.outer({"other": inside}),
+        "of no storage": replies.outer({}),
         "the inside alone": inside,
         "the inside alone, packed": base64.b64encode(inside.encode()).decode(),
-        "another clock": receipts.outer({"redis": _inner(3, sum)}),
-        "a clock as text": receipts.outer({"redis": _inner("2", sum)}),
-        "a clock that is not whole": receipts.outer({"redis": _inner(2.0, sum)}),
-        "a clock that is a bool": receipts.outer({"redis": _inner(True, receipts.checksum("chx", "sa", 1))}),
-        "no clock": receipts.outer({"redis": json.dumps({"xs": sum})}),
-        "no checksum": receipts.outer({"redis": json.dumps({"clk": 2})}),
-        "a padded checksum": receipts.outer({"redis": _inner(2, sum + "==")}),
-        "an empty checksum": receipts.outer({"redis": _inner(2, "")}),
+        "another clock": replies.outer({"redis": _inner(3, sum)}),
+        "a clock as text": replies.outer({"redis": _inner("2", sum)}),
+        "a clock that is not whole": replies.outer({"redis": _inner(2.0, sum)}),
+        "a clock that is a bool": replies.outer({"redis": _inner(True, replies.checksum("chx", "sa", 1))}),
+        "no clock": replies.outer({"redis": json.dumps({"xs": sum})}),
+        "no checksum": replies.outer({"redis": json.dumps({"clk": 2})}),
+        "a padded checksum": replies.outer({"redis": _inner(2, sum + "==")}),
+        "an empty checksum": replies.outer({"redis": _inner(2, "")}),
         "a part that is no text": _packed({"redis": {"clk": 2, "xs": sum}}),
         "a list": _packed([inside]),
         "no base64": "%" + good[1:],
@@ -186,9 +186,9 @@ def bad_receipts() -> dict[str, Any]:
         "a deep one": base64.b64encode(b"[" * 3_000).decode(),
     }
     for at in (clock.CLOCK_MAX + 1, clock.CLOCK_MIN - 1, 2**63 - 1, -(2**63)):
-        found[f"clock {at}, with its checksum"] = receipts.outer({"redis": _inner(at, receipts.checksum("chx", "sa", at))})
+        found[f"clock {at}, with its checksum"] = replies.outer({"redis": _inner(at, replies.checksum("chx", "sa", at))})
     for at in (2**64, 10**400):
-        found[f"clock {str(at)[:6]}.., out of range"] = receipts.outer({"redis": _inner(at, sum)})
+        found[f"clock {str(at)[:6]}.., out of range"] = replies.outer({"redis": _inner(at, sum)})
     for at in range(1, len(good), 7):
         found[f"cut at {at}"] = good[:at]
     flipped = bytearray(base64.b64decode(good))
@@ -207,7 +207,7 @@ def test_receipts_that_are_damaged_or_of_others(channel: Channel, server: Any) -
         assert caught.value.field == "receipt", what
     assert state(server) == before and before[b"c.{chx}.r.sa"]
     # The good one of which they were made.
-    assert channel.acknowledge("sa", receipts.outer({"redis": receipts.inner("chx", "sa", 2)})).result == "OK"
+    assert channel.acknowledge("sa", replies.outer({"redis": replies.inner("chx", "sa", 2)})).result == "OK"
 
 
 @pytest.mark.feature("DS17", model="dsps")
@@ -215,7 +215,7 @@ def test_receipts_of_clocks_that_are_not_between_cursor_and_clock_change_nothing
     """They are well made: whoever knows how can forge one (the checksum is no signature)."""
     before = state(server)
     for at in (3, 1_000, clock.CLOCK_MAX, 1, 0, -1, clock.CLOCK_MIN):
-        assert channel.acknowledge("sa", receipts.outer({"redis": receipts.inner("chx", "sa", at)})).result == "stale"
+        assert channel.acknowledge("sa", replies.outer({"redis": replies.inner("chx", "sa", at)})).result == "stale"
     after = state(server)
     assert {**after, b"calls": 0} == {**before, b"calls": 0}
 
@@ -274,7 +274,7 @@ def test_asyncio_refuses_the_same(channel: Channel, server: Any, ironclaim_url: 
                 (lambda: made.unsubscribe(""), "subscriber"),
                 (lambda: made.fetch("sa", max_messages=-1), "max_messages"),
                 (lambda: made.fetch("sa", wait_ms=-1), "wait_ms"),
-                (lambda: made.acknowledge("sa", receipts.inner("chx", "sa", 2)), "receipt"),
+                (lambda: made.acknowledge("sa", replies.inner("chx", "sa", 2)), "receipt"),
                 (lambda: made.are_old("sa", ["M"]), "ids[0]"),
             ):
                 with pytest.raises(Malformed) as caught:

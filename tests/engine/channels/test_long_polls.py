@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from engine import AsyncChannel, Channel, ConnectOptions, Fetched
-from engine.channel.polling import WAIT_MS_MAX
+from engine.channel.steps import WAIT_MS_MAX
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -209,8 +209,8 @@ GREENLETS = """
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent, redis
 from engine import Channel
-from engine.channel import polling
-polling._LOOK_MS = 60_000
+from engine.channel.steps import _LOOK_MS
+_LOOK_MS = 60_000
 url = sys.argv[1]
 channel, other = Channel("chx", url=url), Channel("chx", url=url)
 names = [f"s{at}" for at in range(200)]

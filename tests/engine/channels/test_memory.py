@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from engine import AsyncChannel
-from engine.channel.memory import MemoryStorage
-from engine.channel.memory_state import FETCH_BYTES_MAX
-from engine.channel.storage import Opening
+from engine.channel.memory import FETCH_BYTES_MAX, MemoryStorage
+from engine.channel.steps import Opening
 from engine.ops.channels import (
     Acknowledge,
     AskOld,

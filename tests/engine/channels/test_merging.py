@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from engine.channel import receipts
+from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX
 from engine.channel.memory import MemoryStorage
 from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
-from engine.channel.steps import Round, Steps
-from engine.channel.storage import Opening
+from engine.channel.steps import Opening, Round, Steps
 from engine.channel.values import Acknowledged, Fetched
 from engine.errors import (
     ChannelNotFound,
@@ -117,7 +116,7 @@ def ids(found: Fetched) -> list[str]:
 def parts(found: Fetched) -> dict[str, int]:
     """The clocks of a receipt."""
     assert found.receipt is not None
-    return {id: receipts.read_inner("ch", "s", part) for id, part in receipts.read_outer(found.receipt).items()}
+    return {id: replies.read_inner("ch", "s", part) for id, part in replies.read_outer(found.receipt).items()}
 
 
 def test_a_message_is_written_to_all_read_once_and_acknowledged_in_all(desk: Desk) -> None:
@@ -351,7 +350,7 @@ def test_it_is_missing_when_all_miss_it(desk: Desk, missing: str) -> None:
     if missing == "subscription":
         expected = SubscriptionNotFound
         desk.publish_to("b", "x")
-    receipt = receipts.outer({id: receipts.inner("ch", "s", 1) for id in "ab"})
+    receipt = replies.outer({id: replies.inner("ch", "s", 1) for id in "ab"})
     for steps in (desk.steps.fetch("s", 1), desk.steps.acknowledge("s", receipt), desk.steps.are_old("s", ("x",))):
         with pytest.raises(expected):
             desk.run(steps)
@@ -360,14 +359,14 @@ def test_it_is_missing_when_all_miss_it(desk: Desk, missing: str) -> None:
 def test_of_a_receipt_the_parts_count_whose_storages_there_are(desk: Desk) -> None:
     desk.subscribe()
     desk.publish("x")
-    inner = receipts.inner("ch", "s", 1)
+    inner = replies.inner("ch", "s", 1)
     with pytest.raises(Malformed, match="^receipt: "):
-        desk.run(desk.steps.acknowledge("s", receipts.outer({"gone": inner})))
-    for bad in (receipts.inner("ch", "t", 1), inner.replace("1", "2", 1), "{}"):
+        desk.run(desk.steps.acknowledge("s", replies.outer({"gone": inner})))
+    for bad in (replies.inner("ch", "t", 1), inner.replace("1", "2", 1), "{}"):
         with pytest.raises(Malformed, match="^receipt: "):
-            desk.run(desk.steps.acknowledge("s", receipts.outer({"a": inner, "b": bad})))
+            desk.run(desk.steps.acknowledge("s", replies.outer({"a": inner, "b": bad})))
     assert desk.unread("a") == desk.unread("b") == [1], "nothing was acknowledged"
-    assert desk.run(desk.steps.acknowledge("s", receipts.outer({"gone": inner, "b": inner}))).result == "OK"
+    assert desk.run(desk.steps.acknowledge("s", replies.outer({"gone": inner, "b": inner}))).result == "OK"
     assert (desk.unread("a"), desk.unread("b")) == ([1], []) and ids(desk.fetch()) == []
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.channel.polling import waiting
-from engine.channel.steps import Rest
+from engine.channel.steps import Rest, waiting
 
 MS = 1_000_000
 
