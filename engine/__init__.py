@@ -48,24 +48,18 @@ if TYPE_CHECKING:
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
     from engine.priority_queue import PriorityQueue
+    from engine.queue.admin import Lock, QueueInfo
+    from engine.queue.asynchronous.parts import AsyncResults
     from engine.queue.asynchronous.queue import AsyncQueue, async_queues
-    from engine.queue.asynchronous.results import AsyncResults
-    from engine.queue.durations import Durations, HandlerTimes
     from engine.queue.era import DataLoss
-    from engine.queue.job_info import JobError, JobInfo, JobPage
-    from engine.queue.locks import Lock
-    from engine.queue.metrics import join_metrics
-    from engine.queue.obstacles import LaneInfo, LimitInfo, Obstacles, PauseInfo
+    from engine.queue.looks import JobError, JobInfo, JobPage, ListOptions, Progress, Result
+    from engine.queue.metrics import Scaling, join_metrics
     from engine.queue.producing import NewJob
-    from engine.queue.registry import QueueInfo
-    from engine.queue.results import Progress, Result
-    from engine.queue.scaling import Scaling
     from engine.queue.scheduling import Schedule
-    from engine.queue.selecting import ListOptions
+    from engine.queue.synchronous.parts import Results
     from engine.queue.synchronous.queue import Queue, queues
-    from engine.queue.synchronous.results import Results
-    from engine.queue.why import Why
-    from engine.queue.workers import WorkerInfo
+    from engine.queue.why import LaneInfo, LimitInfo, Obstacles, PauseInfo, Why
+    from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
     from engine.redis.endpoint import ConnectOptions
     from engine.routing import Target
     from engine.scheduler import Scheduler
@@ -127,45 +121,47 @@ _HOMES = {
         "RetryLater",
     ),
     "engine.priority_queue": ("PriorityQueue",),
+    "engine.queue.admin": (
+        "Lock",
+        "QueueInfo",
+    ),
+    "engine.queue.asynchronous.parts": ("AsyncResults",),
     "engine.queue.asynchronous.queue": (
         "AsyncQueue",
         "async_queues",
     ),
-    "engine.queue.asynchronous.results": ("AsyncResults",),
-    "engine.queue.durations": (
-        "Durations",
-        "HandlerTimes",
-    ),
     "engine.queue.era": ("DataLoss",),
-    "engine.queue.job_info": (
+    "engine.queue.looks": (
         "JobError",
         "JobInfo",
         "JobPage",
-    ),
-    "engine.queue.locks": ("Lock",),
-    "engine.queue.metrics": ("join_metrics",),
-    "engine.queue.obstacles": (
-        "LaneInfo",
-        "LimitInfo",
-        "Obstacles",
-        "PauseInfo",
-    ),
-    "engine.queue.producing": ("NewJob",),
-    "engine.queue.registry": ("QueueInfo",),
-    "engine.queue.results": (
+        "ListOptions",
         "Progress",
         "Result",
     ),
-    "engine.queue.scaling": ("Scaling",),
+    "engine.queue.metrics": (
+        "Scaling",
+        "join_metrics",
+    ),
+    "engine.queue.producing": ("NewJob",),
     "engine.queue.scheduling": ("Schedule",),
-    "engine.queue.selecting": ("ListOptions",),
+    "engine.queue.synchronous.parts": ("Results",),
     "engine.queue.synchronous.queue": (
         "Queue",
         "queues",
     ),
-    "engine.queue.synchronous.results": ("Results",),
-    "engine.queue.why": ("Why",),
-    "engine.queue.workers": ("WorkerInfo",),
+    "engine.queue.why": (
+        "LaneInfo",
+        "LimitInfo",
+        "Obstacles",
+        "PauseInfo",
+        "Why",
+    ),
+    "engine.queue.workers": (
+        "Durations",
+        "HandlerTimes",
+        "WorkerInfo",
+    ),
     "engine.redis.endpoint": ("ConnectOptions",),
     "engine.routing": ("Target",),
     "engine.scheduler": ("Scheduler",),

@@ -26,9 +26,8 @@ from engine.ops.admin import NoteQueue
 from engine.ops.jobs import CloseWindows, Enqueued, Options
 from engine.options import PLAIN, checked
 from engine.queue import producing
-from engine.queue.faces import synchronous
 from engine.queue.producing import Draft
-from engine.queue.settings import QueueSettings
+from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.queue import Queue
 from engine.spared import logger
 from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run

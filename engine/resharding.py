@@ -39,8 +39,8 @@ from engine.ops.admin import Limit
 from engine.ops.base import Operation
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged
 from engine.ops.shards import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
-from engine.queue import administering, sharding
-from engine.queue.job_info import job_info
+from engine.queue import admin, sharding
+from engine.queue.looks import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord
 from engine.queue.synchronous.queue import Queue
 from engine.queue.synchronous.sharded import Shard
@@ -146,7 +146,7 @@ class Resharding:
             if number:
                 self._run(shard, SetGate("", max(sequences) + _SEQUENCES))
                 for draft in settings:
-                    shard.carry_out(administering.sending(draft))
+                    shard.carry_out(admin.sending(draft))
             for target, parts in limits.items():
                 kind, _, of = target.partition(":")
                 if kind == "k" and of != "*" and layout.home(of, "", "") != number:
@@ -173,26 +173,26 @@ class Resharding:
             for target, limits in found.items()
         }
 
-    def _settings(self, former: Layout) -> list[administering.Draft]:
+    def _settings(self, former: Layout) -> list[admin.Draft]:
         """The other settings of a layout, which its shards have in common."""
         keys, now_ms = self._shard(former.names(self._queue.name)[-1]).model.keys, self._queue.driver.server_now_ms()
-        drafts: list[administering.Draft] = []
+        drafts: list[admin.Draft] = []
         for name, words in self._hash(keys.paused).items():
             until_ms = int(words.split()[0])
             if not until_ms or until_ms > now_ms:
-                drafts.append(administering.pause(LANES, None if name == "*" else name, max(0, until_ms - now_ms)))
+                drafts.append(admin.pause(LANES, None if name == "*" else name, max(0, until_ms - now_ms)))
         kept = {name: int(value) for name, value in self._hash(keys.retention).items()}
         if kept:
             for most in ("done_max", "dead_max"):
                 if most in kept:
                     kept[most] = -(-kept[most] * former.shards // self._to)
-            drafts.append(administering.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms"))))
+            drafts.append(admin.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms"))))
         for field, words in self._hash(keys.settings).items():
             if field.startswith("p:"):
                 until_ms = int(words.split()[0])
-                drafts.append(administering.pause_worker(field[2:], max(0, until_ms - now_ms)))
+                drafts.append(admin.pause_worker(field[2:], max(0, until_ms - now_ms)))
         events = self._hash(keys.stats).get("events")
-        return [*drafts, administering.set_events(int(events))] if events else drafts
+        return [*drafts, admin.set_events(int(events))] if events else drafts
 
     # -- moving
 

@@ -30,9 +30,8 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueued, Lease
 from engine.options import JobOptions, checked
 from engine.parameters import Parameters, TypedJob
-from engine.queue.faces import asynchronous, synchronous
 from engine.queue.producing import NewJob
-from engine.queue.settings import QueueSettings
+from engine.queue.settings import QueueSettings, asynchronous, synchronous
 from engine.task_batches import AsyncBatchOf, BatchOf
 from engine.validate import Milliseconds
 

@@ -18,8 +18,8 @@ from engine.ops.looks import Count, Inspect, Listing, ListObstacles, Look, Page
 from engine.ops.schedules import ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 from engine.ops.sweeps import ReadWorkerUpdates, Sweep
 from engine.ops.workers import Beat, ListRunTimes, ListWorkers
-from engine.queue.altering import PIECE as ALTER_PIECE
-from engine.queue.clearing import PIECE as CLEAN_PIECE
+from engine.queue.admin import PIECE as ALTER_PIECE
+from engine.queue.admin import PIECE as CLEAN_PIECE
 from engine.redis.exchange import DEADLINE_MS
 from engine.worker.machine.sweeping import DONE_MAX, ORPHANS_PAGE, SWEEP_LIMIT
 

@@ -18,9 +18,8 @@ from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued
 from engine.models.lanes import Lanes
 from engine.ops.jobs import Enqueued
 from engine.ops.looks import Look
-from engine.queue import administering, altering, clearing, locks, producing, scheduling
-from engine.queue.producing import Draft
-from engine.queue.steps import Ask, DeadlineBound, Steps
+from engine.queue import admin, producing, scheduling
+from engine.queue.producing import Ask, DeadlineBound, Draft, Steps
 from engine.redis.call import ServerClock
 from engine.redis.exchange import DEADLINE_MS
 from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
@@ -40,8 +39,8 @@ def _identities(numbers: Iterator[int]) -> Iterator[None]:
         return f"{next(numbers):016x}"
 
     # What removes many jobs looks at few in each call, so that it takes several.
-    pieces = patch.object(clearing, "PIECE", 4)
-    with pieces, patch.object(administering, "new_op_id", op_id), patch.object(locks, "new_token", op_id):
+    pieces = patch.object(admin, "PIECE", 4)
+    with pieces, patch.object(admin, "new_op_id", op_id), patch.object(admin, "new_token", op_id):
         yield
 
 
@@ -136,7 +135,7 @@ class Producer(Process):
             return _clearing(*action.clear)
         if action.hand is not None:
             does, job = action.hand
-            return altering.altering(model, does, job, None)
+            return admin.altering(model, does, job, None)
         if action.lock is not None:
             return _holding(model, action.lock)
         if action.read:
@@ -255,18 +254,18 @@ def _clearing(does: Clear, how: Mapping[str, Any]) -> Steps[Any]:
     """What the queue's methods of these names carry out."""
     match does:
         case "clean":
-            return clearing.cleaning(**how)
+            return admin.cleaning(**how)
         case "drain":
-            return clearing.draining(**how)
+            return admin.draining(**how)
         case "obliterate":
-            return clearing.obliterating(**how)
+            return admin.obliterating(**how)
         case "retention":
-            return administering.sending(administering.set_retention(**how))
+            return admin.sending(admin.set_retention(**how))
 
 
 def _holding(model: Lanes, hold: Hold) -> Generator[Ask | Rest, Any, str]:
     """What a user of `queue.locks` does, however late it is."""
-    lock = yield from locks.acquiring(hold.name, hold.ttl_ms)
+    lock = yield from admin.acquiring(hold.name, hold.ttl_ms)
     if lock is None:
         return "it is taken"
     for at, wait_ms in enumerate(hold.waits_ms):
@@ -274,12 +273,12 @@ def _holding(model: Lanes, hold: Hold) -> Generator[Ask | Rest, Any, str]:
         if at + 1 == len(hold.waits_ms):
             break
         try:
-            lock = yield from locks.extending(lock, hold.ttl_ms)
+            lock = yield from admin.extending(lock, hold.ttl_ms)
         except LeaseLost:
             return "it is lost"
     if not hold.gives_back:
         return "it is kept"
-    return "it is given back" if (yield from locks.releasing(model, lock)) else "it was not held"
+    return "it is given back" if (yield from admin.releasing(model, lock)) else "it was not held"
 
 
 def _reading(model: Lanes, job: str) -> Steps[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from engine.command.arguments import add_json, add_queue, opened
 from engine.command.output import instant, print_error, show, show_one
 from engine.queue.scheduling import Schedule
-from engine.queue.synchronous.schedules import Schedules
+from engine.queue.synchronous.parts import Schedules
 
 #: Exit code where there is nothing to do it to.
 _NOT_FOUND = 1

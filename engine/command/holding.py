@@ -8,8 +8,8 @@ from typing import Any
 
 from engine.command.output import instant
 from engine.errors import UnsupportedFeature
-from engine.queue.obstacles import LaneInfo, Obstacles
 from engine.queue.synchronous.queue import Queue
+from engine.queue.why import LaneInfo, Obstacles
 from engine.queue.workers import WorkerInfo
 
 #: Lanes of one queue that are printed, those with the most jobs: for programs, and for people.

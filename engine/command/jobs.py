@@ -12,8 +12,8 @@ from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, opened
 from engine.command.output import instant, json_text, print_error, show, show_one
 from engine.ops.admin import Altered
-from engine.queue import selecting
-from engine.queue.job_info import JobError, JobInfo, payload_members
+from engine.queue import looks
+from engine.queue.looks import JobError, JobInfo, payload_members
 from engine.queue.synchronous.queue import Queue
 
 Act = Callable[[Queue, str], Altered]
@@ -122,7 +122,7 @@ def _page(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check_page(options: argparse.Namespace, queue: Queue) -> None:
-    selecting.listing(validate.PAGE_MAX, **_page(options), names=queue.model.names)
+    looks.listing(validate.PAGE_MAX, **_page(options), names=queue.model.names)
 
 
 def _check_job(options: argparse.Namespace, queue: Queue) -> None:

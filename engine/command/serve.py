@@ -12,7 +12,7 @@ from engine.command.arguments import add, words
 from engine.command.logging_flags import add_logging, begin_logging
 from engine.command.output import print_error
 from engine.errors import EngineError, Malformed
-from engine.queue.scaling import Scaling
+from engine.queue.metrics import Scaling
 from engine.redis.endpoint import DEFAULT_URL
 from engine.spared import logger
 

@@ -12,9 +12,9 @@ from engine import models
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.http.settings import HttpSettings
 from engine.ops.shards import ReadShards
-from engine.queue import registry
+from engine.queue import admin
+from engine.queue.admin import QueueInfo
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.registry import QueueInfo
 from engine.queue.sharding import read_record
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.call import Call
@@ -89,7 +89,7 @@ class Opened:
     async def queues(self, limit: int) -> list[QueueInfo]:
         """The queues of the server, last used first. Raises ServerUnavailable."""
         settings = self._settings
-        return await self.run(registry.listing(settings.spec, settings.prefix, limit))
+        return await self.run(admin.listing(settings.spec, settings.prefix, limit))
 
     async def run(self, call: Call[T]) -> T:
         """Run a call that belongs to no queue. Raises ServerUnavailable."""

@@ -13,7 +13,7 @@ from engine.errors import Malformed
 from engine.http.security.roles import Access
 from engine.http.security.roles import Token as Token
 from engine.models.spec import Spec, bind, named
-from engine.queue.scaling import Scaling
+from engine.queue.metrics import Scaling
 from engine.redis.endpoint import Endpoint
 from engine.settling import settle
 

@@ -3,13 +3,180 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
+from engine import validate
+from engine.errors import Malformed
 from engine.ops.looks import Counts
-from engine.queue.durations import Durations, HandlerTimes
-from engine.queue.obstacles import Obstacles
-from engine.queue.scaling import Demand, Scaling, wanted_workers
-from engine.queue.workers import WorkerInfo
+from engine.queue.why import Obstacles
+from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
 from engine.sayable import utf8
+from engine.settling import settle
+from engine.sizing import worker_rate_per_s, workers_needed
+
+# -- How many workers a queue wants: the signal that an autoscaler follows, from what the metrics have
+# read already.
+
+WORKERS_MAX = 10_000
+#: Of a share that is next to nothing the arithmetic makes 0.
+UTILISATION_LEAST = 0.01
+DRAIN_MS_LEAST, DRAIN_MS_MAX = 1_000, 86_400_000
+#: A backlog that has waited for long is asked away this many times sooner at most.
+URGENCY_MAX = 4
+#: Handlers shorter than a microsecond are told as 0.
+SERVICE_MS_LEAST = 0.001
+
+#: Over which time arrivals are counted. Workers tell how long handlers took every 10 s, so it holds one or two reports of each.
+WINDOW_US = 20_000_000
+#: Looks nearer to each other tell no rate.
+APART_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """What `ironclaim_wanted_workers` aims at, and its bounds.
+
+    `target_utilisation`: how busy the handlers of workers may be (0.01 to 1), and `spare_workers`: how many workers more;
+    `plan.utilisation` and `plan.spare` of a capacity plan are meant for them. `drain_ms`: in which time a backlog is to be
+    gone. `service_ms`: how long a job takes a handler, until workers have told how long theirs took; 0: not known.
+    `concurrency`: handlers of a worker while none is alive. Raises Malformed.
+    """
+
+    workers_min: int = 1
+    workers_max: int = 100
+    target_utilisation: float = 0.8
+    spare_workers: int = 0
+    drain_ms: int = 60_000
+    service_ms: float = 0.0
+    concurrency: int = 8
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            workers_min=(0, WORKERS_MAX),
+            workers_max=(1, WORKERS_MAX),
+            target_utilisation=(UTILISATION_LEAST, 1),
+            spare_workers=(0, WORKERS_MAX),
+            drain_ms=(DRAIN_MS_LEAST, DRAIN_MS_MAX),
+            service_ms=(0, DRAIN_MS_MAX),
+            concurrency=(1, validate.CONCURRENCY_MAX),
+        )
+        if self.workers_min > self.workers_max:
+            raise Malformed("workers_min", self.workers_min, f"at most workers_max, which is {self.workers_max}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a queue asks of its workers. `service_ms`: time of all runs of a job that finished, 0: not known yet. `backlog`:
+    waiting jobs that no pause and no limit holds back, `oldest_age_ms`: how long the first of them has waited. `running`: jobs
+    that handlers have in hand, of which each worker has `handlers_at_once`."""
+
+    arrivals_per_s: float
+    service_ms: float
+    backlog: int
+    oldest_age_ms: int
+    running: int
+    handlers_at_once: int
+
+
+def wanted_workers(demand: Demand, scaling: Scaling) -> int:
+    """How many workers there should be, within the bounds."""
+    # Who runs now is not taken away from under its jobs, however few come.
+    least = workers_needed(demand.running, demand.handlers_at_once)
+    if demand.service_ms:
+        left_ms = max(scaling.drain_ms - demand.oldest_age_ms, scaling.drain_ms / URGENCY_MAX)
+        rate_per_s = demand.arrivals_per_s + demand.backlog * 1_000 / left_ms
+        each_per_s = worker_rate_per_s(demand.service_ms, demand.handlers_at_once) * scaling.target_utilisation
+        # Cut off before it is rounded: a rate may be far above what all workers do.
+        needed = workers_needed(min(rate_per_s, scaling.workers_max * each_per_s), each_per_s)
+        wanted = max(least, needed + scaling.spare_workers if needed else 0)
+    else:
+        # One tells how long the handlers take.
+        wanted = max(least, 1 if demand.backlog or demand.arrivals_per_s else 0)
+    return min(max(wanted, scaling.workers_min), scaling.workers_max)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the server had counted at a time of its clock. `arrived`: jobs that waited, ran or had ended: a delayed job
+    counts from when it is due, and one that runs again once."""
+
+    srv_us: int
+    arrived: int
+    run_us: int
+    runs: int
+    succeeded: int
+
+
+class DemandWatch:
+    """The demand of a queue from one look at its numbers to the next."""
+
+    def __init__(self) -> None:
+        #: The looks of the window that are some way apart, and one before it.
+        self.looks: tuple[_Look, ...] = ()
+
+    def note(
+        self,
+        counts: Counts,
+        times: Iterable[HandlerTimes],
+        workers: Iterable[WorkerInfo],
+        held: Obstacles | None,
+        scaling: Scaling,
+    ) -> Demand:
+        """Note a look, and return the demand. Of a model that has no obstacles all waiting jobs may be claimed."""
+        ends = [durations for found in times for durations in (found.succeeded, found.failed)]
+        look = _Look(
+            srv_us=counts.srv_us,
+            arrived=counts.finished + counts.buried + counts.expired + counts.waiting + counts.active,
+            run_us=sum(durations.total_us for durations in ends),
+            runs=sum(durations.count for durations in ends),
+            succeeded=sum(durations.count for durations in ends[::2]),
+        )
+        base = self._since(look)
+        places = [worker.concurrency for worker in workers if worker.alive]
+        free = None if held is None else [lane for lane in held.lanes if not lane.waits_for]
+        since_ms = min((lane.oldest_ms for lane in free or () if lane.oldest_ms), default=0)
+        running = min(counts.active, sum(places))
+        service_ms = _service_ms(look, base) or scaling.service_ms
+        return Demand(
+            arrivals_per_s=_arrivals_per_s(look, base, running, service_ms),
+            service_ms=service_ms,
+            backlog=counts.waiting if free is None else sum(lane.waiting for lane in free),
+            oldest_age_ms=max(0, counts.srv_us // 1_000 - since_ms) if since_ms else 0,
+            running=running,
+            handlers_at_once=max(1, round(sum(places) / len(places))) if places else scaling.concurrency,
+        )
+
+    def _since(self, look: _Look) -> _Look | None:
+        """The look that this one is held against: the last one that is older than the window, or the oldest; None without one.
+        A server whose clock or counters went back begins anew."""
+        looks = [
+            one for one in self.looks if one.srv_us < look.srv_us and one.runs <= look.runs and one.succeeded <= look.succeeded
+        ]
+        while len(looks) > 1 and look.srv_us - looks[1].srv_us >= WINDOW_US:
+            del looks[0]
+        apart = not looks or look.srv_us - looks[-1].srv_us >= APART_US
+        # One assignment: threads may share a queue, and at worst a look is not kept.
+        self.looks = (*looks, look) if apart else tuple(looks)
+        return looks[0] if looks and look.srv_us - looks[0].srv_us >= APART_US else None
+
+
+def _arrivals_per_s(look: _Look, base: _Look | None, running: int, service_ms: float) -> float:
+    """Since the base; without one, what the running jobs let expect of a queue in balance (Little's law)."""
+    if base is None:
+        return running * 1_000 / service_ms if service_ms else 0.0
+    return max(0, look.arrived - base.arrived) * 1e6 / (look.srv_us - base.srv_us)
+
+
+def _service_ms(look: _Look, base: _Look | None) -> float:
+    """Time of handlers for each run that succeeded, so that failed runs count as work of the job: of the runs since the base if
+    there were some, else of all; 0 without any."""
+    for before in (base, _Look(0, 0, 0, 0, 0)):
+        if before is not None and look.runs > before.runs:
+            jobs = look.succeeded - before.succeeded or look.runs - before.runs
+            return max(SERVICE_MS_LEAST, (look.run_us - before.run_us) / 1_000 / jobs)
+    return 0.0
+
 
 #: States of jobs, each a field of Counts.
 _STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")

@@ -20,14 +20,30 @@ from engine.errors import (
     UnsupportedFeature,
 )
 from engine.models.model import Model, random_id, random_ids
+from engine.ops.base import Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 from engine.options import OPTIONS, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
-from engine.queue.steps import DeadlineBound, Steps
 from engine.redis.call import CALL_BYTES_MAX, PIPELINE_CALLS, Call
 from engine.redis.exchange import Sent
 from engine.serializers import BUILT_IN, Serializers
 
+# -- Steps: operations that take several calls, as generators without I/O, written once for both
+# interfaces.
+
+T = TypeVar("T")
+
+
+class DeadlineBound(NamedTuple):
+    """An operation that lacks only the server time (ms) after which it is void (rules 3 and 7). Its answer is a Sent."""
+
+    operation: Callable[[int], Operation]
+
+
+#: What steps yield: a call, whose answer is its reply, or an operation that is to be sent with its deadline.
+Ask = Call[Any] | DeadlineBound
+#: Steps that return T.
+Steps = Generator[Ask, Any, T]
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
 JOBS_MAX = 100_000
 #: One script call: it keeps the server's one thread for some milliseconds.
@@ -35,7 +51,6 @@ CALL_JOBS_MAX = 1_000
 #: What an envelope adds to a payload, roughly.
 _ENVELOPE_BYTES = 256
 _FIELDS = ("name", "payload", "id", *OPTIONS)
-T = TypeVar("T")
 #: What a job without options of its own is given.
 NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 

@@ -29,9 +29,9 @@ from engine.ops.schedules import (
 )
 from engine.options import JobOptions
 from engine.parameters import JobName, TypedJob
-from engine.queue import administering, producing
+from engine.queue import admin, producing
+from engine.queue.producing import DeadlineBound, Steps
 from engine.queue.settings import QueueSettings, check_payload
-from engine.queue.steps import DeadlineBound, Steps
 from engine.redis.exchange import Sent
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
@@ -83,7 +83,7 @@ def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job:
     """Define or change a schedule. Raises Malformed, also when the queue has too many."""
     schedule = model.names.schedule(name)
     enabled_now = _flag(enabled)
-    op_id = administering.new_op_id()
+    op_id = admin.new_op_id()
     page: SchedulePage = yield model.call(ListSchedules(schedule))
     now_ms = page.srv_us // 1000
     anchor_ms = timing.start_ms or now_ms
@@ -102,7 +102,7 @@ def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job:
 def removing(model: Model, name: object) -> Steps[bool]:
     """Remove a schedule."""
     schedule = model.names.schedule(name)
-    op_id = administering.new_op_id()
+    op_id = admin.new_op_id()
 
     def operation(not_after_ms: int) -> RemoveSchedule:
         return RemoveSchedule(op_id, not_after_ms, schedule)
@@ -125,7 +125,7 @@ def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
                 next_ms = calendar(schedules.from_stored(Timing, stored.timing)).after(page.srv_us // 1000, stored.anchor_ms)
             except ValueError as error:
                 raise Malformed("name", schedule, f"a schedule that can tick; this one cannot: {error}") from error
-        sent = yield DeadlineBound(_enable_operation(administering.new_op_id(), schedule, stored.version, next_ms))
+        sent = yield DeadlineBound(_enable_operation(admin.new_op_id(), schedule, stored.version, next_ms))
         found = _found(sent)
         if found != "other":
             return found != "gone"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -92,7 +94,7 @@ class QueueSettings:
         self.handlers = Handlers()
         #: What their payloads hold, by name.
         self.parameters: dict[str, Parameters] = {}
-        #: The AsyncQueue of a Queue and the other way round, once it was asked for (`engine.queue.faces`).
+        #: The AsyncQueue of a Queue and the other way round, once it was asked for (`engine.queue.settings`).
         self.other_face: Any = None
 
     def on_data_loss(self, callback: OnDataLoss) -> OnDataLoss:
@@ -184,3 +186,27 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
         # This process cannot read what its serialiser writes; workers check the payload.
         return
     parameters.item(arrives)
+
+
+# -- The two faces of a queue: a Queue and an AsyncQueue with the same settings, handlers and hooks.
+
+#: Two threads that ask at once get the same face.
+_making = threading.Lock()
+
+
+def synchronous(queue: QueueSettings) -> Any:
+    """The Queue of these settings. Raises Malformed where a client of redis-py cannot be made anew for it."""
+    return _other(queue, "engine.queue.synchronous.queue", "Queue") if queue.endpoint.asynchronous else queue
+
+
+def asynchronous(queue: QueueSettings) -> Any:
+    """The AsyncQueue of these settings. Raises as `synchronous` does."""
+    return queue if queue.endpoint.asynchronous else _other(queue, "engine.queue.asynchronous.queue", "AsyncQueue")
+
+
+def _other(queue: QueueSettings, module: str, name: str) -> Any:
+    with _making:
+        if queue.other_face is None:
+            queue.other_face = getattr(import_module(module), name).like(queue)
+            queue.other_face.other_face = queue
+        return queue.other_face

@@ -4,16 +4,225 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
 from engine import routing
+from engine.ops.admin import Window
 from engine.ops.base import whole
 from engine.ops.claims import DEFAULT_ROUTE, Attributes
-from engine.ops.looks import Explained
-from engine.queue.job_info import JobState, state_of
-from engine.queue.obstacles import instant, limit_of, listed, paused_words, pauses_of
+from engine.ops.looks import Explained, LaneLook, LimitUse, ObstaclesPart, PauseOn
+from engine.queue.looks import JobState, state_of
 from engine.queue.workers import HANDLERS_TOLD, WorkerInfo, worker_info
+from engine.sayable import utc
+
+# -- What holds the jobs of a queue back: its pauses, its limits with who fills them, and what each lane
+# waits for.
+
+#: Names that a sentence lists.
+_NAMED = 3
+_KINDS: dict[str, Literal["name", "key"]] = {"n": "name", "k": "key"}
+
+
+@dataclass(frozen=True, slots=True)
+class PauseInfo:
+    """A pause that is on: of the jobs of this name, None: of the whole queue; until this time (ms of the server's clock since
+    1970), 0: until it is resumed."""
+
+    name: str | None
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LimitInfo:
+    """A limit, and how far it is used up.
+
+    It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of `*`, is there while
+    lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are as `set_limit` was given them, 0 where
+    there is no such bound. `in_hand` leases count against it, `used` of `rate` places are taken in the window, `free_ms` is when
+    places come free (ms, server time; 0: there are some), and `parked` lanes wait for a slot. `holders`: of some of the leases
+    (5) the job and the name of its worker.
+    """
+
+    name: str | None
+    key: str | None
+    inherited: bool
+    concurrency: int
+    rate: int
+    per_ms: int
+    window: Window
+    in_hand: int
+    used: int
+    free_ms: int
+    parked: int
+    holders: tuple[tuple[str, str], ...]
+
+    @property
+    def full(self) -> bool:
+        """Whether no job that counts against it can be claimed now."""
+        return bool(self.free_ms) or 0 < self.concurrency <= self.in_hand
+
+    @property
+    def target(self) -> str:
+        """`name send`, `key acme`, or `each key`."""
+        if self.name is not None:
+            return f"name {self.name}"
+        return "each key" if self.key == "*" else f"key {self.key}"
+
+    def __str__(self) -> str:
+        """`limit of key acme: 2 of 2 in hand, by w1 and w3`."""
+        parts: list[str] = []
+        if self.concurrency:
+            by = listed(dict.fromkeys(worker or "a worker of another program" for _, worker in self.holders))
+            parts.append(f"{self.in_hand} of {self.concurrency} in hand" + (f", by {by}" if self.in_hand and by else ""))
+        if self.rate:
+            until = f", free again at {instant(self.free_ms)}" if self.free_ms else ""
+            parts.append(f"{self.used} of {self.rate} claims in {_length(self.per_ms)}{until}")
+        return f"limit of {self.target}: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneInfo:
+    """The waiting jobs of one name and key ('' = none), those for the same workers: how many, and since when the one that has
+    waited longest could be claimed (ms, server time; of long lanes an estimate from their first jobs). `waits_for` is what holds
+    them back, in words, '' where a worker may claim them."""
+
+    name: str
+    key: str
+    waiting: int
+    oldest_ms: int
+    waits_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacles:
+    """What holds the jobs of a queue back, at one instant; the lanes beyond the first 100 or so at later ones. `cut`: there are
+    more lanes than the 5,000 or so that were looked at."""
+
+    srv_us: int
+    pauses: tuple[PauseInfo, ...]
+    limits: tuple[LimitInfo, ...]
+    lanes: tuple[LaneInfo, ...]
+    cut: bool = False
+
+    @property
+    def oldest_age_ms(self) -> int:
+        """For how long the job has waited that has waited longest; 0 where none waits."""
+        since = [lane.oldest_ms for lane in self.lanes if lane.oldest_ms]
+        return max(0, self.srv_us // 1000 - min(since)) if since else 0
+
+    @property
+    def waiting_by_name(self) -> dict[str, int]:
+        """How many jobs of each name wait, in these lanes."""
+        counts: dict[str, int] = {}
+        for lane in self.lanes:
+            counts[lane.name] = counts.get(lane.name, 0) + lane.waiting
+        return dict(sorted(counts.items()))
+
+
+def obstacles_of(parts: list[ObstaclesPart]) -> Obstacles:
+    """All parts of a queue's obstacles together."""
+    first = parts[0]
+    pauses, limits = pauses_of(first.pauses), tuple(map(limit_of, first.limits))
+    waits = _Waits(pauses, limits, first.srv_us)
+    lanes = [waits.lane(look) for part in parts for look in part.lanes]
+    lanes.sort(key=lambda lane: (-lane.waiting, lane.name, lane.key))
+    return Obstacles(first.srv_us, pauses, limits, tuple(lanes), cut=parts[-1].cursor != "")
+
+
+def added_obstacles(parts: list[Obstacles]) -> Obstacles:
+    """The obstacles of several shards together: the limit of a name is divided among them, that of a key holds in one of them."""
+    limits: dict[tuple[str | None, str | None], LimitInfo] = {}
+    for limit in (limit for part in parts for limit in part.limits):
+        known = limits.get((limit.name, limit.key))
+        if known is not None:
+            sums = {field: getattr(known, field) + getattr(limit, field) for field in ("in_hand", "used", "parked", "holders")}
+            if limit.name is not None:
+                sums |= {field: getattr(known, field) + getattr(limit, field) for field in ("concurrency", "rate")}
+            limit = replace(known, free_ms=max(known.free_ms, limit.free_ms), **sums)
+        limits[limit.name, limit.key] = limit
+    lanes = sorted((lane for part in parts for lane in part.lanes), key=lambda lane: (-lane.waiting, lane.name, lane.key))
+    cut = any(part.cut for part in parts)
+    return Obstacles(parts[0].srv_us, parts[0].pauses, tuple(limits.values()), tuple(lanes), cut=cut)
+
+
+class _Waits:
+    """What lanes wait for, by the pauses and limits of their queue."""
+
+    def __init__(self, pauses: Iterable[PauseInfo], limits: Iterable[LimitInfo], srv_us: int) -> None:
+        self._srv_us = srv_us
+        self._pauses = {pause.name: pause for pause in pauses}
+        self._limits = {(limit.name, limit.key): limit for limit in limits}
+
+    def lane(self, look: LaneLook) -> LaneInfo:
+        """The description of a lane: `name@route~target/key`."""
+        class_name, _, key = look.lane.partition("/")
+        name = class_name.partition("@")[0]
+        return LaneInfo(name, key, look.waiting, look.since_ms, self._waits_for(name, key, look))
+
+    def _waits_for(self, name: str, key: str, look: LaneLook) -> str:
+        for paused in (self._pauses.get(None), self._pauses.get(name)):
+            if paused is not None:
+                return paused_words(paused)
+        of_key = self._limits.get((None, key)) if key else None
+        for limit in (self._limits.get((name, None)), of_key):
+            if limit is not None and limit.full:
+                return str(limit)
+        if look.waits_for == "rest" and look.rest_ms * 1000 <= self._srv_us:
+            return ""
+        if look.waits_for == "rest":
+            return f"rate limit of key {key}, free again at {instant(look.rest_ms)}"
+        return f"limit of {_KINDS[look.waits_for[0]]} {look.waits_for[2:]}" if look.waits_for else ""
+
+
+def pauses_of(on: Iterable[PauseOn]) -> tuple[PauseInfo, ...]:
+    """Pauses as a user reads them."""
+    return tuple(PauseInfo(None if pause.name == "*" else pause.name, pause.until_ms) for pause in on)
+
+
+def paused_words(pause: PauseInfo) -> str:
+    """`the name send is paused until it is resumed`."""
+    what = "the queue" if pause.name is None else f"the name {pause.name}"
+    return f"{what} is paused " + (f"until {instant(pause.until_ms)}" if pause.until_ms else "until it is resumed")
+
+
+def limit_of(use: LimitUse) -> LimitInfo:
+    """A limit as a user reads it."""
+    words = use.definition.split()
+    # Of one that somebody else has written, that it is there: the scripts let nothing through.
+    concurrency, rate, per_ms, window = words if len(words) == 4 else ("0", "0", "0", "fixed")
+    kind, _, of = use.target.partition(":")
+    return LimitInfo(
+        *((of, None) if kind == "n" else (None, of)),
+        inherited=use.inherited,
+        concurrency=whole(concurrency),
+        rate=whole(rate),
+        per_ms=whole(per_ms),
+        window=cast("Window", window),
+        in_hand=use.in_hand,
+        used=use.used,
+        free_ms=use.free_ms,
+        parked=use.parked,
+        holders=use.holders,
+    )
+
+
+def listed(words: Iterable[str], count: int = 0) -> str:
+    """`w1, w2 and w3`; of more than three, or where there are `count`, with a number for the others."""
+    every = list(words)
+    named, more = every[:_NAMED], max(count, len(every)) - min(_NAMED, len(every))
+    if more > 0:
+        return f"{', '.join(named)} and {more} more"
+    return " and ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
+
+
+def instant(ms: int) -> str:
+    """A server time as people read it, in UTC."""
+    return f"{utc(ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _length(ms: int) -> str:
+    return f"{ms / 1000:g} s"
 
 
 @dataclass(frozen=True, slots=True)

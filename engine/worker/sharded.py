@@ -21,8 +21,7 @@ from typing import Any, get_args
 from engine.errors import EngineError, Malformed
 from engine.handlers import Handlers
 from engine.logs import Source, about
-from engine.queue.faces import synchronous
-from engine.queue.settings import QueueSettings
+from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.sharded import ShardedQueue
 from engine.spared import logger
 from engine.worker.control import stop_signals

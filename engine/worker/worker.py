@@ -26,8 +26,7 @@ from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.ops.base import Operation
 from engine.ops.shards import ReadShards
-from engine.queue.faces import synchronous
-from engine.queue.settings import QueueSettings
+from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
 from engine.queue.workers import HANDLERS_TOLD

@@ -15,7 +15,7 @@ from engine.ops.claims import Bury, Claim, Failure, Finish, LeasedJob, Value
 from engine.ops.jobs import Lease
 from engine.ops.looks import Inspect, Listing
 from engine.ops.schedules import Tick, Ticked
-from engine.queue.job_info import JobInfo, job_info, state_of
+from engine.queue.looks import JobInfo, job_info, state_of
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 

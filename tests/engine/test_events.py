@@ -13,7 +13,7 @@ from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
 from engine.ops.jobs import Enqueue
 from engine.ops.looks import NoteProgress
-from engine.queue.administering import EVENTS_KEPT_MAX
+from engine.queue.admin import EVENTS_KEPT_MAX
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 

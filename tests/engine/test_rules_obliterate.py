@@ -11,8 +11,8 @@ from engine.ops.admin import Clean, Forget
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Failure, Finish, Retry, Value
 from engine.ops.jobs import Lease
-from engine.queue.clearing import obliterating
-from engine.queue.steps import DeadlineBound
+from engine.queue.admin import obliterating
+from engine.queue.producing import DeadlineBound
 from engine.redis.exchange import Sent
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import names_of

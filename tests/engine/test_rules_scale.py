@@ -11,7 +11,7 @@ import pytest
 from engine.ops.admin import Clean, Forget, Limit, SetLimit, SetRetention
 from engine.ops.base import Operation
 from engine.ops.looks import Count, Listing, Page
-from engine.queue.clearing import PIECE as CLEAN_PIECE
+from engine.queue.admin import PIECE as CLEAN_PIECE
 from engine.worker.machine.sweeping import ORPHANS_PAGE, SWEEP_LIMIT
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 

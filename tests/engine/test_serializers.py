@@ -14,7 +14,7 @@ from engine.command.main import main
 from engine.http.jobs.views import job_view as view
 from engine.http.page.views.job import payload_text
 from engine.http.page.views.jobs import payload_line
-from engine.queue.job_info import payload_members
+from engine.queue.looks import payload_members
 from tests.engine.desk import run_texts
 from tests.engine.helpers import backwards
 from tests.engine.helpers.backwards import Backwards

@@ -25,9 +25,9 @@ def test_the_committed_modules_are_those_that_are_generated_now(tmp_path: Path) 
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for folder in ("engine", CLIENT):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    edited = tmp_path / "engine/queue/synchronous/locks.py"
+    edited = tmp_path / "engine/queue/synchronous/parts.py"
     edited.write_text(edited.read_text() + "edited = True\n")
-    (tmp_path / "engine/queue/synchronous/jobs.py").unlink()
+    (tmp_path / "engine/queue/synchronous/parts.py").unlink()
     generate(tmp_path)
     assert contents(tmp_path) == contents(ROOT)
 

@@ -24,7 +24,7 @@ from engine.http.problems import bad_value
 from engine.http.security.access import access_of, needs, public
 from engine.models.foreign.bananas import DESCRIPTION, PRIORITIES, updated_ms
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.job_info import JobInfo, JobState, payload_members
+from engine.queue.looks import JobInfo, JobState, payload_members
 from engine.sayable import utc
 
 _STATUSES: dict[JobState, str] = {

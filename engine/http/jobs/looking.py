@@ -16,8 +16,8 @@ from engine.http.opening import queue_of
 from engine.http.problems import Problem
 from engine.http.security.access import access_of, needs, still_admitted
 from engine.http.waiting import wait_for, waiting_ms
-from engine.queue.altering import LISTED, PIECE
-from engine.queue.job_info import JobInfo
+from engine.queue.admin import LISTED, PIECE
+from engine.queue.looks import JobInfo
 
 #: A listing is made of the first million jobs of a state; what is behind them is found by its id.
 _CURSOR = "0|[1-9][0-9]{0,5}"

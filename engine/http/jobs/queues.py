@@ -19,8 +19,8 @@ from engine.http.jobs.views import schedule_view, worker_view
 from engine.http.opening import queue_of
 from engine.http.problems import Problem
 from engine.http.security.access import access_of, needs
+from engine.queue.admin import LIMIT_MAX
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.registry import LIMIT_MAX
 
 _OFFSET = whole("offset", "rank of the first one", 0, 1_000_000, 0)
 _NEXT = {"type": ["integer", "null"]}

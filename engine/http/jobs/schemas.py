@@ -7,8 +7,7 @@ from typing import Any, cast, get_args
 from engine import validate
 from engine.http.describing import Schema
 from engine.options import OPTIONS, Checked, Choice, Duration, Flag, Whole
-from engine.queue.job_info import JobState
-from engine.queue.results import Outcome
+from engine.queue.looks import JobState, Outcome
 from engine.routing import VALUES_MAX, Mode, route_text
 from engine.validate import DEAD_MAX, DURATION_MS_MAX, RATE_MAX
 

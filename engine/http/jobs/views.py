@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.ops.jobs import Options
 from engine.options import PLAIN
-from engine.queue.job_info import JobInfo, payload_members
+from engine.queue.looks import JobInfo, payload_members
 from engine.queue.scheduling import Schedule
 from engine.queue.workers import WorkerInfo
 from engine.routing import read_target

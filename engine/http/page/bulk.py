@@ -10,10 +10,10 @@ from engine.errors import Malformed
 from engine.http.page.views.jobs import OFFSET_MAX, Filter, matching
 from engine.ops.admin import AdminAction
 from engine.ops.looks import Counts
-from engine.queue import altering
+from engine.queue import admin
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
-from engine.queue.selecting import PLACES_MAX
+from engine.queue.looks import PLACES_MAX
 
 #: Actions on many jobs, by the state that the jobs are in.
 ACTIONS: Mapping[str, tuple[AdminAction, ...]] = {
@@ -69,12 +69,12 @@ async def _change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: 
     left = min(_LOOKED_MAX, _in_state(await queue.counts(one_call=True), wanted.state))
     done = offset = 0
     while left > 0 and done < most:
-        found = await queue.jobs.page(wanted.state, offset=offset, limit=min(altering.PIECE, left))
+        found = await queue.jobs.page(wanted.state, offset=offset, limit=min(admin.PIECE, left))
         if not found.looked:
             break
         meant = matching(found, wanted, payloads=payloads)
         jobs = tuple(job.id for job in meant)[: most - done]
-        items = (await queue.carry_out(altering.alter(action, jobs, wanted.state))) if jobs else ()
+        items = (await queue.carry_out(admin.alter(action, jobs, wanted.state))) if jobs else ()
         changed = sum(item.done for item in items)
         done += changed
         left -= found.looked

@@ -18,7 +18,7 @@ from engine.http.page.looks import looks_at
 from engine.http.page.rounds import LanesRound, ObstaclesRound
 from engine.ops.looks import Counts
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.durations import Durations, HandlerTimes
+from engine.queue.workers import Durations, HandlerTimes
 
 EVERY_S = 1.0
 #: Samples that a queue keeps for who opens the page later, and queues that are kept while nobody looks.

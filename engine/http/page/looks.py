@@ -28,10 +28,9 @@ from engine.ops.workers import ListedRunTimes, ListedWorkers, ListRunTimes, List
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
-from engine.queue.durations import HandlerTimes, added_times, handler_times
-from engine.queue.job_info import JobInfo, job_info
-from engine.queue.obstacles import Obstacles
-from engine.queue.workers import WorkerInfo, worker_info
+from engine.queue.looks import JobInfo, job_info
+from engine.queue.why import Obstacles
+from engine.queue.workers import HandlerTimes, WorkerInfo, added_times, handler_times, worker_info
 
 #: Names with handler times, workers and events that one look reads.
 TIMES_MAX = 100

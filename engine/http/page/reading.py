@@ -26,7 +26,7 @@ from engine.http.problems import Problem
 from engine.http.security.access import access_of, still_admitted
 from engine.http.settings import HttpSettings
 from engine.http.waiting import Waits
-from engine.queue.selecting import PLACES_MAX
+from engine.queue.looks import PLACES_MAX
 from engine.redis.endpoint import Endpoint
 from engine.sayable import json_text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.ops.looks import Counts, ObstaclesPart
-from engine.queue.obstacles import Obstacles, obstacles_of
+from engine.queue.why import Obstacles, obstacles_of
 
 #: Parts of a round: with more lanes, names and reasons are of the first ones.
 _PARTS_MAX = 200

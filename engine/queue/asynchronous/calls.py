@@ -10,9 +10,9 @@ from engine.errors import EngineError
 from engine.ops.admin import NoteQueue
 from engine.ops.base import Operation
 from engine.ops.jobs import Enqueue
-from engine.queue.results import BLOCK_MS
+from engine.queue.looks import BLOCK_MS
+from engine.queue.producing import DeadlineBound, Steps
 from engine.queue.settings import QueueSettings
-from engine.queue.steps import DeadlineBound, Steps
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.async_gathering import AsyncGathering
 from engine.redis.call import Call

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from engine.errors import EngineError
 from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncQueueCalls
-from engine.queue.results import BLOCK_MS, FIRST_ENTRY
+from engine.queue.looks import BLOCK_MS, FIRST_ENTRY
 
 
 class AsyncEndListener:

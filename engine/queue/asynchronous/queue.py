@@ -25,23 +25,25 @@ from engine.ops.looks import Count, Counts, Listing, ListObstacles, ObstaclesPar
 from engine.ops.workers import ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
-from engine.queue import administering, clearing, producing, registry
+from engine.queue import admin, producing
+from engine.queue.admin import QueueInfo
 from engine.queue.asynchronous.calls import AsyncQueueCalls
-from engine.queue.asynchronous.events import AsyncEvents
-from engine.queue.asynchronous.jobs import AsyncDead, AsyncJobs
-from engine.queue.asynchronous.locks import AsyncLocks
-from engine.queue.asynchronous.results import AsyncResults
-from engine.queue.asynchronous.schedules import AsyncSchedules
-from engine.queue.asynchronous.workers import AsyncWorkers
-from engine.queue.durations import HandlerTimes, handler_times
-from engine.queue.metrics import exposition
-from engine.queue.obstacles import LimitInfo, Obstacles, obstacles_of
+from engine.queue.asynchronous.parts import (
+    AsyncDead,
+    AsyncEvents,
+    AsyncJobs,
+    AsyncLocks,
+    AsyncResults,
+    AsyncSchedules,
+    AsyncWorkers,
+)
+from engine.queue.looks import Waiting, typed
+from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob
-from engine.queue.registry import QueueInfo
-from engine.queue.results import Waiting, typed
-from engine.queue.scaling import DemandWatch, Scaling
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.sharding import number_of_shards
+from engine.queue.why import LimitInfo, Obstacles, obstacles_of
+from engine.queue.workers import HandlerTimes, handler_times
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.async_gathering import AsyncGathering
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
@@ -267,11 +269,11 @@ class AsyncQueue(AsyncQueueCalls):
     async def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
         `enqueue` does."""
-        await self._administer(administering.pause(self.model.names, name, length_ms))
+        await self._administer(admin.pause(self.model.names, name, length_ms))
 
     async def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no such pause."""
-        return await self.carry_out(administering.resuming(administering.resume(self.model.names, name)))
+        return await self.carry_out(admin.resuming(admin.resume(self.model.names, name)))
 
     async def set_limit(
         self,
@@ -289,14 +291,12 @@ class AsyncQueue(AsyncQueueCalls):
 
         It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
         """
-        limit = administering.set_limit(
-            self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window
-        )
+        limit = admin.set_limit(self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
         await self._administer(limit)
 
     async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        await self._administer(administering.remove_limit(self.model.names, name, key))
+        await self._administer(admin.remove_limit(self.model.names, name, key))
 
     async def limits(self) -> list[LimitInfo]:
         """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs wait for, and of keys
@@ -324,18 +324,18 @@ class AsyncQueue(AsyncQueueCalls):
         """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
         bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
         workers see to it, the longest dead first. Raises as `enqueue` does."""
-        await self._administer(administering.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
+        await self._administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
 
     async def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
         how many there were. In pieces of 500; what comes after its begin stays. Raises as `enqueue` does; what was removed until
         then is gone, and it may simply be called again."""
-        return await self.carry_out(clearing.cleaning(state, older_than_ms, limit))
+        return await self.carry_out(admin.cleaning(state, older_than_ms, limit))
 
     async def drain(self, *, delayed: bool = False) -> int:
         """Remove the jobs that wait, with `delayed` also those that are not due yet; how many there were. Jobs in hand go on,
         dead ones and what is enqueued meanwhile stay. As `clean` otherwise."""
-        return await self.carry_out(clearing.draining(delayed))
+        return await self.carry_out(admin.draining(delayed))
 
     async def obliterate(self, *, force: bool = False) -> bool:
         """Remove the queue: jobs in every state, limits, pauses, counters. False, and nothing is removed, while jobs are in hand;
@@ -344,7 +344,7 @@ class AsyncQueue(AsyncQueueCalls):
         It removes what was there when it began, in pieces, and a late copy of a call touches no newer job (rule 7). Interrupted,
         it is called again. What expires by itself does so: ids that were known (20 s), dedup windows, windows of rates.
         """
-        return await self.carry_out(clearing.obliterating(force))
+        return await self.carry_out(admin.obliterating(force))
 
     async def counts(self, *, one_call: bool = False) -> Counts:
         """Jobs in each state. `waiting` also counts those that no worker has a handler for. With more than some 500 lanes (names
@@ -427,8 +427,8 @@ class AsyncQueue(AsyncQueueCalls):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
-    async def _administer(self, draft: administering.Draft) -> None:
-        await self.carry_out(administering.sending(draft))
+    async def _administer(self, draft: admin.Draft) -> None:
+        await self.carry_out(admin.sending(draft))
 
 
 def _kind(kind: type[Any], shards: int | None) -> type[Any]:
@@ -444,11 +444,11 @@ async def async_queues(
     client: Any = None,
     model: Spec | None = None,
     prefix: str | None = None,
-    limit: int = registry.LIMIT_MAX,
+    limit: int = admin.LIMIT_MAX,
 ) -> list[QueueInfo]:
     """The queues of a model (None: Lanes) that live under a prefix (None: that of the model), last used first. Raises
     ServerUnavailable, and Malformed for bad values."""
-    call, endpoint = registry.listing(model, prefix, limit), Endpoint(url, client, asynchronous=True)
+    call, endpoint = admin.listing(model, prefix, limit), Endpoint(url, client, asynchronous=True)
     driver = AsyncDriver(endpoint, ())
     try:
         return await driver.run(call)

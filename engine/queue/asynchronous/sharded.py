@@ -21,21 +21,27 @@ from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import Count, Counts, Inspect, Inspected, ListObstacles, Look, NameCounts, ReadProgress, Seen, Snapshot
 from engine.ops.shards import ReadShards, SetGate, SetShards
 from engine.parameters import TypedJob
-from engine.queue import administering, altering, producing, sharding
-from engine.queue.asynchronous.events import AsyncEvents
-from engine.queue.asynchronous.jobs import AsyncDead, AsyncJobs, AsyncJobsPart
+from engine.queue import admin, producing, sharding
+from engine.queue.asynchronous.parts import AsyncDead, AsyncEvents, AsyncJobs, AsyncJobsPart, AsyncResults, AsyncWorkers
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.asynchronous.results import AsyncResults
-from engine.queue.asynchronous.workers import AsyncWorkers
-from engine.queue.durations import HandlerTimes, added_times
-from engine.queue.job_info import JobInfo, JobPage, JobState
-from engine.queue.obstacles import Obstacles, added_obstacles, obstacles_of
-from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
-from engine.queue.selecting import Listing, Selection
+from engine.queue.looks import (
+    AWAY,
+    JobInfo,
+    JobPage,
+    JobState,
+    Listing,
+    Progress,
+    Result,
+    Selection,
+    Waiting,
+    progress_of,
+    result_of,
+    typed,
+)
+from engine.queue.producing import Steps
 from engine.queue.sharding import ShardRecord
-from engine.queue.steps import Steps
-from engine.queue.why import Why
-from engine.queue.workers import LIMIT_MAX, WorkerInfo, added_workers
+from engine.queue.why import Obstacles, Why, added_obstacles, obstacles_of
+from engine.queue.workers import LIMIT_MAX, HandlerTimes, WorkerInfo, added_times, added_workers
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.call import Call
 from engine.redis.exchange import PIPELINE_MAX, Sent
@@ -153,7 +159,7 @@ class AsyncShardedQueue(AsyncQueue):
             found: dict[str, AsyncShard] = {}
             for shard, reply in await self.each(Inspect((job,), whole=False)):
                 found.setdefault(cast("Inspected", reply).items[0].state, shard)
-            open_states = [state for state in found if state in altering.LISTED[:-1]]
+            open_states = [state for state in found if state in admin.LISTED[:-1]]
             ended = [state for state in found if state not in ("gone", "moving")]
             if open_states or ended or "moving" not in found:
                 # One that still is to run before one of the same id and another key that has ended.
@@ -237,13 +243,13 @@ class AsyncShardedQueue(AsyncQueue):
 
     # -- administration
 
-    async def _administer(self, draft: administering.Draft) -> None:
+    async def _administer(self, draft: admin.Draft) -> None:
         await self.administer_each(draft)
 
-    async def administer_each(self, draft: administering.Draft) -> None:
+    async def administer_each(self, draft: admin.Draft) -> None:
         """Carry out an admin action in all shards."""
         for shard in await self.in_use():
-            await shard.carry_out(administering.sending(draft))
+            await shard.carry_out(admin.sending(draft))
 
     async def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue, in all shards."""
@@ -263,11 +269,9 @@ class AsyncShardedQueue(AsyncQueue):
         """Limit a key, whose jobs are in one shard, or each key (`*`); or a name: its limit is divided among the shards, so each
         must be as large as their number."""
         if name is None:
-            draft = administering.set_limit(
-                self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window
-            )
+            draft = admin.set_limit(self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
             for shard in await self._of_key(key):
-                await shard.carry_out(administering.sending(draft))
+                await shard.carry_out(admin.sending(draft))
             return
         limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
         sharding.divided(limit, self.shards)
@@ -279,9 +283,9 @@ class AsyncShardedQueue(AsyncQueue):
 
     async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        draft = administering.remove_limit(self.model.names, name, key)
+        draft = admin.remove_limit(self.model.names, name, key)
         for shard in await (self.in_use() if name is not None else self._of_key(key)):
-            await shard.carry_out(administering.sending(draft))
+            await shard.carry_out(admin.sending(draft))
 
     async def _of_key(self, key: str | None) -> builtins.list[AsyncShard]:
         """The shards that a limit of a key holds in."""
@@ -304,10 +308,10 @@ class AsyncShardedQueue(AsyncQueue):
         dead_age_ms: Milliseconds | None = None,
     ) -> None:
         """Bound what is kept of ended jobs; numbers are divided among the shards."""
-        administering.set_retention(done_max, done_age_ms, dead_max, dead_age_ms)
+        admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms)
         share: Callable[[int | None], int | None] = lambda most: None if most is None else -(-most // self.shards)  # noqa: E731
         ages = done_age_ms, dead_age_ms
-        await self._administer(administering.set_retention(share(done_max), ages[0], share(dead_max), ages[1]))
+        await self._administer(admin.set_retention(share(done_max), ages[0], share(dead_max), ages[1]))
 
     async def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs of a state from all shards."""
@@ -548,11 +552,11 @@ class AsyncShardedWorkers(AsyncWorkers):
 
     async def pause(self, name: str, *, length_ms: Milliseconds = 0) -> None:
         """Let the worker of this name claim and start nothing in any shard."""
-        await _of(self).administer_each(administering.pause_worker(name, length_ms))
+        await _of(self).administer_each(admin.pause_worker(name, length_ms))
 
     async def resume(self, name: str) -> None:
         """End the pause of a worker."""
-        await _of(self).administer_each(administering.pause_worker(name, None))
+        await _of(self).administer_each(admin.pause_worker(name, None))
 
 
 class AsyncShardedEvents(AsyncEvents):
@@ -560,11 +564,11 @@ class AsyncShardedEvents(AsyncEvents):
 
     async def on(self, keep: int = 10_000) -> None:
         """Record events from now on, so many in each shard."""
-        await _of(self).administer_each(administering.set_events(keep))
+        await _of(self).administer_each(admin.set_events(keep))
 
     async def off(self) -> None:
         """Stop recording events."""
-        await _of(self).administer_each(administering.set_events(None))
+        await _of(self).administer_each(admin.set_events(None))
 
     async def last(self) -> str:
         """Not of several shards at once."""

@@ -11,9 +11,9 @@ from engine.errors import EngineError
 from engine.ops.admin import NoteQueue
 from engine.ops.base import Operation
 from engine.ops.jobs import Enqueue
-from engine.queue.results import BLOCK_MS
+from engine.queue.looks import BLOCK_MS
+from engine.queue.producing import DeadlineBound, Steps
 from engine.queue.settings import QueueSettings
-from engine.queue.steps import DeadlineBound, Steps
 from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.exchange import Sent

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Generator
 
 from engine.ops.looks import AwaitEnds, EndedJobs
-from engine.queue.results import FIRST_ENTRY
+from engine.queue.looks import FIRST_ENTRY
 from engine.queue.synchronous.calls import BlockingCalls, QueueCalls
 
 

@@ -22,21 +22,27 @@ from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import Count, Counts, Inspect, Inspected, ListObstacles, Look, NameCounts, ReadProgress, Seen, Snapshot
 from engine.ops.shards import ReadShards, SetGate, SetShards
 from engine.parameters import TypedJob
-from engine.queue import administering, altering, producing, sharding
-from engine.queue.durations import HandlerTimes, added_times
-from engine.queue.job_info import JobInfo, JobPage, JobState
-from engine.queue.obstacles import Obstacles, added_obstacles, obstacles_of
-from engine.queue.results import AWAY, Progress, Result, Waiting, progress_of, result_of, typed
-from engine.queue.selecting import Listing, Selection
+from engine.queue import admin, producing, sharding
+from engine.queue.looks import (
+    AWAY,
+    JobInfo,
+    JobPage,
+    JobState,
+    Listing,
+    Progress,
+    Result,
+    Selection,
+    Waiting,
+    progress_of,
+    result_of,
+    typed,
+)
+from engine.queue.producing import Steps
 from engine.queue.sharding import ShardRecord
-from engine.queue.steps import Steps
-from engine.queue.synchronous.events import Events
-from engine.queue.synchronous.jobs import Dead, Jobs, JobsPart
+from engine.queue.synchronous.parts import Dead, Events, Jobs, JobsPart, Results, Workers
 from engine.queue.synchronous.queue import Queue
-from engine.queue.synchronous.results import Results
-from engine.queue.synchronous.workers import Workers
-from engine.queue.why import Why
-from engine.queue.workers import LIMIT_MAX, WorkerInfo, added_workers
+from engine.queue.why import Obstacles, Why, added_obstacles, obstacles_of
+from engine.queue.workers import LIMIT_MAX, HandlerTimes, WorkerInfo, added_times, added_workers
 from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.exchange import PIPELINE_MAX, Sent
@@ -150,7 +156,7 @@ class ShardedQueue(Queue):
             found: dict[str, Shard] = {}
             for shard, reply in self.each(Inspect((job,), whole=False)):
                 found.setdefault(cast("Inspected", reply).items[0].state, shard)
-            open_states = [state for state in found if state in altering.LISTED[:-1]]
+            open_states = [state for state in found if state in admin.LISTED[:-1]]
             ended = [state for state in found if state not in ("gone", "moving")]
             if open_states or ended or "moving" not in found:
                 # One that still is to run before one of the same id and another key that has ended.
@@ -232,13 +238,13 @@ class ShardedQueue(Queue):
 
     # -- administration
 
-    def _administer(self, draft: administering.Draft) -> None:
+    def _administer(self, draft: admin.Draft) -> None:
         self.administer_each(draft)
 
-    def administer_each(self, draft: administering.Draft) -> None:
+    def administer_each(self, draft: admin.Draft) -> None:
         """Carry out an admin action in all shards."""
         for shard in self.in_use():
-            shard.carry_out(administering.sending(draft))
+            shard.carry_out(admin.sending(draft))
 
     def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue, in all shards."""
@@ -258,11 +264,9 @@ class ShardedQueue(Queue):
         """Limit a key, whose jobs are in one shard, or each key (`*`); or a name: its limit is divided among the shards, so each
         must be as large as their number."""
         if name is None:
-            draft = administering.set_limit(
-                self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window
-            )
+            draft = admin.set_limit(self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
             for shard in self._of_key(key):
-                shard.carry_out(administering.sending(draft))
+                shard.carry_out(admin.sending(draft))
             return
         limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
         sharding.divided(limit, self.shards)
@@ -274,9 +278,9 @@ class ShardedQueue(Queue):
 
     def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        draft = administering.remove_limit(self.model.names, name, key)
+        draft = admin.remove_limit(self.model.names, name, key)
         for shard in self.in_use() if name is not None else self._of_key(key):
-            shard.carry_out(administering.sending(draft))
+            shard.carry_out(admin.sending(draft))
 
     def _of_key(self, key: str | None) -> builtins.list[Shard]:
         """The shards that a limit of a key holds in."""
@@ -299,10 +303,10 @@ class ShardedQueue(Queue):
         dead_age_ms: Milliseconds | None = None,
     ) -> None:
         """Bound what is kept of ended jobs; numbers are divided among the shards."""
-        administering.set_retention(done_max, done_age_ms, dead_max, dead_age_ms)
+        admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms)
         share: Callable[[int | None], int | None] = lambda most: None if most is None else -(-most // self.shards)  # noqa: E731
         ages = done_age_ms, dead_age_ms
-        self._administer(administering.set_retention(share(done_max), ages[0], share(dead_max), ages[1]))
+        self._administer(admin.set_retention(share(done_max), ages[0], share(dead_max), ages[1]))
 
     def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs of a state from all shards."""
@@ -543,11 +547,11 @@ class ShardedWorkers(Workers):
 
     def pause(self, name: str, *, length_ms: Milliseconds = 0) -> None:
         """Let the worker of this name claim and start nothing in any shard."""
-        _of(self).administer_each(administering.pause_worker(name, length_ms))
+        _of(self).administer_each(admin.pause_worker(name, length_ms))
 
     def resume(self, name: str) -> None:
         """End the pause of a worker."""
-        _of(self).administer_each(administering.pause_worker(name, None))
+        _of(self).administer_each(admin.pause_worker(name, None))
 
 
 class ShardedEvents(Events):
@@ -555,11 +559,11 @@ class ShardedEvents(Events):
 
     def on(self, keep: int = 10_000) -> None:
         """Record events from now on, so many in each shard."""
-        _of(self).administer_each(administering.set_events(keep))
+        _of(self).administer_each(admin.set_events(keep))
 
     def off(self) -> None:
         """Stop recording events."""
-        _of(self).administer_each(administering.set_events(None))
+        _of(self).administer_each(admin.set_events(None))
 
     def last(self) -> str:
         """Not of several shards at once."""

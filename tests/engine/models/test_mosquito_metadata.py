@@ -7,7 +7,7 @@ import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.ops.admin import SetMetadata
-from engine.queue.metadata import JobMetadata
+from engine.queue.admin import JobMetadata
 
 pytestmark = pytest.mark.feature("MQ16", model="mosquito")
 

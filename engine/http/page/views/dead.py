@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from engine.http.page.words import last_line
-from engine.queue.job_info import JobInfo, JobPage
+from engine.queue.looks import JobInfo, JobPage
 
 #: The class of an exception at the start of an error's last line: `ValueError`, `module.Error`.
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from engine.http.page.looks import OneJob
 from engine.http.page.words import length, short
 from engine.ops.looks import Event
-from engine.queue.altering import ALLOWED
-from engine.queue.job_info import JobInfo
+from engine.queue.admin import ALLOWED
+from engine.queue.looks import JobInfo
 from engine.queue.why import why
 from engine.serializers import UnreadablePayload
 

@@ -10,13 +10,12 @@ from engine import validate
 from engine.errors import Malformed, shown
 from engine.http.page.words import last_line
 from engine.models.names import ANY_TEXT
-from engine.queue import altering, selecting
-from engine.queue.job_info import JobInfo, JobPage
-from engine.queue.selecting import Selection
+from engine.queue import admin, looks
+from engine.queue.looks import JobInfo, JobPage, Selection
 from engine.serializers import TEXTS
 
 #: As in `selecting.LOOKED_MAX`: what lies deeper is found by its id or by a filter of another state.
-OFFSET_MAX = selecting.LOOKED_MAX
+OFFSET_MAX = looks.LOOKED_MAX
 _TEXT_CHARACTERS_MAX = 200
 #: How many characters of a payload a row shows.
 _PAYLOAD_SHOWN = 160
@@ -37,7 +36,7 @@ class Filter:
     @property
     def selection(self) -> Selection:
         """What the engine calls the same, without the text."""
-        return selecting.selection(self.name or None, self.key or None, self.error or None, 0, None, ANY_TEXT)
+        return looks.selection(self.name or None, self.key or None, self.error or None, 0, None, ANY_TEXT)
 
     @property
     def narrow(self) -> bool:
@@ -81,7 +80,7 @@ class JobList:
 def filter_of(query: Mapping[str, str]) -> Filter:
     """The filter of an address. Raises Malformed."""
     state = query.get("state", "waiting")
-    altering.check_state(state, altering.LISTED)
+    admin.check_state(state, admin.LISTED)
     cursor = query.get("cursor", "0")
     if not cursor.isascii() or not cursor.isdigit() or int(cursor[:9]) > OFFSET_MAX or len(cursor) > 9:
         raise Malformed("cursor", cursor, f"a number from 0 to {OFFSET_MAX}")

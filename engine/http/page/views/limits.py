@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.queue.obstacles import LimitInfo, Obstacles, PauseInfo
+from engine.queue.why import LimitInfo, Obstacles, PauseInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.ops.looks import Counts
-from engine.queue.obstacles import LaneInfo, LimitInfo, Obstacles, PauseInfo, paused_words
+from engine.queue.why import LaneInfo, LimitInfo, Obstacles, PauseInfo, paused_words
 
 #: Rows of each table.
 _LANES_MAX = 12

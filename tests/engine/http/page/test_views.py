@@ -12,9 +12,9 @@ from engine.http.page.rounds import LanesRound
 from engine.http.page.views import dead, job, jobs, overview
 from engine.ops.jobs import Options
 from engine.ops.looks import Counts
-from engine.queue.durations import Durations, HandlerTimes
-from engine.queue.job_info import JobError, JobInfo, JobPage
-from engine.queue.obstacles import LaneInfo, PauseInfo
+from engine.queue.looks import JobError, JobInfo, JobPage
+from engine.queue.why import LaneInfo, PauseInfo
+from engine.queue.workers import Durations, HandlerTimes
 
 NOW_MS = 1_800_000_000_000
 

@@ -1,0 +1,478 @@
+"""What a queue's administration does, without I/O: checks, operations with an identity of their own, and what their answers mean
+(rule 7)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from engine import validate
+from engine.errors import LeaseLost, Malformed, OutcomeUnknown, ScriptFault, UnsupportedFeature
+from engine.models.model import Model
+from engine.models.names import Names
+from engine.models.spec import Spec, bind
+from engine.ops.admin import (
+    AdminAction,
+    Administered,
+    Alter,
+    Altered,
+    AlteredJobs,
+    Clean,
+    Cleaned,
+    Era,
+    Forget,
+    Forgotten,
+    Limit,
+    ListQueues,
+    Pause,
+    ReadMetadata,
+    Resume,
+    Resumed,
+    SetEvents,
+    SetLimit,
+    SetMetadata,
+    SetRetention,
+    SetWorker,
+)
+from engine.ops.base import Operation, text, whole
+from engine.ops.looks import Inspect, Inspected
+from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
+from engine.queue.producing import DeadlineBound, Steps
+from engine.redis.call import Call
+from engine.redis.exchange import Sent
+
+if TYPE_CHECKING:
+    from engine.queue.synchronous.calls import QueueCalls
+
+#: The field of a pause of all names.
+_WHOLE_QUEUE = "*"
+#: Most events that a queue keeps.
+EVENTS_KEPT_MAX = 1_000_000
+
+#: An operation that lacks only the time after which it is void.
+Draft = Callable[[int], Operation]
+
+
+def pause(names: Names, name: object, length_ms: object) -> Draft:
+    """Pause a name, or the queue (None). Raises Malformed."""
+    class_name, op_id = _class_name(names, name), new_op_id()
+    length = validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
+    return lambda not_after_ms: Pause(op_id, not_after_ms, class_name, length)
+
+
+def resume(names: Names, name: object) -> Draft:
+    """Resume a name, or the queue (None). Raises Malformed."""
+    class_name, op_id = _class_name(names, name), new_op_id()
+    return lambda not_after_ms: Resume(op_id, not_after_ms, class_name)
+
+
+def set_limit(
+    names: Names, name: object, key: object, *, concurrency: object, rate: object, per_ms: object, window: object
+) -> Draft:
+    """Define a limit. Raises Malformed."""
+    target, op_id = _target(names, name, key), new_op_id()
+    limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+    return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, limit)
+
+
+def remove_limit(names: Names, name: object, key: object) -> Draft:
+    """Remove a limit. Raises Malformed."""
+    target, op_id = _target(names, name, key), new_op_id()
+    none: Limit | None = None
+    return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, none)
+
+
+def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_age_ms: object) -> Draft:
+    """Bound what is kept of ended jobs; None = as it is. Raises Malformed."""
+    given = {
+        "done_max": (done_max, 0, validate.DONE_MAX),
+        "done_age_ms": (done_age_ms, 1, validate.DURATION_MS_MAX),
+        "dead_max": (dead_max, 0, validate.DEAD_MAX),
+        "dead_age_ms": (dead_age_ms, 1, validate.DURATION_MS_MAX),
+    }
+    bounds = tuple(
+        (name, (validate.duration_ms if name.endswith("_ms") else validate.integer)(name, *bound))
+        for name, bound in given.items()
+        if bound[0] is not None
+    )
+    if not bounds:
+        raise Malformed("done_max", None, "at least one of done_max, done_age_ms, dead_max and dead_age_ms")
+    op_id = new_op_id()
+    return lambda not_after_ms: SetRetention(op_id, not_after_ms, bounds)
+
+
+def set_events(keep: object) -> Draft:
+    """Keep so many events; None: none. Raises Malformed."""
+    kept, op_id = 0 if keep is None else validate.integer("keep", keep, 1, EVENTS_KEPT_MAX), new_op_id()
+    return lambda not_after_ms: SetEvents(op_id, not_after_ms, kept)
+
+
+def set_concurrency(name: object, concurrency: object) -> Draft:
+    """How many handlers a worker, or every worker without a number of its own (None), runs at once; None: as it was started.
+    Raises Malformed."""
+    field, op_id = "c:*" if name is None else f"c:{validate.worker_name(name)}", new_op_id()
+    most = validate.CONCURRENCY_MAX
+    value = None if concurrency is None else validate.integer("concurrency", concurrency, 1, most)
+    return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
+
+
+def pause_worker(name: object, length_ms: object) -> Draft:
+    """Pause a worker; None: resume it. Raises Malformed."""
+    field, op_id = f"p:{validate.worker_name(name)}", new_op_id()
+    value = None if length_ms is None else validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
+    return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
+
+
+def sending(draft: Draft) -> Steps[None]:
+    """Send an administration call whose answer says no more than that it was done."""
+    conclude((yield DeadlineBound(draft)))
+
+
+def resuming(draft: Draft) -> Steps[bool]:
+    """Send the end of a pause; whether there was such a pause."""
+    sent = yield DeadlineBound(draft)
+    conclude(sent)
+    return isinstance(sent.reply, Resumed) and sent.reply.was_paused
+
+
+def conclude(sent: Sent) -> None:
+    """Raise OutcomeUnknown for a refusal after an unanswered send: the first copy may have been applied."""
+    if not isinstance(sent.reply, Administered):
+        raise ScriptFault(f"administration: a reply of type {type(sent.reply).__name__}")
+    if not sent.reply.done:
+        raise OutcomeUnknown("the call was refused as late after an unanswered send")
+
+
+def new_op_id() -> str:
+    """The identity of one administration call."""
+    return os.urandom(8).hex()
+
+
+def _class_name(names: Names, name: object) -> str:
+    if name is None:
+        return _WHOLE_QUEUE
+    if name == _WHOLE_QUEUE:
+        raise Malformed("name", name, f"another one: {_WHOLE_QUEUE} stands for the whole queue, which is None here")
+    return names.job_name(name)
+
+
+def _target(names: Names, name: object, key: object) -> str:
+    if name is not None and key is not None:
+        raise Malformed("key", key, "left out where a name is given: a limit is of a name or of a key")
+    if name is None and key is None:
+        raise Malformed("name", name, "the name of jobs, or else key= a key of theirs, or * for each key")
+    if name is not None:
+        return f"n:{names.job_name(name)}"
+    return "k:*" if type(key) is str and key == "*" else f"k:{names.key('key', key)}"
+
+
+# -- What the jobs of one name share beside their payloads: `JobMetadata(queue, "ok_job")`, on queues of
+# Mosquito (MQ16).
+
+_FIELDS_MAX = 1000
+
+
+class JobMetadata:
+    """The shared values of one name of jobs. Raises UnsupportedFeature for a queue of another model."""
+
+    def __init__(self, queue: QueueCalls, name: str) -> None:
+        if queue.model.name != "mosquito":
+            raise UnsupportedFeature(f"{queue.model.name} has no metadata of jobs by their name")
+        self._queue = queue
+        self._name = queue.model.names.job_name(name)
+
+    def get(self) -> dict[str, str]:
+        """All fields. Raises as `Queue.counts` does."""
+        return self._queue.driver.run(self._queue.model.call(ReadMetadata(self._name)))
+
+    def set(self, **fields: str | None) -> None:
+        """Set fields; None removes one. Raises as `Queue.enqueue` does, and Malformed for what is no text."""
+        for field, value in fields.items():
+            if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise Malformed(field, value, "a text, or None to remove it")
+        if not 1 <= len(fields) <= _FIELDS_MAX:
+            raise Malformed("fields", f"{len(fields)} fields", f"1 to {_FIELDS_MAX} fields")
+        self._carry_out(tuple(fields.items()), ())
+
+    def add(self, field: str, number: int = 1) -> int:
+        """Add to a number, once however often the call is sent; what it is now. Raises as `set` does."""
+        checked = validate.integer("number", number, -(2**53), 2**53)
+        return self._carry_out((), ((field, checked),))[0]
+
+    def _carry_out(self, fields: tuple[tuple[str, str | None], ...], added: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+        op_id = new_op_id()
+
+        def made(not_after_ms: int) -> SetMetadata:
+            return SetMetadata(op_id, not_after_ms, self._name, fields, added)
+
+        def sending() -> Steps[Sent]:
+            return (yield DeadlineBound(made))
+
+        sent = self._queue.carry_out(sending())
+        conclude(sent)
+        return sent.reply.values
+
+
+# -- The steps that remove many jobs, in bounded pieces: clean, drain and obliterate, without I/O (rule
+# 7).
+
+CLEANED = ("waiting", "blocked", "delayed", "dead", "finished")
+#: Jobs that one call looks at: to remove one takes the server some 25 us.
+PIECE = 100
+#: In the order of time where the model keeps them so: behind the first young one there are only younger ones.
+_TIMED = ("dead", "finished")
+_ROUNDS = 100
+#: In the order in which jobs go from state to state while nothing starts, so that none slips through between two of them.
+_MOVING = ("active", "blocked", "delayed", "waiting", "dead", "finished")
+
+
+def cleaning(state: object, older_than_ms: object, limit: object) -> Steps[int]:
+    """Remove the jobs of one state that are old enough. Returns how many. Raises Malformed."""
+    if not isinstance(state, str) or state not in CLEANED:
+        raise Malformed("state", state, f"one of {', '.join(CLEANED)}")
+    age_ms = validate.duration_ms("older_than_ms", older_than_ms, 0, validate.DURATION_MS_MAX)
+    most = validate.integer("limit", limit, 1, 2**48)
+    removed, _ = yield from _clean(state, age_ms, most, None)
+    return removed
+
+
+def draining(delayed: object) -> Steps[int]:
+    """Remove the jobs that wait. Returns how many. Raises Malformed."""
+    also = ("blocked", "delayed") if validate.truth("delayed", delayed) else ()
+    removed, era = yield from _clean("waiting", 0, 2**48, None)
+    for state in also:
+        more, _ = yield from _clean(state, 0, 2**48, era)
+        removed += more
+    return removed
+
+
+def obliterating(force: object) -> Steps[bool]:
+    """Remove everything. Returns False, with nothing removed, when jobs are leased. Raises Malformed."""
+    force = validate.truth("force", force)
+    begun = yield from _forget("begin", force)
+    if begun.busy:
+        return False
+    # Jobs move from state to state meanwhile: it ends with a round that finds none.
+    for _ in range(_ROUNDS):
+        removed = 0
+        for state in _MOVING if force else _MOVING[1:]:
+            # Nothing starts meanwhile; and what has finished since it began, of jobs that were in hand, goes too.
+            held = yield from _forget("begin", force)
+            if held.busy:
+                return False
+            if begun.era and held.era:
+                begun = replace(begun, era=Era(begun.era.sequence, held.era.at_ms))
+            some, _ = yield from _clean(state, 0, 2**48, begun.era)
+            removed += some
+        if not removed:
+            break
+    yield from _forget("end", force)
+    return True
+
+
+def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[int, Era | None]]:
+    removed = offset = 0
+    while removed < most:
+        sent = yield DeadlineBound(_piece(state, age_ms, era, offset, most - removed))
+        conclude(sent)
+        reply = sent.reply
+        if not isinstance(reply, Cleaned):
+            raise ScriptFault(f"clean: a reply of type {type(reply).__name__}")
+        era = reply.era
+        removed += reply.removed
+        offset += reply.kept
+        if not reply.removed + reply.kept or (reply.kept and state in _TIMED and reply.ordered):
+            break
+    return removed, era
+
+
+def _piece(state: str, age_ms: int, era: Era | None, offset: int, most: int) -> Callable[[int], Clean]:
+    """The operation of one piece. It keeps its identity when it is sent again after it came late."""
+    op_id = new_op_id()
+    return lambda not_after_ms: Clean(op_id, not_after_ms, state, age_ms, era, offset, PIECE, most)
+
+
+def _forget(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
+    """Begin or end, with as many calls as it takes. Returns the reply of the first one, or the one that says busy."""
+    first: Forgotten | None = None
+    while True:
+        reply = yield from _forget_piece(phase, force)
+        first = first or reply
+        if reply.busy or not reply.more:
+            return reply if reply.busy else first
+
+
+def _forget_piece(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
+    op_id = new_op_id()
+
+    def operation(not_after_ms: int) -> Forget:
+        return Forget(op_id, not_after_ms, phase, force)
+
+    sent = yield DeadlineBound(operation)
+    conclude(sent)
+    if not isinstance(sent.reply, Forgotten):
+        raise ScriptFault(f"obliterate: a reply of type {type(sent.reply).__name__}")
+    return sent.reply
+
+
+# -- The steps of admin actions on single jobs, without I/O: cancel, remove, requeue and the like (rules 7
+# and 26).
+
+#: States in which a job may be for each action.
+ALLOWED: dict[AdminAction, tuple[str, ...]] = {
+    "cancel": ("waiting", "blocked", "delayed", "active"),
+    "remove": ("waiting", "blocked", "delayed", "dead", "finished"),
+    "discard": ("dead",),
+    "requeue": ("dead",),
+    "run_now": ("delayed",),
+}
+LISTED = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished")
+#: Looks at a job whose state changes all the time.
+_TRIES = 5
+
+
+def altering(model: Model, action: AdminAction, job: object, expected_state: object) -> Steps[Altered]:
+    """Do something to one job, if it is in a state that allows it. Raises Malformed."""
+    checked = model.names.known_id(job)
+    expected = None if expected_state is None else check_state(expected_state, ALLOWED[action])
+    altered: Altered | None = None
+    for _ in range(_TRIES):
+        state = expected
+        if state is None:
+            reply: Inspected = yield model.call(Inspect((checked,), whole=False))
+            state = reply.items[0].state
+        if state not in ALLOWED[action]:
+            return Altered(checked, "changed", state)
+        (altered,) = yield from alter(action, (checked,), state)
+        if expected is not None or altered.result != "changed":
+            break
+    if altered is None:
+        raise ScriptFault(f"{action}: a reply without the job")
+    return altered
+
+
+def alter(action: AdminAction, jobs: tuple[str, ...], state: str) -> Steps[tuple[Altered, ...]]:
+    """Do something to at most `PIECE` jobs, as far as they are in this state; what came of each, in their order."""
+    op_id = new_op_id()
+
+    def operation(not_after_ms: int) -> Alter:
+        return Alter(op_id, not_after_ms, action, jobs, state)
+
+    sent = yield DeadlineBound(operation)
+    conclude(sent)
+    if not isinstance(sent.reply, AlteredJobs) or len(sent.reply.items) != len(jobs):
+        raise ScriptFault(f"{action}: a reply of type {type(sent.reply).__name__}")
+    return sent.reply.items
+
+
+def check_state(value: object, allowed: tuple[str, ...]) -> str:
+    """A state of these. Raises Malformed."""
+    if not isinstance(value, str) or value not in allowed:
+        raise Malformed("state", value, f"one of {', '.join(allowed)}")
+    return value
+
+
+# -- Which queues a server holds (MQ22): each is listed when something is first put into it, and again
+# with its workers' beats.
+
+#: Queues of one answer.
+LIMIT_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue and the server's time (ms) at which it was last noted as used."""
+
+    name: str
+    used_ms: int
+
+
+def listing(model: Spec | None, prefix: object, limit: object) -> Call[list[QueueInfo]]:
+    """The call that lists the queues of a model under a prefix. Raises Malformed."""
+    key = bind(model, "any", prefix, None).model.keys.queues
+    most = validate.integer("limit", limit, 1, LIMIT_MAX)
+    return Call(None, (key,), ("ZRANGE", key, 0, most - 1, "REV", "WITHSCORES"), _infos, ListQueues())
+
+
+def _infos(raw: Sequence[bytes]) -> list[QueueInfo]:
+    return [QueueInfo(text(raw[at]), whole(raw[at + 1])) for at in range(0, len(raw), 2)]
+
+
+# -- Locks that processes share, beside the jobs of a queue (BN20, MQ23, MQ24): for work that should be
+# done once at a time.
+
+TTL_MS_MAX = 86_400_000
+_TOKEN = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock in hand until `until_ms` (server time). `fence` is larger than that of every holder before; `renewals` counts the
+    times that it was extended."""
+
+    name: str
+    token: str
+    fence: int
+    until_ms: int
+    renewals: int = 0
+
+
+def new_token() -> str:
+    """A random token that identifies the caller of one `acquire`."""
+    return os.urandom(8).hex()
+
+
+def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
+    """Take a lock. Returns None when it is held already. Raises Malformed and OutcomeUnknown."""
+    lock_name, length_ms = validate.lock_name(name), validate.duration_ms("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
+    token = new_token()
+
+    def operation(not_after_ms: int) -> Operation:
+        return AcquireLock(lock_name, token, length_ms, not_after_ms)
+
+    reply = _reply((yield DeadlineBound(operation)).reply)
+    if reply.result == "refused":
+        raise OutcomeUnknown(f"lock {lock_name}: refused as late after an unanswered send")
+    return Lock(lock_name, token, reply.fence, reply.until_ms) if reply.result == "held" else None
+
+
+def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
+    """Hold a lock for longer. Raises LeaseLost when it has expired, Malformed and OutcomeUnknown."""
+    held, length_ms = _lock(lock), validate.duration_ms("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
+    count = held.renewals + 1
+
+    def operation(not_after_ms: int) -> Operation:
+        # A late copy must not hold it for much longer than its sender meant to (rule 9).
+        return ExtendLock(held.name, held.token, count, length_ms, not_after_ms)
+
+    reply = _reply((yield DeadlineBound(operation)).reply)
+    if reply.result == "refused":
+        raise OutcomeUnknown(f"lock {held.name}: refused as late after an unanswered send")
+    if reply.result != "held":
+        raise LeaseLost(f"lock {held.name}: it has run out, another holder may have it")
+    return replace(held, until_ms=reply.until_ms, renewals=count)
+
+
+def releasing(model: Model, lock: object) -> Steps[bool]:
+    """Release a lock. Returns False when it was not held any more."""
+    held = _lock(lock)
+    reply = _reply((yield model.call(ReleaseLock(held.name, held.token))))
+    return reply.result == "released"
+
+
+def _reply(reply: object) -> LockReply:
+    if not isinstance(reply, LockReply):
+        raise ScriptFault(f"lock: a reply of type {type(reply).__name__}")
+    return reply
+
+
+def _lock(value: object) -> Lock:
+    bound = "a Lock that acquire or extend has returned"
+    held = validate.instance("lock", value, Lock, bound)
+    if not isinstance(held.token, str) or not _TOKEN.fullmatch(held.token):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Malformed("lock.token", held.token, bound)
+    validate.integer("lock.renewals", held.renewals, 0, 2**53)
+    return replace(held, name=validate.lock_name(held.name))

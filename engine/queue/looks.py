@@ -1,0 +1,477 @@
+"""The description of a job for monitoring: its state, its envelope and the record of its runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args
+
+from engine import validate
+from engine.errors import (
+    EngineError,
+    JobFailed,
+    Malformed,
+    NoResult,
+    OutcomeUnknown,
+    ScriptFault,
+    ServerUnavailable,
+    TimedOut,
+    UnknownJob,
+)
+from engine.models.model import Model
+from engine.models.names import LANES, Names
+from engine.ops.base import whole
+from engine.ops.jobs import Lease, Options
+from engine.ops.looks import Explained, Looked, Seen
+from engine.options import PLAIN
+from engine.parameters import TypedJob
+from engine.sayable import utf8
+from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
+
+#: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
+#: entry among the last finished ones is kept; so are `cancelled`, `discarded`
+#: and the other ends. `blocked`: it waits for other jobs.
+Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted", "expired"]
+JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "gone"] | Ended
+_ENDED: tuple[Ended, ...] = get_args(Ended)
+_OPEN: tuple[JobState, ...] = ("waiting", "blocked", "delayed", "dead", "gone")
+_ERRORS_KEPT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """A run that came to nothing: when (ms, server time), under which fence, whether it `failed` or its worker was `lost`, the
+    error, and the end of its stack trace ('' where there is none)."""
+
+    at_ms: int
+    fence: int
+    kind: str
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
+
+    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep the job. `unreadable`
+    says why a corrupt one could not be read. `envelope`: the stored bytes. `errors` are the last ten runs that came to
+    nothing, the oldest first.
+    """
+
+    id: str
+    state: JobState
+    fence: int = 0
+    name: str = ""
+    payload_bytes: bytes = b""
+    options: Options = PLAIN
+    enqueued_ms: int = 0
+    due_ms: int = 0
+    lease_end_ms: int = 0
+    ended_ms: int = 0
+    claims: int = 0
+    failures: int = 0
+    crashes: int = 0
+    owner: str = ""
+    last_error: str = ""
+    errors: tuple[JobError, ...] = ()
+    unreadable: str = ""
+    envelope: bytes = b""
+    serializers: Serializers = field(default=BUILT_IN, repr=False, compare=False)
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued, as a handler of this queue reads it; an UnreadablePayload that says why where it cannot be read."""
+        if self.unreadable:
+            return UnreadablePayload(self.unreadable, self.envelope)
+        if not self.name and not self.payload_bytes:
+            return UnreadablePayload(f"it is not kept of a job that is {self.state}", b"")
+        return self.serializers.look(self.options.serializer, self.payload_bytes)
+
+    @property
+    def key(self) -> str:
+        """Its tenant or limit key, '' = none."""
+        return self.options.key
+
+    @property
+    def priority(self) -> int:
+        """1 to 10."""
+        return self.options.priority
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the producer gave as headers."""
+        return dict(self.options.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Some jobs of a state: those among `looked` places that are meant. `next` is the `offset` of the next page; None: this was
+    the last one. `srv_us` is the server's time."""
+
+    srv_us: int
+    jobs: tuple[JobInfo, ...]
+    looked: int
+    next: int | None
+
+
+def state_of(looked: Looked | Explained, srv_us: int) -> JobState:
+    """The state, with `stuck` apart from `active`. Raises ScriptFault for one that is not known."""
+    active: JobState = "stuck" if looked.at_ms * 1000 < srv_us else "active"
+    known: dict[str, JobState] = {"active": active}
+    known.update((state, state) for state in (*_ENDED, *_OPEN))
+    if looked.state not in known:
+        raise ScriptFault(f"inspect: a job in the state {looked.state}")
+    return known[looked.state]
+
+
+def payload_members(payload: Any, data: bytes) -> dict[str, Any]:
+    """A payload for an answer in JSON: `payload` where JSON can say it, else its bytes as `payload_base64`; where nobody here can
+    read it, `payload_unreadable` says why."""
+    in_base64 = {"payload_base64": base64.b64encode(data).decode()}
+    if isinstance(payload, UnreadablePayload):
+        return {**(in_base64 if data else {}), "payload_unreadable": payload.reason}
+    try:
+        validate.json_bytes("payload", payload, validate.PAYLOAD_BYTES_LIMIT)
+    except Malformed:
+        return in_base64
+    return {"payload": payload}
+
+
+def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, srv_us: int) -> JobInfo:
+    """Build the description of a job that exists; `serializers` are those of its queue."""
+    state, unnamed = state_of(looked, srv_us), ""
+    try:
+        model.names.known_id(job)
+    except Malformed as malformed:
+        unnamed = str(malformed)
+        # As text that every face can show.
+        job = job.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    # Lanes keeps no more of an ended job than its end; the other formats keep the job itself for a while.
+    if state in _ENDED and not looked.envelope:
+        return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
+    run = looked.run
+    claims, failures, crashes = (whole(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
+    common: dict[str, Any] = {
+        "lease_end_ms": looked.at_ms if state in ("active", "stuck") else 0,
+        "ended_ms": looked.at_ms if state in ("dead", *_ENDED) else 0,
+        "claims": claims,
+        "failures": failures,
+        "crashes": crashes,
+        "owner": _text(run.get("owner", b"")) if state in ("active", "stuck") else "",
+        "last_error": _text(run.get("error", b"")),
+        "errors": _errors(run),
+        "serializers": serializers,
+    }
+    if unnamed:
+        return JobInfo(job, state, looked.fence, unreadable=unnamed, envelope=_bytes(looked.envelope), **common)
+    try:
+        found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
+    except ScriptFault as fault:
+        return JobInfo(job, state, looked.fence, unreadable=_said(str(fault)), envelope=_bytes(looked.envelope), **common)
+    due_ms = looked.at_ms if state == "delayed" else found.due_ms
+    place = {"name": found.name, "payload_bytes": found.payload, "options": found.options, "enqueued_ms": found.enqueued_ms}
+    return JobInfo(job, state, looked.fence, due_ms=due_ms, envelope=_bytes(looked.envelope), **place, **common)
+
+
+def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
+    count = whole(run.get("errors", b"0"))
+    entries: list[JobError] = []
+    for number in range(max(0, count - _ERRORS_KEPT), count):
+        words, _, trace = _text(run.get(f"e{number % _ERRORS_KEPT}", b"")).partition("\0")
+        at_ms, fence, kind, *error = [*words.split(" ", 3), "", "", ""]
+        if at_ms:
+            entries.append(JobError(whole(at_ms), whole(fence), kind, error[0], trace))
+    return tuple(entries)
+
+
+def _bytes(envelope: object) -> bytes:
+    """What is stored of a job in one piece, also where its format has fields."""
+    if isinstance(envelope, bytes):
+        return envelope
+    return b"\n".join(part for part in cast("Sequence[object]", envelope) if isinstance(part, bytes))
+
+
+def _said(text: str) -> str:
+    return utf8(text).decode()
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+# -- Which jobs of a state are meant: those of a name, with a key, with an error, of an age; and which
+# page of them. Without I/O.
+
+#: Jobs that are looked at for one answer, and of one call.
+LOOKED_MAX = 10_000
+PIECE = 500
+#: Places of a state that one page is made of: their jobs are read in one call.
+PLACES_MAX = 250
+_ERROR_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Jobs that meet all that is given. `error`: whole words of the last error's last line, such as `ValueError`. Ages are from
+    the end of a job that has ended or died, else from its enqueue."""
+
+    name: str | None = None
+    key: str | None = None
+    error: str | None = None
+    older_than_ms: int = 0
+    newer_than_ms: int | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether every job is meant."""
+        return self == Selection()
+
+    def matches(self, job: JobInfo, now_ms: int) -> bool:
+        """Whether a job is meant."""
+        if self.name is not None and job.name != self.name:
+            return False
+        if self.key is not None and job.key != self.key:
+            return False
+        if self.error is not None:
+            last_line = (job.last_error.strip().splitlines() or [""])[-1]
+            if not re.search(rf"(?<!\w){re.escape(self.error)}(?!\w)", last_line):
+                return False
+        age_ms = now_ms - (job.ended_ms or job.enqueued_ms)
+        return age_ms >= self.older_than_ms and (self.newer_than_ms is None or age_ms < self.newer_than_ms)
+
+
+class ListOptions(TypedDict, total=False):
+    """Which jobs of a state a list has. `offset` (0) and `limit` (100) are its page, in the order of time (`newest_first`: from
+    its end); those that wait come lane by lane, each lane in its order. Only those of a `name`, with a `key`, whose last error
+    has `error` as whole words (`ValueError`), or that were enqueued, died or ended so long ago."""
+
+    offset: int
+    limit: int
+    newest_first: bool
+    name: str | None
+    key: str | None
+    error: str | None
+    older_than_ms: int
+    newer_than_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of the jobs that are meant."""
+
+    wanted: Selection
+    offset: int
+    limit: int
+    newest_first: bool
+
+
+def listing(
+    limit_max: int,
+    *,
+    offset: object = 0,
+    limit: object = 100,
+    newest_first: object = False,
+    name: object = None,
+    key: object = None,
+    error: object = None,
+    older_than_ms: object = 0,
+    newer_than_ms: object = None,
+    names: Names = LANES,
+) -> Listing:
+    """The page that ListOptions ask for, of at most `limit_max` jobs. Raises Malformed."""
+    wanted = selection(name, key, error, older_than_ms, newer_than_ms, names)
+    backwards = validate.truth("newest_first", newest_first)
+    first = validate.integer("offset", offset, 0, 2**48)
+    return Listing(wanted, first, validate.integer("limit", limit, 1, limit_max), backwards)
+
+
+def selection(
+    name: object, key: object, error: object, older_than_ms: object, newer_than_ms: object, names: Names = LANES
+) -> Selection:
+    """Which jobs are meant, checked; `names` is the rule of the queue's model. Raises Malformed."""
+    if error is not None and not (isinstance(error, str) and 1 <= len(error.strip()) <= _ERROR_CHARACTERS_MAX):
+        raise Malformed("error", error, f"a text of 1 to {_ERROR_CHARACTERS_MAX} characters, such as ValueError")
+    most = validate.DURATION_MS_MAX
+    return Selection(
+        None if name is None else names.job_name(name),
+        None if key is None else names.key("key", key),
+        None if error is None else error.strip(),
+        validate.integer("older_than_ms", older_than_ms, 0, most),
+        None if newer_than_ms is None else validate.integer("newer_than_ms", newer_than_ms, 1, most),
+    )
+
+
+# -- Results of jobs: what a handler returned, or the error of a dead job; and waiting for one without
+# losing a wake-up.
+
+#: A call blocks on the server for at most this long; who waits longer asks again.
+BLOCK_MS = 5_000
+#: How a job has ended, in the words of its state; skipped and rerouted ones are discarded.
+Outcome = Literal["finished", "dead", "cancelled", "discarded", "expired"]
+#: Ends without the work, and without an error.
+_UNDONE = ("cancelled", "discarded", "expired")
+#: The id that the first entry of a stream comes after.
+FIRST_ENTRY = "0-1"
+#: What a record that is none makes of its reader.
+_NO_RECORD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+#: The server could not be asked, perhaps only now.
+AWAY = (ServerUnavailable, OutcomeUnknown)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[T]):
+    """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is not kept any more.
+
+    `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by its handler, or
+    after its death), or expired before anybody had started it; `error` is the last error of a dead job as text. `ended_ms` is
+    server time and 0 where nobody knows it any more; `took_ms` is how long the handler ran, None where no value is kept. `kept`
+    is False where the task says that it returns something and that is not there. `unreadable` says why what is stored of the end
+    cannot be read, because somebody else has written it.
+    """
+
+    job: str
+    outcome: Outcome
+    value: T | None = None
+    error: str = ""
+    ended_ms: int = 0
+    took_ms: int | None = None
+    kept: bool = True
+    unreadable: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True for a job that has finished."""
+        return self.outcome == "finished"
+
+    def get(self) -> T:
+        """The value. Raises JobFailed where the job has not finished, NoResult where a value of its type is not kept, and
+        ScriptFault where nobody can read it."""
+        if not self.ok:
+            raise JobFailed(self.job, self.outcome, self.error)
+        if self.unreadable:
+            raise ScriptFault(f"job {self.job}: {self.unreadable}")
+        if not self.kept:
+            raise NoResult(self.job)
+        return cast("T", self.value)
+
+
+def typed(found: Result[Any], task: object) -> Result[Any]:
+    """The same result with its value as the function of this task returned it; unchanged for a job that has not finished, and
+    where no task is given, or a name. Raises Malformed."""
+    if not isinstance(task, TypedJob) or not found.ok or found.unreadable:
+        return found
+    try:
+        return replace(found, value=task.parameters.read_result(found.value))
+    except Malformed:
+        if found.value is None:
+            return replace(found, kept=False)
+        raise
+
+
+def result_of(job: str, seen: Seen) -> Result[Any] | None:
+    """The result in a reply; None for a job that has not ended or is not known."""
+    if seen.state in ("pending", "gone", "rejected"):
+        return None
+    try:
+        record, unreadable = _record(seen), ""
+    except _NO_RECORD as error:
+        record, unreadable = {}, f"its record cannot be read ({error}): {seen.record!r:.200}"
+    if seen.state == "dead":
+        return Result(job, "dead", None, record.get("error") or seen.error, seen.ended_ms, unreadable=unreadable)
+    if record.get("ok") is False:
+        # A dead job whose entry is gone.
+        outcome: Any = seen.state if seen.state in _UNDONE else "dead"
+        return Result(job, outcome, None, record.get("error") or "", record["ended_ms"])
+    outcome = seen.state if seen.state in _UNDONE else "finished"
+    ended_ms, took_ms = seen.ended_ms or record.get("ended_ms", 0), record.get("took_ms")
+    return Result(job, outcome, record.get("value"), "", ended_ms, took_ms, unreadable=unreadable)
+
+
+def _record(seen: Seen) -> dict[str, Any]:
+    """The stored record, empty where there is none of this end: a job of the same id, or an earlier life of this one, may have
+    left one. Raises one of _NO_RECORD."""
+    if not seen.record:
+        return {}
+    record: Any = json.loads(seen.record)
+    ok, error, took_ms = record["ok"], record.get("error") or "", record.get("took_ms")
+    if not isinstance(ok, bool) or not isinstance(error, str):
+        raise ValueError(f"ok {ok!r:.20}, error {error!r:.20}")
+    ended_ms, fence = _ms(record["ended_ms"]), validate.integer("fence", record.get("fence", 0), 0, 2**63)
+    record |= {"ended_ms": ended_ms, "error": error, "took_ms": None if took_ms is None else _ms(took_ms)}
+    if seen.state == "finished" and (not ok or (seen.fence and fence != seen.fence) or (seen.ended_ms not in (0, ended_ms))):
+        return {}
+    if seen.state == "dead" and (ok or ended_ms != seen.ended_ms):
+        return {}
+    return record
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when (server time).
+    `unreadable` says why what is stored cannot be read, because somebody else has written it."""
+
+    percent: float
+    message: str | None
+    data: Any
+    at_ms: int
+    unreadable: str = ""
+
+
+def progress_of(raw: bytes | None) -> Progress | None:
+    """The stored progress; None without any."""
+    if raw is None:
+        return None
+    try:
+        found: Any = json.loads(raw)
+        message = found["message"]
+        if not isinstance(message, str | None):
+            raise ValueError(f"message {message!r:.20}")
+        return Progress(validate.number("percent", found["percent"], 0, 100), message, found["data"], _ms(found["at_ms"]))
+    except _NO_RECORD as error:
+        return Progress(0.0, None, None, 0, f"it cannot be read ({error}): {raw!r:.200}")
+
+
+def _ms(value: Any) -> int:
+    """A time of a record, or a length. Raises Malformed."""
+    return validate.integer("a time", value, 0, validate.INSTANT_MS_MAX)
+
+
+class Waiting:
+    """One wait for a job, without I/O: when to poll, how long to block, and what the replies mean. Raises Malformed for a time
+    out of bounds."""
+
+    def __init__(self, job: str, wait_ms: object) -> None:
+        self.job = job
+        self._wait_ms = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        self._until_s = time.monotonic() + self._wait_ms / 1000
+
+    def take(self, seen: Seen) -> Result[Any] | None:
+        """Interpret a reply. Returns None to block for `block_ms` and poll again. Raises UnknownJob and TimedOut."""
+        if seen.state in ("gone", "rejected"):
+            raise UnknownJob(f"job {self.job}: the server knows no such job")
+        found = result_of(self.job, seen)
+        if found is None and self.left_ms <= 0:
+            raise TimedOut(self.job, self._wait_ms)
+        return found
+
+    def failed(self, error: EngineError) -> None:
+        """Note that a poll was not answered. Raises its error when no time is left."""
+        if self.left_ms <= 0:
+            raise error
+
+    @property
+    def left_ms(self) -> int:
+        """The time left to wait, in ms."""
+        return int((self._until_s - time.monotonic()) * 1000)
+
+    @property
+    def block_ms(self) -> int:
+        """How long to block before the next poll, in ms."""
+        return max(1, min(BLOCK_MS, self.left_ms))
