@@ -20,7 +20,7 @@ from pathlib import Path
 
 from chaos import toxiproxy_binary
 from chaos.preload import library
-from engine.testing.binary import bundled_binary
+from engine.testing.server import bundled_binary
 
 #: A tool that only reports its version gets this long; Java is the slowest.
 VERSION_TIMEOUT_S = 30

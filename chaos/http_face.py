@@ -15,7 +15,7 @@ from chaos.network import Network
 from chaos.plan import PRODUCER
 from chaos.probe import Address, refused
 from chaos.processes import Child, Crew
-from engine.testing.ports import LOOPBACK, quiet_port
+from engine.testing.server import LOOPBACK, quiet_port
 
 
 @dataclass(frozen=True, slots=True)

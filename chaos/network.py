@@ -17,7 +17,7 @@ from chaos.probe import Address, address_of, through
 from chaos.toxiproxy import PORT_TAKEN, PORTS_MAX, ToxiproxyServer
 from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError
 from chaos.ways import HttpWay, Way
-from engine.testing.ports import LOOPBACK, quiet_port
+from engine.testing.server import LOOPBACK, quiet_port
 
 
 class Network:

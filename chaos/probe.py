@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from chaos.errors import HarnessError
-from engine.redaction import redacted_url
+from engine.errors import redacted_url
 
 #: A server on this machine answers within a millisecond; a busy machine needs more.
 PATIENCE_S = 2.0

@@ -23,7 +23,7 @@ from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.history import HistoryFile
 from engine.testing import start_guarded
-from engine.testing.ports import LOOPBACK, quiet_port
+from engine.testing.server import LOOPBACK, quiet_port
 
 #: The folder that holds the packages engine, bench, chaos and reports.
 ROOT = Path(__file__).resolve().parent.parent

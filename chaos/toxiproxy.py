@@ -12,7 +12,7 @@ import psutil
 
 from chaos.errors import HarnessError
 from engine.testing import start_guarded
-from engine.testing.ports import LOOPBACK, quiet_port
+from engine.testing.server import LOOPBACK, quiet_port
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 3.0

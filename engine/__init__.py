@@ -62,11 +62,10 @@ if TYPE_CHECKING:
     from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
     from engine.redis.endpoint import ConnectOptions
     from engine.routing import Target
-    from engine.scheduler import Scheduler
     from engine.serializers import Serializer, UnreadablePayload
     from engine.tasks import Task, TaskFunction
     from engine.worker.group import WorkerGroup
-    from engine.worker.worker import Worker
+    from engine.worker.worker import Scheduler, Worker
 
 
 _HOMES = {
@@ -164,7 +163,6 @@ _HOMES = {
     ),
     "engine.redis.endpoint": ("ConnectOptions",),
     "engine.routing": ("Target",),
-    "engine.scheduler": ("Scheduler",),
     "engine.serializers": (
         "Serializer",
         "UnreadablePayload",
@@ -174,7 +172,10 @@ _HOMES = {
         "TaskFunction",
     ),
     "engine.worker.group": ("WorkerGroup",),
-    "engine.worker.worker": ("Worker",),
+    "engine.worker.worker": (
+        "Scheduler",
+        "Worker",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -35,8 +35,7 @@ from engine.handlers import Handlers
 from engine.models import Bananas, BananasLayout
 from engine.queue.synchronous.queue import Queue
 from engine.routing import DEFAULT_ROUTE
-from engine.scheduler import Scheduler
-from engine.worker.worker import Worker
+from engine.worker.worker import Scheduler, Worker
 
 #: Mode -> handlers at once unless the environment says otherwise.
 MODES = {"thin": 5, "default": 10, "specialized": 10, "job-specialized": 10, "scheduler-only": 0}

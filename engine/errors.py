@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+import json
+import logging
+import math
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from engine.channel.values import Published
     from engine.ops.jobs import Enqueued
-
 
 #: Of the text of an exception that is stored or shown, and of a value that an error names.
 _ERROR_CHARACTERS_MAX = 1000
@@ -208,3 +216,180 @@ def describe(failure: BaseException) -> str:
 def bounded_error(text: str) -> str:
     """A short error text that can be stored."""
     return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()
+
+
+# -- JSON for who looks at what is stored: whatever stands there, the answer is JSON in UTF-8 that every
+# reader takes.
+
+#: Lists and objects in each other. Readers of other languages take so many by default.
+NESTING_MAX = 100
+#: Digits of a whole number: Python writes no more than 4,300, and few readers take as many.
+_DIGITS_MAX = 4_000
+#: Ends of lines for Unicode, and so for readers of event streams such as `iter_lines` of httpx; for JSON they are any character.
+_BREAKS = {at: f"\\u{at:04x}" for at in (0x85, 0x2028, 0x2029)}
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
+_to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_to_lines = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def json_text(value: object, *, spaced: bool = False) -> str:
+    """A value as JSON that UTF-8 can encode, in one line whoever reads it by lines; `spaced`: with a space after each comma and
+    colon."""
+    write = _to_lines if spaced else _to_json
+    try:
+        text = write(value)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):
+        text = write(_sayable(value, 0))
+    return text if text.isascii() else text.translate(_BREAKS)
+
+
+def utf8(text: str) -> bytes:
+    """A text in UTF-8; a lone surrogate, which has none, as `\\ud800`."""
+    return text.encode(errors="backslashreplace")
+
+
+def utc(ms: int) -> datetime:
+    """A time of the server as a calendar has it; one beyond the year 9999 or before the year 1 is the end of that calendar."""
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return _LAST if ms > 0 else _FIRST
+
+
+def _sayable(value: object, depth: int) -> Any:
+    if isinstance(value, str):
+        return utf8(value).decode()
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 10**_DIGITS_MAX else f"a whole number of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if not isinstance(value, Mapping | list | tuple) or depth >= NESTING_MAX:
+        return f"a {type(cast('object', value)).__name__} that JSON cannot say"
+    if isinstance(value, Mapping):
+        members = cast("Mapping[object, object]", value)
+        return {str(_sayable(key, NESTING_MAX)): _sayable(member, depth + 1) for key, member in members.items()}
+    return [_sayable(item, depth + 1) for item in cast("Sequence[object]", value)]
+
+
+# -- Urls and other texts without the passwords in them, for errors, logs, and what commands print. One
+# place for all of them.
+
+HIDDEN = "***"
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+#: An option of a url, or a word of the DSN of a database.
+_OPTION = re.compile(
+    r"((?<![a-z])(?:[a-z_]*(?:password|passwd|pwd|secret|token|api_?key)|username)\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", re.IGNORECASE
+)
+#: Hosts with ports that are numbers, up to where a path begins: nothing in them can be a password.
+_HOSTS = re.compile(r"(?:\[[0-9a-f:.%]+\]|[\w.-]*)(?::\d*)?(?:,(?:\[[0-9a-f:.%]+\]|[\w.-]*)(?::\d*)?)*(?=[/?]|$)", re.IGNORECASE)
+_QUERY = re.compile(r"[?#]")
+_USER = re.compile(r"([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE | re.DOTALL)
+
+
+def redacted_url(url: str) -> str:
+    """A url, also one that cannot be read, with `***` for whatever may be a user, a password or a token."""
+    begin = _SCHEME.match(url)
+    scheme, rest = ("", url) if begin is None else (begin.group(), url[begin.end() :])
+    at, option = rest.rfind("@"), _OPTION.search(rest)
+    place = rest[at + 1 :]
+    if _HOSTS.match(place) is None or (option is not None and option.start() < at):
+        # Nobody can tell where the password ends.
+        return f"{scheme}{HIDDEN}"
+    option = _OPTION.search(place)
+    if option is not None:
+        place = place[: option.end(1)] + HIDDEN
+    return f"{scheme}{HIDDEN}@{place}" if at >= 0 else f"{scheme}{place}"
+
+
+def without_query(url: str) -> str:
+    """A url of a receiver, also one that cannot be read, with `***` for its user, and for all of its query and fragment: anything
+    may be a secret there."""
+    end = _QUERY.search(url)
+    return redacted_url(url) if end is None else f"{redacted_url(url[: end.start()])}?{HIDDEN}"
+
+
+def redacted(text: str) -> str:
+    """A text in which urls and DSNs may stand, with `***` for their passwords."""
+    if "=" in text:
+        text = _OPTION.sub(rf"\1{HIDDEN}", text)
+    return _USER.sub(rf"\1{HIDDEN}@", text) if "://" in text else text
+
+
+# -- Calls what a service has given the engine beside its handlers, where a failure must change nothing:
+# hooks after a run or an enqueue, back-offs, gates, observers, what is told of a loss, and the filters
+# and handlers of its log.
+
+T = TypeVar("T")
+
+
+def spared(
+    function: Callable[..., T],
+    *arguments: Any,
+    otherwise: T,
+    log: logging.Logger,
+    said: tuple[object, ...],
+    extra: Mapping[str, object] | None = None,
+    passes: Callable[[BaseException], bool] = lambda failure: False,
+) -> T:
+    """What the function returns, or `otherwise` where it raises; that is logged with `said`, a message and its arguments. Raises
+    only what `passes`."""
+    try:
+        return function(*arguments)
+    except BaseException as failure:
+        if passes(failure):
+            raise
+        log.error(*said, exc_info=failure, extra=extra)  # pyright: ignore[reportArgumentType]
+        return otherwise
+
+
+def meant_for_the_caller(failure: BaseException) -> bool:
+    """Whether an exception may have reached a function from outside, in a thread of the service: signal handlers raise in the
+    main thread, and gevent ends greenlets and waits by exceptions of its own. They are not the function's, so they go on."""
+    kind = type(failure)
+    if issubclass(kind, KeyboardInterrupt | SystemExit):
+        return threading.current_thread() is threading.main_thread()
+    return str(kind.__module__).partition(".")[0] in ("gevent", "greenlet")
+
+
+def said_by(failure: BaseException) -> str:
+    """The text of an exception; where making it fails, the name of its class."""
+    try:
+        return str(failure)
+    except BaseException:
+        return type(failure).__name__
+
+
+class _Spared(logging.Logger):
+    """Whatever a record factory, filter or handler of the service raises ends with the record."""
+
+    def _log(self, *arguments: Any, stacklevel: int = 1, **more: Any) -> None:
+        try:
+            super()._log(*arguments, stacklevel=stacklevel + 1, **more)
+        except BaseException as failure:
+            if meant_for_the_caller(failure):
+                raise
+            tell_unlogged(failure)
+
+
+def logger(name: str) -> logging.Logger:
+    """A logger of the engine, which never raises."""
+    found = logging.getLogger(name)
+    if not isinstance(found, _Spared):
+        kind = type(found)
+        found.__class__ = _Spared if kind is logging.Logger else type(kind.__name__, (_Spared, kind), {})
+    return found
+
+
+def tell_unlogged(failure: BaseException) -> None:
+    """Write on stderr what the log could not say, unless `logging.raiseExceptions` is off."""
+    # A stderr that is closed, or None: then there is nobody to tell.
+    with suppress(BaseException):
+        if logging.raiseExceptions:
+            sys.stderr.write(f"a record could not be logged, because of {type(failure).__name__}:\n")
+            traceback.print_exception(failure, file=sys.stderr)

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, cast, overload
 
 from engine import validate
-from engine.errors import BatchFailed, Malformed, bounded_error, describe
+from engine.errors import BatchFailed, Malformed, bounded_error, describe, logger, spared
 from engine.hooks import NestedHooks, RunHooks
 from engine.job import Job
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.outcomes import FAILED, Verdict, verdict_of
 from engine.parameters import TypedJob
-from engine.spared import logger, spared
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[[Job], object]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from engine.errors import logger, meant_for_the_caller, spared
 from engine.job import Job
-from engine.spared import logger, meant_for_the_caller, spared
 
 if TYPE_CHECKING:
     from engine.ops.jobs import Enqueued

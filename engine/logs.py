@@ -24,10 +24,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from engine.errors import redacted, tell_unlogged
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.redaction import redacted
-from engine.spared import tell_unlogged
 
 #: What a record may carry beside its message.
 FIELDS = ("worker", "queue", "job_id", "job_name", "fence", "attempt")

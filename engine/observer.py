@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.errors import logger, meant_for_the_caller, spared
 from engine.ops.claims import LeasedJob
 from engine.redis.call import Call
-from engine.spared import logger, meant_for_the_caller, spared
 
 log = logger("ironclaim")
 

@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, ParamSpec, cast
 
 from engine import validate
-from engine.errors import EngineError, Malformed, PartlyEnqueued, ScriptFault, UnknownParent, UnsupportedFeature
+from engine.errors import EngineError, Malformed, PartlyEnqueued, ScriptFault, UnknownParent, UnsupportedFeature, logger
 from engine.ops.admin import NoteQueue
 from engine.ops.jobs import CloseWindows, Enqueued, Options
 from engine.options import PLAIN, checked
@@ -29,7 +29,6 @@ from engine.queue import producing
 from engine.queue.producing import Draft
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.queue import Queue
-from engine.spared import logger
 from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
 from engine.tasks import Task
 from engine.worker.control import stop_signals

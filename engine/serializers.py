@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from engine import validate
-from engine.errors import Malformed, describe
+from engine.errors import Malformed, describe, meant_for_the_caller
 from engine.ops.jobs import Options
 from engine.options import PLAIN
-from engine.spared import meant_for_the_caller
 
 #: The names of those that every queue has. JSON is not written into envelopes.
 JSON, RAW = "json", "raw"

@@ -12,8 +12,7 @@
 The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an annotation) is the context of
 the run, and is not an argument of `enqueue`. What the function returns travels by its annotation as well, and comes back with
 its type: `send.call(...)`, `queue.results.wait(id, send).get()`; without an annotation it is what JSON makes of it.
-`engine.kinds` lists what travels. With `batch` see `engine.task_batches`.
-"""
+`engine.kinds` lists what travels. With `batch` see `engine.tasks`."""
 
 from __future__ import annotations
 
@@ -21,19 +20,104 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from engine import validate
-from engine.errors import Malformed
-from engine.handlers import Handler, Job
+from engine.errors import BatchFailed, Malformed
+from engine.handlers import Handler, Job, by_id
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueued, Lease
 from engine.options import JobOptions, checked
 from engine.parameters import Parameters, TypedJob
 from engine.queue.producing import NewJob
 from engine.queue.settings import QueueSettings, asynchronous, synchronous
-from engine.task_batches import AsyncBatchOf, BatchOf
 from engine.validate import Milliseconds
+
+# -- Functions that are jobs and take the calls of several at once: `@queue.job("index", batch=50)`.
+
+
+class _Calls(NamedTuple):
+    """The jobs whose payloads fit, what the function is called with, why the others do not, and how a result is written."""
+
+    jobs: list[Job]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    unfit: dict[str, BaseException | str]
+    write_result: Callable[[Any], Any]
+
+    def returned(self, what: object) -> object:
+        """The results by job, from the return value of the function. Raises BatchFailed for jobs whose payload or result does not
+        fit."""
+        results, unfit = self._written(by_id(self.jobs, what))
+        if not (unfit or self.unfit):
+            return results
+        raise BatchFailed({**self.unfit, **unfit}, results)
+
+    def failed(self, failure: BatchFailed) -> BatchFailed:
+        """The exception of the batch, from the exception of the function."""
+        results, unfit = self._written({job: one for job, one in failure.results.items() if job not in failure.failures})
+        return BatchFailed({**self.unfit, **unfit, **failure.failures}, results)
+
+    def _written(self, results: Mapping[str, object]) -> tuple[dict[str, object], dict[str, BaseException | str]]:
+        written: dict[str, object] = {}
+        unfit: dict[str, BaseException | str] = {}
+        for job, result in results.items():
+            try:
+                written[job] = self.write_result(result)
+            except BaseException as error:
+                # Also of a validator of the service: its neighbours have nothing to do with it.
+                unfit[job] = error
+        return written, unfit
+
+
+class BatchOf:
+    """A task's function as a handler of batches. A child process finds it by the function's own module and name."""
+
+    def __init__(self, function: Callable[..., Any], parameters: Parameters) -> None:
+        self.__module__ = function.__module__
+        self.__qualname__ = f"{function.__qualname__}.handler"
+        self._function = function
+        self._parameters = parameters
+
+    def __call__(self, jobs: list[Job]) -> Any:
+        """Run the function on the jobs that fit. Raises BatchFailed."""
+        calls = self._read(jobs)
+        try:
+            returned = self._function(*calls.args, **calls.kwargs)
+        except BatchFailed as failure:
+            raise calls.failed(failure) from failure
+        return calls.returned(returned)
+
+    def _read(self, jobs: list[Job]) -> _Calls:
+        """Raises BatchFailed where no payload fits."""
+        fit: list[Job] = []
+        items: list[dict[str, Any]] = []
+        unfit: dict[str, BaseException | str] = {}
+        for job in jobs:
+            try:
+                items.append(self._parameters.item(job.payload))
+                fit.append(job)
+            except BaseException as error:
+                unfit[job.id] = error
+        if not fit:
+            raise BatchFailed(unfit)
+        args, kwargs = self._parameters.listed(items)
+        given = (fit, *args) if self._parameters.takes_job else args
+        return _Calls(fit, given, kwargs, unfit, self._parameters.write_result)
+
+
+class AsyncBatchOf(BatchOf):
+    """A task's async function as a handler of batches."""
+
+    async def __call__(self, jobs: list[Job]) -> Any:
+        """Run the function on the jobs that fit. Raises BatchFailed."""
+        calls = self._read(jobs)
+        try:
+            returned = await self._function(*calls.args, **calls.kwargs)
+        except BatchFailed as failure:
+            raise calls.failed(failure) from failure
+        return calls.returned(returned)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

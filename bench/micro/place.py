@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from engine.testing import EmbeddedServer, start_guarded
-from engine.testing.binary import bundled_binary
+from engine.testing.server import bundled_binary
 
 SERVER_CPU, CLIENT_CPU = 0, 1
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import time
 
 from chaos.faults.base import Seen
 from chaos.faults.failover_base import Failover
-from engine.testing.sentinel import info
+from chaos.topology.embedded_sentinel import info
 
 
 class PrimaryCut(Failover):

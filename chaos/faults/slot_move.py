@@ -11,8 +11,8 @@ from chaos.faults.base import Scene, Seen
 from chaos.faults.commands import refusals, tell
 from chaos.faults.failover_base import FOLLOW_TIMEOUT_S
 from chaos.plan import PlannedFault
+from chaos.topology.embedded_cluster import SlotMove
 from chaos.topology.several import InCluster
-from engine.testing.cluster import SlotMove
 
 #: Keys that are moved at a time, and how long it stays half way: with keys at both ends.
 PORTION = 50

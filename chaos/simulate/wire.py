@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from engine.testing.ports import LOOPBACK
+from engine.testing.server import LOOPBACK
 
 _TIMEOUT_S = 20.0
 

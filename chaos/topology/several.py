@@ -18,9 +18,9 @@ from chaos.errors import HarnessError
 from chaos.network import Network
 from chaos.probe import Address
 from chaos.topology.base import Setting
-from engine.testing.cluster import EmbeddedCluster
-from engine.testing.ports import LOOPBACK
-from engine.testing.sentinel import Announce, EmbeddedSentinel, info, own_port
+from chaos.topology.embedded_cluster import EmbeddedCluster
+from chaos.topology.embedded_sentinel import Announce, EmbeddedSentinel, info, own_port
+from engine.testing.server import LOOPBACK
 
 #: Of a run: a primary that is dead is found out about quickly.
 NODE_TIMEOUT_MS = 2_000

@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from engine.backup.archive import Archive, BadBackup, Entry
-from engine.backup.server import ServerConnection
+from engine.backup.archive import Archive, BadBackup, Entry, ServerConnection
 from engine.backup.taking import Progress
 from engine.errors import EngineError, ScriptFault, UnsupportedFeature
 from engine.ops.admin import NoteQueue

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from engine.backup.archive import ArchiveWriter, Entry
-from engine.backup.server import ServerConnection
+from engine.backup.archive import ArchiveWriter, Entry, ServerConnection
 from engine.errors import EngineError, ServerUnavailable, UnsupportedFeature
 from engine.queue.settings import QueueSettings
 from engine.redis.exchange import message_of

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.channel import clock
-from engine.errors import ScriptFault
+from engine.errors import ScriptFault, logger
 from engine.models.dsps import DspsKeys
 from engine.ops.admin import ListSubscribers, ReadClocks
 from engine.redis.call import Call
-from engine.spared import logger
 
 #: Keys that one call looks at: some milliseconds of the server.
 SCANNED = 5_000

@@ -9,7 +9,7 @@ from typing import cast
 
 from engine import validate
 from engine.errors import Malformed
-from engine.settling import settle
+from engine.validate import settle
 
 #: Ten years.
 EXPIRE_MS_MAX = 10 * 366 * 86_400_000

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.channel import clock
 from engine.channel import clock as clocks
+from engine.errors import logger
 from engine.ops.base import Operation
 from engine.ops.channels import (
     Acknowledge,
@@ -25,7 +26,6 @@ from engine.ops.channels import (
     Unsubscribe,
 )
 from engine.redis.exchange import DEADLINE_MS, Sent
-from engine.spared import logger
 
 #: Subscribers whose eras are kept; more than that are those of a service that makes names up.
 _ERAS_MAX = 100_000

@@ -6,8 +6,8 @@ import argparse
 import logging
 
 from engine.command.arguments import add, one_of
+from engine.errors import logger
 from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
-from engine.spared import logger
 
 log = logger("ironclaim.worker")
 

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn, cast
 
 from engine.command.output import finish_output, prepare_output, print_error
-from engine.errors import EngineError, describe
-from engine.redaction import redacted
-from engine.spared import logger
+from engine.errors import EngineError, describe, logger, redacted
 from engine.version import __version__
 
 #: Exit code for bad arguments, and for a server that cannot be reached.

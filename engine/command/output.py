@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine import sayable
-from engine.redaction import redacted
+from engine import errors
+from engine.errors import redacted
 
 _CELL_CHARACTERS_MAX = 80
 
@@ -56,7 +56,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def instant(ms: int) -> str | None:
     """A server time as ISO 8601 in UTC; None for 0, which is none."""
-    return sayable.utc(ms).isoformat(timespec="milliseconds") if ms else None
+    return errors.utc(ms).isoformat(timespec="milliseconds") if ms else None
 
 
 def print_error(message: str) -> None:
@@ -88,7 +88,7 @@ def finish_output() -> None:
 def json_text(value: Any) -> str:
     """JSON that this terminal can print: `\\u` escapes where its characters are not those of UTF-8."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    text = sayable.json_text(value, spaced=True)
+    text = errors.json_text(value, spaced=True)
     if encoding.lower().replace("-", "") == "utf8":
         return text
     # Other characters than those of ASCII stand in texts alone.
@@ -103,7 +103,7 @@ def _cell(value: Any) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "-"
-    return _printable(value if isinstance(value, str) else sayable.json_text(value, spaced=True))
+    return _printable(value if isinstance(value, str) else errors.json_text(value, spaced=True))
 
 
 def _printable(text: str) -> str:

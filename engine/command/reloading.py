@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from engine.spared import logger
+from engine.errors import logger
 from engine.worker.control import stop_signals
 
 log = logger("ironclaim.worker")

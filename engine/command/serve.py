@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from engine.command.arguments import add, words
 from engine.command.logging_flags import add_logging, begin_logging
 from engine.command.output import print_error
-from engine.errors import EngineError, Malformed
+from engine.errors import EngineError, Malformed, logger
 from engine.queue.metrics import Scaling
 from engine.redis.endpoint import DEFAULT_URL
-from engine.spared import logger
 
 if TYPE_CHECKING:
     from engine.http.security.roles import Token

@@ -16,13 +16,11 @@ from typing import Any
 
 import engine
 from engine.command.arguments import model, origin_of
-from engine.errors import EngineError, Malformed, describe
+from engine.errors import EngineError, Malformed, describe, logger, redacted_url
 from engine.handlers import Handlers
 from engine.options import nearest
 from engine.queue.settings import QueueSettings
-from engine.redaction import redacted_url
 from engine.redis.endpoint import Endpoint
-from engine.spared import logger
 from engine.worker.group import WorkerGroup
 from engine.worker.worker import Worker
 

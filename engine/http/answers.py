@@ -6,11 +6,11 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from engine.sayable import json_text
+from engine.errors import json_text
 
 
 class JsonAnswer(JSONResponse):
-    """JSON in UTF-8; what JSON cannot say is said as a text (`engine.sayable`)."""
+    """JSON in UTF-8; what JSON cannot say is said as a text (`engine.errors`)."""
 
     def render(self, content: Any) -> bytes:
         """The body."""

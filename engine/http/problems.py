@@ -22,10 +22,10 @@ from engine.errors import (
     UnknownParent,
     UnsafeServer,
     UnsupportedFeature,
+    logger,
     shown,
 )
 from engine.http.answers import JsonAnswer
-from engine.spared import logger
 
 log = logger("ironclaim.http")
 

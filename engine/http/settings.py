@@ -15,7 +15,7 @@ from engine.http.security.roles import Token as Token
 from engine.models.spec import Spec, bind, named
 from engine.queue.metrics import Scaling
 from engine.redis.endpoint import Endpoint
-from engine.settling import settle
+from engine.validate import settle
 
 if TYPE_CHECKING:
     from starlette.requests import Request

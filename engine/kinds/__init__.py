@@ -21,10 +21,18 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from engine.kinds.kind import Fields, Kind, shape_of, words_of
-from engine.kinds.objects import dataclass_fields, dataclass_kind, is_typed_dict, typed_dict_kind
+from engine.kinds.kind import (
+    Fields,
+    Kind,
+    dataclass_fields,
+    dataclass_kind,
+    is_typed_dict,
+    shape_of,
+    typed_dict_kind,
+    union_of,
+    words_of,
+)
 from engine.kinds.pydantic_models import is_model, model_kind
-from engine.kinds.unions import union_of
 
 _TEXT, _LIST, _OBJECT = (frozenset[type]((shape,)) for shape in (str, list, dict))
 _NUMBERS: frozenset[type] = frozenset((int, float))

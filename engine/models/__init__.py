@@ -78,7 +78,7 @@ class Bananas:
 
     def __post_init__(self) -> None:
         from engine import validate
-        from engine.settling import settle
+        from engine.validate import settle
 
         _check(self.layout, BananasLayout)
         bounds = {"adopt_after_ms": (0, validate.DURATION_MS_MAX), "timeout_ms": (0, validate.BACKOFF_MS_MAX)}
@@ -124,7 +124,7 @@ class Mosquito:
 
     def __post_init__(self) -> None:
         from engine import validate
-        from engine.settling import settle
+        from engine.validate import settle
 
         _check(self.layout, Layout)
         settle(self, **dict.fromkeys(("success_ttl_s", "dead_ttl_s", "adopt_after_ms"), (0, validate.DURATION_MS_MAX)))
@@ -159,7 +159,7 @@ class Dsps:
     def __post_init__(self) -> None:
         from engine import validate
         from engine.channel import rules
-        from engine.settling import settle
+        from engine.validate import settle
 
         object.__setattr__(self, "rules", rules.checked(self.rules))
         settle(self, rules=rules.ChannelRule)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from engine.errors import logger
 from engine.models.model import Model
 from engine.observer import ServerIdentity
 from engine.ops.admin import EraNoted, NoteEra
@@ -26,7 +27,6 @@ from engine.ops.claims import Claim, Finish
 from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.workers import Beat
 from engine.redis.call import Call
-from engine.spared import logger
 
 log = logger("ironclaim")
 

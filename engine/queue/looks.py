@@ -21,6 +21,7 @@ from engine.errors import (
     ServerUnavailable,
     TimedOut,
     UnknownJob,
+    utf8,
 )
 from engine.models.model import Model
 from engine.models.names import LANES, Names
@@ -29,7 +30,6 @@ from engine.ops.jobs import Lease, Options
 from engine.ops.looks import Explained, Looked, Seen
 from engine.options import PLAIN
 from engine.parameters import TypedJob
-from engine.sayable import utf8
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its

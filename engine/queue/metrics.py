@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, utf8
 from engine.ops.looks import Counts
 from engine.queue.why import Obstacles
 from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
-from engine.sayable import utf8
-from engine.settling import settle
 from engine.sizing import worker_rate_per_s, workers_needed
+from engine.validate import settle
 
 # -- How many workers a queue wants: the signal that an autoscaler follows, from what the metrics have
 # read already.

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
 
 from engine import validate
-from engine.calendar import calendar
-from engine.cron import Unreadable
+from engine.calendar import Unreadable, calendar
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models.model import Model
 from engine.ops import schedules

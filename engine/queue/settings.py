@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from engine import validate
-from engine.errors import Malformed, UnsupportedFeature
+from engine.errors import Malformed, UnsupportedFeature, meant_for_the_caller
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.spec import Bound, Spec, bind
@@ -25,7 +25,6 @@ from engine.redis.call import ServerClock
 from engine.redis.endpoint import TIMEOUT_MS_MAX, Endpoint
 from engine.redis.exchange import Durability
 from engine.serializers import Serializer, Serializers
-from engine.spared import meant_for_the_caller
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
 Durable = Literal["server", "replica"]

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from engine import routing
+from engine.errors import utc
 from engine.ops.admin import Window
 from engine.ops.base import whole
 from engine.ops.claims import DEFAULT_ROUTE, Attributes
 from engine.ops.looks import Explained, LaneLook, LimitUse, ObstaclesPart, PauseOn
 from engine.queue.looks import JobState, state_of
 from engine.queue.workers import HANDLERS_TOLD, WorkerInfo, worker_info
-from engine.sayable import utc
 
 # -- What holds the jobs of a queue back: its pauses, its limits with who fills them, and what each lane
 # waits for.

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import redis
 
-from engine.errors import UnsafeServer
+from engine.errors import UnsafeServer, logger
 from engine.ops.workers import ClientConnection, read_client
 from engine.redis.call import ServerClock
 from engine.redis.endpoint import Endpoint
@@ -20,7 +20,6 @@ from engine.redis.exchange import FAILURES, is_reply, message_of
 from engine.redis.handshake import Handshake, parse_info
 from engine.redis.resolver import SWITCHED, Ask, ClusterNodes, Resolver, Sentinels, shared
 from engine.redis.routes import Address, Node, SentinelRoute
-from engine.spared import logger
 
 #: redis-py's own types leave these methods partly unknown.
 Connection = Any

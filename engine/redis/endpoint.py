@@ -26,11 +26,10 @@ from redis.connection import parse_url  # pyright: ignore[reportUnknownVariableT
 from redis.retry import Retry
 
 from engine import validate
-from engine.errors import Malformed, describe, shown
-from engine.redaction import HIDDEN, redacted, redacted_url
+from engine.errors import HIDDEN, Malformed, describe, redacted, redacted_url, shown
 from engine.redis.exchange import DEADLINE_MS
 from engine.redis.routes import Address, ClusterRoute, Node, Route, SentinelRoute, read_url, slot_of
-from engine.settling import settle
+from engine.validate import settle
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 #: A reply that takes longer than this counts as lost, and the call is sent again on a new connection.

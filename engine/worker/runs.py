@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from engine.errors import LeaseLost
+from engine.errors import LeaseLost, logger
 from engine.handlers import Fault, Handlers, fault_of
 from engine.job import Job, Say
 from engine.logs import Source, about
@@ -20,7 +20,6 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.outcomes import TIMED_OUT
 from engine.serializers import Serializers
-from engine.spared import logger
 from engine.worker.child_processes import ChildFailed
 from engine.worker.machine.leases import timed_out
 

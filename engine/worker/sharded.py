@@ -18,12 +18,11 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, get_args
 
-from engine.errors import EngineError, Malformed
+from engine.errors import EngineError, Malformed, logger
 from engine.handlers import Handlers
 from engine.logs import Source, about
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.sharded import ShardedQueue
-from engine.spared import logger
 from engine.worker.control import stop_signals
 from engine.worker.machine.concurrency import Places, Quota
 from engine.worker.machine.events import StopReason

@@ -1,8 +1,7 @@
 """The worker: its settings, and its run from the first connection to the last thread.
 
 `executor` carries out what the step machine decides, `handler_pool` runs the handlers. Only C code that holds the interpreter
-lock for a third of a lease can starve the renewals, and then the lease is lost and reported (rule 14).
-"""
+lock for a third of a lease can starve the renewals, and then the lease is lost and reported (rule 14)."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from importlib import import_module
 from typing import Any, Self, cast
 
 from engine import routing, validate
-from engine.errors import EngineError, Malformed
+from engine.errors import EngineError, Malformed, logger, spared
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.ops.base import Operation
@@ -34,7 +33,6 @@ from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
-from engine.spared import logger, spared
 from engine.validate import Milliseconds
 from engine.version import __version__
 from engine.worker.control import Control, default_name, stop_signals, warn_of_namesakes
@@ -403,3 +401,25 @@ def _ask(gate: Gate, worker: str) -> bool | int:
 def _new_incarnation() -> str:
     """64 random bits, so that no restarted or forked worker is taken for another (rule 4)."""
     return secrets.token_hex(8)
+
+
+# -- A worker that runs no jobs: it promotes, reaps and ticks. The worker that leads does that as well, so
+# a queue with workers needs none; one keeps delayed jobs, lost leases and schedules going where no worker
+# is up, or where they are all busy elsewhere.
+
+
+class Scheduler(Worker):
+    """Sweeps a queue until it is stopped, at least every `sweep_ms`, and runs nothing. Any number may run at once, beside
+    any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
+
+    def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = 1000) -> None:
+        settings = Settings(
+            name=validate.worker_name(name, lambda: f"scheduler-{os.getpid()}"),
+            concurrency=0,
+            prefetch=0,
+            lease_ms=9000,
+            sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, 2000),
+            grace_ms=1000,
+            classes=(),
+        )
+        self._set_up(queue, Handlers(), settings)

@@ -21,7 +21,7 @@ from chaos.processes import ROOT
 from chaos.toxiproxy import ToxiproxyServer
 from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError, blackhole, latency
 from engine.testing import EmbeddedServer
-from engine.testing.ports import lowest_local_port, quiet_port
+from engine.testing.server import lowest_local_port, quiet_port
 from tests.chaos.drills import wait_for
 
 HOST = "127.0.0.1"

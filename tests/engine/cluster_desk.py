@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import redis
 from redis.exceptions import AskError, BusyLoadingError, ClusterDownError, MovedError, TryAgainError
 
+from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.models.lanes import Lanes
 from engine.models.lanes_keys import LanesKeys
 from engine.ops.admin import MakeTestQueue
 from engine.redis.call import Call
-from engine.testing.cluster import EmbeddedCluster
-from engine.testing.ports import LOOPBACK
+from engine.testing.server import LOOPBACK
 from tests.engine.desk import START_MS, TOMBSTONE, Desk
 
 #: The node timeout of clusters in which no node fails: none is taken for dead because the machine stands still.

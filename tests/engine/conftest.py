@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import ConnectOptions, Queue
 from engine.testing import EmbeddedServer, free_port
-from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.desk import desk as desk
 from tests.engine.helpers.databases import Database, new_database

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import redis
 
+from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import Handlers, Queue, UnsupportedFeature, Worker, WrongKeyType, models
 from engine.backup.archive import Archive, ArchiveWriter, BadBackup, Entry
 from engine.backup.restoring import NotEmpty, Overtaken, restore
 from engine.backup.taking import BackupFailed, Taken, take
 from engine.ops.claims import Claim, Finish
 from engine.testing import EmbeddedServer, start_guarded
-from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.desk import CUT_OFF, WRITES, run_texts

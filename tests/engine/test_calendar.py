@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.calendar import calendar
-from engine.cron import Unreadable
+from engine.calendar import Unreadable, calendar
 from engine.ops.schedules import Timing
 
 MINUTE_MS = 60_000

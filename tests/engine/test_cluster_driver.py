@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.models.lanes import Lanes
 from engine.ops.claims import Claim
@@ -18,7 +19,6 @@ from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.exchange import Trouble, trouble_of_reply
 from engine.redis.scripts import Script
-from engine.testing.cluster import EmbeddedCluster
 from tests.engine.helpers.producing import PATIENCE_MS
 
 #: Of calls that fail in the end.

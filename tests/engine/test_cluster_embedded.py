@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import redis
 
-import engine.testing.cluster as cluster_module
+import chaos.topology.embedded_cluster as cluster_module
+from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.testing import ServerFailed
-from engine.testing.cluster import EmbeddedCluster
-from engine.testing.ports import quiet_port
+from engine.testing.server import quiet_port
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.helpers.processes import is_gone
 

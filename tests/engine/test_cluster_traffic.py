@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from chaos.topology.embedded_cluster import EmbeddedCluster, SlotMove
 from engine import validate
 from engine.models.lanes import Lanes
 from engine.ops.admin import Limit, Pause, SetLimit
@@ -19,7 +20,6 @@ from engine.ops.base import Operation
 from engine.ops.claims import Bury, Claim, Failure, Finish
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.sweeps import Sweep
-from engine.testing.cluster import EmbeddedCluster, SlotMove
 from tests.engine.cluster_desk import NotNow, Router
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 

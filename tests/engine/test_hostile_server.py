@@ -17,7 +17,7 @@ import redis
 from engine import ConnectOptions, OutcomeUnknown, Queue, ScriptFault, ServerUnavailable, WrongKeyType
 from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
 from engine.testing import EmbeddedServer, start_guarded
-from engine.testing.binary import server_binary
+from engine.testing.server import server_binary
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client

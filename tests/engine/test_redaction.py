@@ -16,9 +16,9 @@ from chaos.errors import HarnessError
 from chaos.probe import address_of
 from engine import AsyncQueue, Channel, ConnectOptions, EngineError, Malformed, Queue
 from engine.command.output import print_error
+from engine.errors import redacted, redacted_url
 from engine.http.settings import HttpSettings
 from engine.logs import JsonFormatter, TextFormatter
-from engine.redaction import redacted, redacted_url
 from tests.engine.command.running import ironclaim
 
 _HOSTILE = "#?/@:%&=[]{}<>\\|^`'\"!$*+,;~ \té€\0\n\ud800"

@@ -15,6 +15,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import (
     AsyncQueue,
     Channel,
@@ -30,7 +31,6 @@ from engine import (
 )
 from engine.ops.looks import ReadEvents
 from engine.testing import free_port
-from engine.testing.cluster import EmbeddedCluster
 from tests.engine.helpers.at_work import Book, at_work
 from tests.engine.helpers.waiting import wait_until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from chaos.topology.embedded_sentinel import SERVICE, EmbeddedSentinel
 from engine.testing import ServerFailed
-from engine.testing.sentinel import SERVICE, EmbeddedSentinel
 from tests.engine.helpers.processes import is_gone
 from tests.engine.helpers.waiting import wait_until
 

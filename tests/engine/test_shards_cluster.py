@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import Handlers, NewJob, Queue, UnsupportedFeature, Worker
 from engine.queue.sharding import Layout
 from engine.resharding import Resharding
-from engine.testing.cluster import EmbeddedCluster
 
 
 @pytest.fixture(scope="module")

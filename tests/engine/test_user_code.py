@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Queue, Worker, WorkerGroup
-from engine.errors import EngineError
+from engine.errors import EngineError, logger
 from engine.ops.claims import LeasedJob
 from engine.queue.era import _call  # pyright: ignore[reportPrivateUsage]
-from engine.spared import logger
 from engine.worker.runs import LoopThread, RunContexts
 from tests.engine.desk import run_texts
 from tests.engine.helpers import raising

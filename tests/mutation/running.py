@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.testing.guard import start_guarded
+from engine.testing.server import start_guarded
 from tests.mutation.tree import Tree
 
 #: Starting pytest, its imports and the collection.

@@ -109,7 +109,7 @@ def test_every_source_is_in_one_area() -> None:
     sources = [path for folder in ("lua", "engine", "reports") for path in (ROOT / folder).rglob("*")]
     names = [str(path.relative_to(ROOT)) for path in sources if path.suffix in (".lua", ".py")]
     assert sorted(name for files in areas.values() for name in files) == sorted(n for n in names if "/published/" not in n)
-    assert all(areas.values()) and "lua/lanes/shard_drop.lua" in areas["shards"] and "engine/cron.py" in areas["engine"]
+    assert all(areas.values()) and "lua/lanes/shard_drop.lua" in areas["shards"] and "engine/calendar.py" in areas["engine"]
 
 
 def test_each_area_is_drawn_from_and_one_that_is_named_alone(

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.channel import settings
-from engine.errors import EngineError, Malformed, ServerUnavailable
+from engine.errors import EngineError, Malformed, ServerUnavailable, logger
 from engine.http.channels import answers
 from engine.http.channels.answers import Refused
 from engine.http.channels.observing import Exchange
@@ -22,7 +22,6 @@ from engine.http.channels.service import ChannelService, service_of
 from engine.http.channels.tokens import TokenRefused, jti_of
 from engine.http.problems import Problem
 from engine.http.security.access import Access, Endpoint, Role, audit, carried_out, needs, noted, public
-from engine.spared import logger
 
 auth_log = logger("ironclaim.http.auth")
 

@@ -10,8 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
+from engine.errors import logger, spared
 from engine.http.channels.settings import ChannelSettings, Report
-from engine.spared import logger, spared
 
 if TYPE_CHECKING:
     from engine.handlers import Handlers

@@ -14,7 +14,7 @@ from engine.http.channels import networks
 from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookSettings
 from engine.models import Dsps
-from engine.settling import settle
+from engine.validate import settle
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

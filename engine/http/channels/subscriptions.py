@@ -17,7 +17,7 @@ from engine.channel.asynchronous.channel import AsyncChannel
 from engine.channel.contents import RawJson
 from engine.channel.settings import MESSAGES_MAX
 from engine.channel.values import Fetched, Message
-from engine.errors import Malformed
+from engine.errors import Malformed, logger
 from engine.http.channels import answers
 from engine.http.channels.answers import Refused
 from engine.http.channels.describing import ERRORS, argument, record
@@ -29,7 +29,6 @@ from engine.http.describing import Schema, described
 from engine.http.problems import Problem
 from engine.http.security.bounds import QUERY_BYTES_MAX
 from engine.http.waiting import wait_for, waiting_ms
-from engine.spared import logger
 
 log = logger("ironclaim.http")
 

@@ -12,7 +12,7 @@ import jwt
 from engine.errors import Malformed
 from engine.http.channels import templates
 from engine.http.channels.token_keys import KeySource, VerificationKey, loaded
-from engine.settling import settle
+from engine.validate import settle
 
 #: A longer one is no token: headers of requests end near this.
 _CHARS_MAX = 16_384

@@ -13,6 +13,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.errors import utc
 from engine.http.answers import JsonAnswer
 from engine.http.bodies import json_object, only
 from engine.http.describing import arguments, choice, described, whole
@@ -25,7 +26,6 @@ from engine.http.security.access import access_of, needs, public
 from engine.models.foreign.bananas import DESCRIPTION, PRIORITIES, updated_ms
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.looks import JobInfo, JobState, payload_members
-from engine.sayable import utc
 
 _STATUSES: dict[JobState, str] = {
     "waiting": "pending",

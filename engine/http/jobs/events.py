@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from engine.errors import EngineError
+from engine.errors import EngineError, json_text, logger
 from engine.http.describing import Header, described
 from engine.http.jobs import schemas
 from engine.http.opening import queue_of
@@ -27,8 +27,6 @@ from engine.http.security.access import needs, still_admitted
 from engine.http.waiting import Waits
 from engine.ops.looks import Event
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.sayable import json_text
-from engine.spared import logger
 
 log = logger("ironclaim.http")
 

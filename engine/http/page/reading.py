@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from engine import validate
 from engine.channel import lags, settings
-from engine.errors import UnsupportedFeature
+from engine.errors import UnsupportedFeature, json_text
 from engine.http.jobs.events import EventStream
 from engine.http.opening import queue_of
 from engine.http.page import bulk, rendering
@@ -28,7 +28,6 @@ from engine.http.settings import HttpSettings
 from engine.http.waiting import Waits
 from engine.queue.looks import PLACES_MAX
 from engine.redis.endpoint import Endpoint
-from engine.sayable import json_text
 
 #: Queues of one view: their numbers are asked for when they come into sight, each by a request of its own.
 QUEUES_MAX = 500

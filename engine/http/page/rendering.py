@@ -15,11 +15,11 @@ import jinja2
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from engine.errors import utf8
 from engine.http.page import words
 from engine.http.security.access import access_of
 from engine.http.security.forgery import csrf_token
 from engine.http.settings import HttpSettings
-from engine.sayable import utf8
 from engine.version import __version__
 
 #: Of scripts and styles, so that a browser takes the new ones after an upgrade.

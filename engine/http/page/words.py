@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.sayable import utc
+from engine.errors import utc
 
 #: Instead of a value that is not known: an en dash.
 UNKNOWN = "\u2013"

@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 
 from engine import validate
 from engine.errors import Malformed
-from engine.settling import settle
+from engine.validate import settle
 
 #: Each role may also do what those before it may.
 Role = Literal["read", "operate", "admin"]

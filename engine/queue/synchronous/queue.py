@@ -34,7 +34,15 @@ from engine.queue.producing import NewJob
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.sharding import number_of_shards
 from engine.queue.synchronous.calls import QueueCalls
-from engine.queue.synchronous.parts import Dead, Events, Jobs, Locks, Results, Schedules, Workers
+from engine.queue.synchronous.parts import (
+    Dead,
+    Events,
+    Jobs,
+    Locks,
+    Results,
+    Schedules,
+    Workers,
+)
 from engine.queue.why import LimitInfo, Obstacles, obstacles_of
 from engine.queue.workers import HandlerTimes, handler_times
 from engine.redis.driver import SyncDriver
@@ -179,7 +187,7 @@ class Queue(QueueCalls):
     def job(self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]) -> Any:
         """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and makes it a
         Task, with `enqueue`, `call`, `aenqueue` and `acall` of its own parameters, `new` and `with_options`. See `engine.tasks`,
-        Handlers for `inline` and `batch`, and `engine.task_batches` for what a function with `batch` looks like. A task of
+        Handlers for `inline` and `batch`, and `engine.tasks` for what a function with `batch` looks like. A task of
         another queue may be decorated again: it is then a job of both, each with the options of its own decorator.
 
         Raises Malformed for a bad name or option, and for a function whose parameters or whose result cannot travel.

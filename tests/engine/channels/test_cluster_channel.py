@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from chaos.topology.embedded_cluster import EmbeddedCluster, SlotMove
 from engine.channel.clock import CLOCK_MAX, ahead, distance
 from engine.models.dsps import DspsModel
 from engine.ops.base import Operation
 from engine.ops.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe, Unsubscribe
-from engine.testing.cluster import EmbeddedCluster, SlotMove
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ids, message
 from tests.engine.cluster_desk import NotNow, Router
 

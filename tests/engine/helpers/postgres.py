@@ -12,8 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from engine.testing.folders import OwnedFolder
-from engine.testing.guard import start_guarded
+from engine.testing.server import OwnedFolder, start_guarded
 
 #: Where Debian puts its programs, which are not on PATH.
 DEBIAN = Path("/usr/lib/postgresql")

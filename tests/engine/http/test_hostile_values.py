@@ -12,9 +12,9 @@ import redis
 
 from engine import Malformed, Queue
 from engine.command.main import main
+from engine.errors import json_text
 from engine.http.settings import HttpSettings
 from engine.models.spec import named
-from engine.sayable import json_text
 from tests.engine.http.serving import served
 
 SURROGATE = b'"\\ud800"'

@@ -10,14 +10,13 @@ from functools import cache
 
 import httpx
 
-from engine.errors import Malformed
+from engine.errors import Malformed, redacted, without_query
 from engine.http.channels import networks
 from engine.http.channels.observing import Telemetry
 from engine.http.channels.policies import Target
 from engine.http.channels.webhooks.guard import AddressRefused, Resolve, by_system, checked_address
 from engine.http.channels.webhooks.settings import target_of
 from engine.http.channels.webhooks.signature import secret_of, signed
-from engine.redaction import redacted, without_query
 from engine.version import __version__
 
 #: Answers after which DSPS gives up at once: 400 to 418 but for 400, 404, 408 and 409, and these.

@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.channel.contents import CONTENT_BYTES_MAX
 from engine.channel.rules import ttl_s
-from engine.errors import EngineError
+from engine.errors import EngineError, logger, without_query
 from engine.handlers import Handlers
 from engine.http.channels.observing import Telemetry
 from engine.http.channels.policies import ChannelAccess, Policies, Target
@@ -25,8 +25,6 @@ from engine.job import Job
 from engine.outcomes import Bury, RetryLater
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.producing import NewJob
-from engine.redaction import without_query
-from engine.spared import logger
 from engine.worker.worker import Worker
 
 log = logger("ironclaim.http")

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 import httpx
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, without_query
 from engine.http.channels import networks, templates
 from engine.http.channels.webhooks.signature import secret_of
-from engine.redaction import without_query
-from engine.settling import settle
+from engine.validate import settle
 
 METHODS = ("PUT", "POST", "PATCH")
 _TIMEOUT_MS_MAX = 300_000

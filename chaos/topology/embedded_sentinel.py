@@ -4,8 +4,7 @@ with EmbeddedSentinel() as servers:
     servers.kill(old := servers.primary())        # SIGKILL
     servers.wait_for_failover(old)
     servers.start_again(old)                      # empty, on its port: the sentinels make it a replica
-    servers.wait_until_whole()
-"""
+    servers.wait_until_whole()"""
 
 from __future__ import annotations
 
@@ -17,9 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from engine.testing import wire
-from engine.testing.ports import LOOPBACK, quiet_port
-from engine.testing.server import NOT_RUNNING, PORT_TAKEN, PORTS_MAX, EmbeddedServer, ServerFailed
+from engine.testing import server
+from engine.testing.server import LOOPBACK, NOT_RUNNING, PORT_TAKEN, PORTS_MAX, EmbeddedServer, ServerFailed, quiet_port
 
 #: Name under which the sentinels know the primary.
 SERVICE = "ironclaim"
@@ -142,7 +140,7 @@ class EmbeddedSentinel:
 
     def failover(self) -> None:
         """Let the sentinels make a replica the primary, as an operator does. Raises OSError when they refuse."""
-        wire.ask(self.sentinels[0].port, f"SENTINEL FAILOVER {SERVICE}")
+        server.ask(self.sentinels[0].port, f"SENTINEL FAILOVER {SERVICE}")
 
     def wait_for_failover(self, old: int | None, timeout_s: float = FAILOVER_TIMEOUT_S) -> int:
         """Wait until the sentinels name another server than `old`, and that one is a primary. Raises ServerFailed."""
@@ -247,7 +245,7 @@ class EmbeddedSentinel:
 def info(port: int, section: str) -> dict[str, str]:
     """A section of INFO of the server on this port; empty when it does not answer."""
     try:
-        lines = wire.ask(port, f"INFO {section}", wire.PROBE_TIMEOUT_S).splitlines()
+        lines = server.ask(port, f"INFO {section}", server.PROBE_TIMEOUT_S).splitlines()
     except OSError:
         return {}
     return {name: value for name, found, value in (line.partition(":") for line in lines) if found}

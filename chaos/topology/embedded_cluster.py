@@ -8,8 +8,7 @@ with EmbeddedCluster() as cluster:
 with EmbeddedCluster(replicas=1) as cluster:
     cluster.kill(node := cluster.owner_of(slot))       # SIGKILL: its replica is promoted
     cluster.wait_for_promotion(slot, node)
-    cluster.start_again(node)                          # empty, and a replica of the new owner
-"""
+    cluster.start_again(node)                          # empty, and a replica of the new owner"""
 
 from __future__ import annotations
 
@@ -23,10 +22,19 @@ from typing import Any
 
 import redis
 
-from engine.testing import wire
-from engine.testing.ports import LOOPBACK, quiet_port
-from engine.testing.sentinel import REPLICATION_FLAGS, Announce, own_port
-from engine.testing.server import NOT_RUNNING, POLL_S, PORT_TAKEN, PORTS_MAX, START_TIMEOUT_S, EmbeddedServer, ServerFailed
+from chaos.topology.embedded_sentinel import REPLICATION_FLAGS, Announce, own_port
+from engine.testing import server
+from engine.testing.server import (
+    LOOPBACK,
+    NOT_RUNNING,
+    POLL_S,
+    PORT_TAKEN,
+    PORTS_MAX,
+    START_TIMEOUT_S,
+    EmbeddedServer,
+    ServerFailed,
+    quiet_port,
+)
 
 SLOTS = 16_384
 
@@ -48,9 +56,9 @@ class EmbeddedCluster:
     """Three primaries, alive inside the `with` block and gone after it, each an `EmbeddedServer` with a folder of its own.
 
     `binary`: the program; without it see `server_binary`. Nodes are named by their number: first the primaries, then `replicas`
-    of each of them. `announce`: what stands in front of each node (see `engine.testing.sentinel`), by the name `server-0` and so
-    on; `logs`: folder for their output, kept; `flags`: makes more of each node's command line. Enter it from a thread that lives
-    as long as the cluster should. Raises ServerMissing and ServerFailed as `EmbeddedServer` does.
+    of each of them. `announce`: what stands in front of each node (see `chaos.topology.embedded_sentinel`), by the name
+    `server-0` and so on; `logs`: folder for their output, kept; `flags`: makes more of each node's command line. Enter it from a
+    thread that lives as long as the cluster should. Raises ServerMissing and ServerFailed as `EmbeddedServer` does.
     """
 
     def __init__(
@@ -294,7 +302,7 @@ class EmbeddedCluster:
     def _owner_told_by(self, node: int, slot: int) -> int | None:
         """The owner of a slot by one node's table, asked over a connection of its own: a frozen node costs little time."""
         try:
-            table = wire.ask(self.servers[node].port, "CLUSTER NODES", wire.PROBE_TIMEOUT_S)
+            table = server.ask(self.servers[node].port, "CLUSTER NODES", server.PROBE_TIMEOUT_S)
         except OSError:
             return None
         for line in table.splitlines():
