@@ -22,6 +22,7 @@ from chaos.watch import Watch
 from engine import EngineError, Queue
 from engine.history import HistoryFile, load_file
 from engine.testing import EmbeddedServer, ServerFailed, start_guarded
+from engine.testing.server import ask_server
 
 #: Interpreters have to start and import; on a busy machine that takes seconds.
 START_TIMEOUT_S = 60.0
@@ -126,7 +127,7 @@ def look(server: Address, queue: Queue, pings_ms: list[float], waiting: list[tup
 
 def scripts_s(server: Address) -> float:
     """How long the server has been in scripts, in seconds by the clock. Raises OSError."""
-    lines = server.ask(server.port, "INFO commandstats").splitlines()
+    lines = ask_server(server.port, "INFO commandstats").splitlines()
     told = [line for line in lines if line.startswith("cmdstat_evalsha:")]
     return sum(int(line.partition("usec=")[2].partition(",")[0]) for line in told) / 1e6
 

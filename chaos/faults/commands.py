@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from chaos.errors import HarnessError
-from engine.testing import server
+from engine.testing.server import NoAnswer, ask_server
 
 #: A server that does not answer its operator for so long is broken.
 PATIENCE_S = 5.0
@@ -36,7 +36,7 @@ def setting(port: int, name: str) -> str:
 
 def number_of(port: int, section: str, name: str) -> int:
     """A number of INFO. Raises OSError."""
-    for line in server.ask(port, f"INFO {section}").splitlines():
+    for line in ask_server(port, f"INFO {section}").splitlines():
         if line.startswith(f"{name}:"):
             return int(line.partition(":")[2])
-    raise server.NoAnswer(f"INFO {section}: no {name}")
+    raise NoAnswer(f"INFO {section}: no {name}")

@@ -9,7 +9,7 @@ from chaos.faults.base import Scene, Seen, preload_of
 from chaos.plan import PlannedFault
 from chaos.probe import ask
 from chaos.topology.single import Durable
-from engine.testing import server
+from engine.testing.server import ask_server
 
 #: How long a sync takes. A server that syncs once a second in the background waits for it only after two seconds.
 SYNC_MS = {"always": (300, 500), "everysec": (2_500, 3_500)}
@@ -73,5 +73,5 @@ class DiskSlow:
 
     def _count(self) -> int:
         """How many writes the server has held back because a sync was under way."""
-        lines = server.ask(self._servers.address().port, "INFO persistence", PATIENCE_S).splitlines()
+        lines = ask_server(self._servers.address().port, "INFO persistence", PATIENCE_S).splitlines()
         return int(next((line.partition(":")[2] for line in lines if line.startswith("aof_delayed_fsync:")), 0))

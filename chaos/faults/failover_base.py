@@ -16,7 +16,7 @@ from chaos.faults.commands import PATIENCE_S, tell
 from chaos.faults.noticed import record
 from chaos.plan import PlannedFault
 from chaos.topology.base import Replicated
-from engine.testing import server
+from engine.testing.server import ask_server
 
 #: By when the sentinels, or the nodes of the cluster, have decided.
 DECISION_TIMEOUT_S = 30.0
@@ -133,7 +133,7 @@ class Failover:
 def scripts_run(port: int) -> int:
     """How many scripts a server has run since it started; 0 when it does not answer its operator."""
     try:
-        lines = server.ask(port, "INFO commandstats", PATIENCE_S).splitlines()
+        lines = ask_server(port, "INFO commandstats", PATIENCE_S).splitlines()
     except OSError:
         return 0
     told = [line for line in lines if line.startswith(tuple(f"cmdstat_{name}:" for name in SCRIPTS))]

@@ -7,7 +7,7 @@ import time
 
 from chaos.faults.base import STATE_TIMEOUT_S, process_states
 from chaos.faults.server_base import ServerFault
-from engine.testing import server
+from engine.testing.server import process_id
 
 #: How long, but at most this part of a lease: each is renewed when a third of it is over, so at most two are.
 PAUSE_S = 4.0
@@ -19,7 +19,7 @@ class ServerPause(ServerFault):
     healed: it runs, and everybody is answered. (Leases that were taken from who holds them: J1, early reap.)"""
 
     def prepare(self) -> None:
-        self._pid = server.process_id(self.port)
+        self._pid = process_id(self.port)
 
     def act(self) -> str:
         self.scene.signal(self._pid, signal.SIGSTOP)

@@ -23,16 +23,17 @@ from typing import Any
 import redis
 
 from chaos.topology.embedded_sentinel import REPLICATION_FLAGS, Announce, own_port
-from engine.testing import server
 from engine.testing.server import (
     LOOPBACK,
     NOT_RUNNING,
     POLL_S,
     PORT_TAKEN,
     PORTS_MAX,
+    PROBE_TIMEOUT_S,
     START_TIMEOUT_S,
     EmbeddedServer,
     ServerFailed,
+    ask_server,
     quiet_port,
 )
 
@@ -302,7 +303,7 @@ class EmbeddedCluster:
     def _owner_told_by(self, node: int, slot: int) -> int | None:
         """The owner of a slot by one node's table, asked over a connection of its own: a frozen node costs little time."""
         try:
-            table = server.ask(self.servers[node].port, "CLUSTER NODES", server.PROBE_TIMEOUT_S)
+            table = ask_server(self.servers[node].port, "CLUSTER NODES", PROBE_TIMEOUT_S)
         except OSError:
             return None
         for line in table.splitlines():

@@ -16,8 +16,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from engine.testing import server
-from engine.testing.server import LOOPBACK, NOT_RUNNING, PORT_TAKEN, PORTS_MAX, EmbeddedServer, ServerFailed, quiet_port
+from engine.testing.server import (
+    LOOPBACK,
+    NOT_RUNNING,
+    PORT_TAKEN,
+    PORTS_MAX,
+    PROBE_TIMEOUT_S,
+    EmbeddedServer,
+    ServerFailed,
+    ask_server,
+    quiet_port,
+)
 
 #: Name under which the sentinels know the primary.
 SERVICE = "ironclaim"
@@ -140,7 +149,7 @@ class EmbeddedSentinel:
 
     def failover(self) -> None:
         """Let the sentinels make a replica the primary, as an operator does. Raises OSError when they refuse."""
-        server.ask(self.sentinels[0].port, f"SENTINEL FAILOVER {SERVICE}")
+        ask_server(self.sentinels[0].port, f"SENTINEL FAILOVER {SERVICE}")
 
     def wait_for_failover(self, old: int | None, timeout_s: float = FAILOVER_TIMEOUT_S) -> int:
         """Wait until the sentinels name another server than `old`, and that one is a primary. Raises ServerFailed."""
@@ -245,7 +254,7 @@ class EmbeddedSentinel:
 def info(port: int, section: str) -> dict[str, str]:
     """A section of INFO of the server on this port; empty when it does not answer."""
     try:
-        lines = server.ask(port, f"INFO {section}", server.PROBE_TIMEOUT_S).splitlines()
+        lines = ask_server(port, f"INFO {section}", PROBE_TIMEOUT_S).splitlines()
     except OSError:
         return {}
     return {name: value for name, found, value in (line.partition(":") for line in lines) if found}

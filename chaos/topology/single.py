@@ -8,8 +8,8 @@ from types import TracebackType
 
 from chaos.probe import Address, address_of
 from chaos.topology.base import Setting
-from engine.testing import EmbeddedServer, ServerFailed, server
-from engine.testing.server import PORT_TAKEN, quiet_port
+from engine.testing import EmbeddedServer, ServerFailed
+from engine.testing.server import PORT_TAKEN, ask_server, quiet_port
 
 
 class Embedded:
@@ -134,7 +134,7 @@ class Durable:
     def file_bytes(self) -> tuple[int, int]:
         """How many bytes it has written to its file, be they on the disk or not, and how many are to follow of what it has
         answered. Raises OSError."""
-        lines = server.ask(self._port, "INFO persistence").splitlines()
+        lines = ask_server(self._port, "INFO persistence").splitlines()
         found = {name: value for name, _, value in (line.strip().partition(":") for line in lines)}
         return int(found["aof_current_size"]), int(found["aof_buffer_length"])
 
@@ -149,7 +149,7 @@ class Durable:
 
     def run_id(self) -> str:
         """What tells one process of the server from the next. Raises OSError when it does not answer."""
-        lines = server.ask(self._port, "INFO server").splitlines()
+        lines = ask_server(self._port, "INFO server").splitlines()
         return next((line.partition(":")[2].strip() for line in lines if line.startswith("run_id:")), "")
 
     def server_pids(self) -> dict[str, int]:

@@ -36,7 +36,7 @@ class NoAnswer(OSError):
     """The server closed the connection or sent something that is not a reply."""
 
 
-def ask(port: int, command: str, timeout_s: float = EXCHANGE_TIMEOUT_S) -> str:
+def ask_server(port: int, command: str, timeout_s: float = EXCHANGE_TIMEOUT_S) -> str:
     """Send one command of plain words to 127.0.0.1:`port`; the reply as text (of a simple or a bulk string).
 
     Raises OSError when the server cannot be reached or does not answer in time, and NoAnswer with the text of an error reply.
@@ -53,7 +53,7 @@ def ask(port: int, command: str, timeout_s: float = EXCHANGE_TIMEOUT_S) -> str:
 
 def process_id(port: int, timeout_s: float = EXCHANGE_TIMEOUT_S) -> int:
     """The process id that the server at 127.0.0.1:`port` reports. Raises OSError as `ask` does."""
-    for line in ask(port, "INFO server", timeout_s).splitlines():
+    for line in ask_server(port, "INFO server", timeout_s).splitlines():
         name, _, value = line.partition(":")
         if name == "process_id":
             return int(value)
@@ -333,7 +333,7 @@ class EmbeddedServer:
 
     def flush(self) -> None:
         """Empty every database, and wait until it is done."""
-        ask(self.port, "FLUSHALL SYNC")
+        ask_server(self.port, "FLUSHALL SYNC")
 
     def kill(self) -> None:
         """SIGKILL it, and wait until it is gone. Its folder stays, and `start_again` starts it on the same port."""
@@ -421,7 +421,7 @@ class EmbeddedServer:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline_s and self.process.poll() is None:
             try:
-                answered = ask(self._port, "PING", PROBE_TIMEOUT_S) == "PONG"
+                answered = ask_server(self._port, "PING", PROBE_TIMEOUT_S) == "PONG"
                 if answered and process_id(self._port, PROBE_TIMEOUT_S) == self.process.pid:
                     return True
             except OSError:

@@ -19,7 +19,8 @@ from chaos.topology.embedded_sentinel import SERVICE, EmbeddedSentinel
 from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
 from engine.redis.resolver import Sentinels
 from engine.redis.routes import Address, Node, SentinelRoute
-from engine.testing import EmbeddedServer, ServerFailed, server
+from engine.testing import EmbeddedServer, ServerFailed
+from engine.testing.server import ask_server
 from tests.engine.helpers.at_work import Book, at_work
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -172,8 +173,8 @@ def test_connections_in_use_end_when_their_server_is_named_no_more_and_a_minorit
         def switch() -> None:
             wait_until(lambda: {"blpop", "xread"} <= kept(), "both wait at the old one")
             for sentinel in servers.sentinels:
-                server.ask(sentinel.port, f"SENTINEL REMOVE {SERVICE}")
-                server.ask(sentinel.port, f"SENTINEL MONITOR {SERVICE} 127.0.0.1 {other.port} 2")
+                ask_server(sentinel.port, f"SENTINEL REMOVE {SERVICE}")
+                ask_server(sentinel.port, f"SENTINEL MONITOR {SERVICE} 127.0.0.1 {other.port} 2")
             wait_until(asked_anew, "a connection is opened to the new one")
             wait_until(lambda: not kept(), "none is kept")
 
@@ -216,7 +217,7 @@ def test_a_server_that_came_back_empty_at_its_address_is_not_the_one_that_is_nam
     with EmbeddedSentinel(down_after_ms=60_000) as servers, Queue("q3", url=servers.url, connect=HURRIED) as queue:
         # They ask for the run id every ten seconds, and would then name the new one.
         for sentinel in servers.sentinels:
-            server.ask(sentinel.port, "SENTINEL DEBUG INFO-PERIOD 600000")
+            ask_server(sentinel.port, "SENTINEL DEBUG INFO-PERIOD 600000")
         old = servers.primary()
         assert old is not None and queue.enqueue("work", {}).created
         servers.kill(old)
