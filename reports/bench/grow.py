@@ -158,7 +158,7 @@ class Plan:
             copies=tuple(self._template(name, of.get(name, [])) for of in self.lines),
             turns=self.turns,
             last=compiled(end, copies=False),
-            rest=compiled([line for early, line in times if not early], copies=False),
+            rest=compiled([line for early, line in times if not early], copies=False, since_ms=self.clean.srv_ms(begin_ns)),
         )
 
     def _template(self, name: str, lines: list[bytes]) -> Pattern:

@@ -62,8 +62,9 @@ class Pattern:
         return self.text % tuple((self.base + offsets[self.moves]).tolist())
 
 
-def compiled(lines: Iterable[bytes], *, copies: bool) -> Pattern:
-    """The template of some lines. `copies`: ids get the prefix of a copy."""
+def compiled(lines: Iterable[bytes], *, copies: bool, since_ms: int = 0) -> Pattern:
+    """The template of some lines. `copies`: ids get the prefix of a copy. Ids of ticks before `since_ms` stay as they are: a
+    row of the end may be about a job of the beginning, which does not move."""
     text: list[bytes] = []
     base: list[int] = []
     moves: list[int] = []
@@ -89,7 +90,8 @@ def compiled(lines: Iterable[bytes], *, copies: bool) -> Pattern:
             ids = re.findall(rb'"([^"]*)"', match["needs"])
             return b'"needs":[' + b",".join(b'"' + prefix() + escaped(one) + b'"' for one in ids) + b"]"
         if match["tick"]:
-            return b'"%b":"cron:%b:' % (match["text"], escaped(match["schedule"])) + put(match["tick"], Moves.MS) + b'"'
+            tick = match["tick"] if int(match["tick"]) < since_ms else put(match["tick"], Moves.MS)
+            return b'"%b":"cron:%b:' % (match["text"], escaped(match["schedule"])) + tick + b'"'
         return b'"%b":"' % match["text"] + prefix()
 
     for line in lines:

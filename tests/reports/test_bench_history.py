@@ -122,6 +122,8 @@ def test_numbers_move_and_texts_do_not() -> None:
         {"job": "copy4.a>b", "fence": 1_002, "nonce": "ab:12", "due_ms": 0, "needs": ["copy4.c", "copy4.d"]}
         | {"holder": "cron:beat:1500", "delay_ms": 3}
     ]
+    earlier = json.loads(compiled([line], copies=False, since_ms=501).render(offsets))
+    assert earlier["items"][0]["holder"] == "cron:beat:500", "a tick of the beginning that the end asks about does not move"
     same = compiled([line], copies=False).render(np.zeros(len(Moves), dtype=np.int64))
     assert same == line.replace(b'"seq":9', b'"seq":0')
 
