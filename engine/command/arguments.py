@@ -5,15 +5,158 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from engine.errors import Malformed
+import engine
+from engine.errors import EngineError, Malformed, describe, logger, redacted_url
+from engine.handlers import Handlers
 from engine.models.spec import named
 from engine.ops.shards import ReadShards
+from engine.options import nearest
+from engine.queue.settings import QueueSettings
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
-from engine.redis.endpoint import DEFAULT_URL
+from engine.redis.endpoint import DEFAULT_URL, Endpoint
+from engine.worker.group import WorkerGroup
+from engine.worker.worker import Worker
+
+# -- What `ironclaim worker` runs: objects of the user's modules, found by their names. What is wrong with
+# a module is one line.
+
+log = logger("ironclaim.worker")
+
+Runnable = QueueSettings | Handlers | Worker | WorkerGroup
+_BOUND = "module:object, or module.object, of a Queue or AsyncQueue with jobs, a Handlers object, a Worker or a WorkerGroup"
+
+
+class BrokenModule(EngineError):
+    """A module of the user raised when it was imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An object, and what it was called by."""
+
+    reference: str
+    value: Runnable
+
+
+def load(reference: str) -> Target:
+    """The object to run that `package.module:name` or `package.module.name` names. Raises as `find` does."""
+    found, module = find(reference, _BOUND)
+    if not isinstance(found, Runnable):
+        has = f"; {module.__name__} has {', '.join(_runnable(module)) or 'none'}"
+        raise Malformed("object", reference, f"{_BOUND} ({reference} is a {type(found).__name__}{has})")
+    return Target(reference, found)
+
+
+def find(reference: str, bound: str) -> tuple[Any, ModuleType]:
+    """The object that a reference names, and its module; `bound` says what it should be. Raises Malformed saying which part is
+    wrong, and BrokenModule."""
+    module_name, colon, name = reference.partition(":")
+    if (colon and not name) or not all(part.isidentifier() for part in f"{module_name}.{name or 'x'}".split(".")):
+        raise Malformed("object", reference, bound)
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        # The installed command has its own folder there, and services start workers where their code is.
+        sys.path.insert(0, os.getcwd())
+    module, parts = _module(reference, module_name, bound)
+    if colon and parts:
+        raise _no_module(reference, module_name, bound)
+    found: Any = module
+    for part in name.split(".") if colon else parts:
+        if not hasattr(found, part):
+            raise Malformed("object", reference, f"{bound} ({_named(found)} has no {part}{nearest(part, _runnable(module))})")
+        found = getattr(found, part)
+    return found, module
+
+
+def agree(options: argparse.Namespace, queue: QueueSettings, reference: str) -> None:
+    """Raise Malformed, naming it, for an option or a variable that says something else of a queue than the object itself."""
+
+    def differs(flag: str, given: object, own: object) -> Malformed:
+        return Malformed(origin_of(flag, given), given, f"left out, or as {reference} says: {own!r}")
+
+    if options.queue is not None and options.queue != queue.name:
+        raise differs("--queue", options.queue, queue.name)
+    if options.url is not None and not Endpoint(options.url).reaches(queue.endpoint.of_kind(asynchronous=False)):
+        raise differs("--url", redacted_url(options.url), redacted_url(queue.url))
+    if options.prefix is not None and options.prefix != queue.prefix:
+        raise differs("--prefix", options.prefix, queue.prefix)
+    given, own = options.model, queue.spec
+    if given is not None and (type(given), getattr(given, "layout", "")) != (type(own), getattr(own, "layout", "")):
+        raise Malformed(origin_of("--model", given, model), given, f"left out, or as {reference} says: {own!r}")
+
+
+def _module(reference: str, name: str, bound: str) -> tuple[ModuleType, list[str]]:
+    """The module that as many parts of a dotted name as possible name, and the parts that are left."""
+    parts = name.split(".")
+    found = _imported(parts[0])
+    if found is None:
+        raise _no_module(reference, parts[0], bound)
+    for count in range(2, len(parts) + 1):
+        inner = _imported(".".join(parts[:count]))
+        if inner is None:
+            return found, parts[count - 1 :]
+        found = inner
+    return found, []
+
+
+def _imported(name: str) -> ModuleType | None:
+    """A module; None where there is none of this name. Raises BrokenModule."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            return None
+        raise _broken(name, error) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise _broken(name, error) from error
+
+
+def _no_module(reference: str, name: str, bound: str) -> Malformed:
+    return Malformed("object", reference, f"{bound} (there is no module {name} in {os.getcwd()} or where Python looks)")
+
+
+def _broken(name: str, error: BaseException) -> BrokenModule:
+    """What a module has raised, with the line of the user's code that it comes from."""
+    log.debug("importing %s", name, exc_info=error)
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        file, line, text = error.filename, error.lineno, error.msg
+    else:
+        file, line = _place_of(error)
+        text = describe(error).removeprefix(f"{type(error).__name__}: ")
+    shown = os.path.relpath(file) if Path(file).is_relative_to(os.getcwd()) else file
+    return BrokenModule(f"{shown}:{line}: {type(error).__name__}: {' '.join(text.split())} (importing {name})")
+
+
+def _place_of(error: BaseException) -> tuple[str, int | None]:
+    """File and line of the last frame of the user's own code; of the last one at all where none is."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen ")]
+    libraries = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    outside = [frame for frame in frames if not Path(frame.filename).is_relative_to(Path(engine.__file__).parent)]
+    own = [frame for frame in outside if not any(Path(frame.filename).is_relative_to(folder) for folder in libraries)]
+    last = (own or outside or frames)[-1]
+    return last.filename, last.lineno
+
+
+def _named(found: object) -> str:
+    return f"module {found.__name__}" if isinstance(found, ModuleType) else f"a {type(found).__name__}"
+
+
+def _runnable(module: ModuleType) -> Iterator[str]:
+    """Names of the objects of a module that a worker can run."""
+    return (name for name, value in vars(module).items() if isinstance(value, Runnable))
+
 
 #: Milliseconds of each unit that a duration may be written in.
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

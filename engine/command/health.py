@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from engine import validate
-from engine.command.arguments import add, add_json, add_server, duration_ms
+from engine.command.arguments import add, add_json, add_server, agree, duration_ms, load
 from engine.command.output import json_text, print_error, show
-from engine.command.targets import agree, load
 from engine.errors import EngineError, Malformed, UnsupportedFeature
 from engine.handlers import Handlers
 from engine.queue.settings import QueueSettings

@@ -69,22 +69,22 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import backup, cron, enqueue, health, jobs, lua, outbox, pausing, queues, reshard, serve, top, worker
+    from engine.command import health, jobs, maintenance, queues, serve, worker
 
     parser = cast("argparse.ArgumentParser", _Parser(prog="ironclaim", description="Workers, and a look at queues."))
     parser.add_argument("--version", action="version", version=_VERSION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     worker.add_parser(commands)
-    outbox.add_parser(commands)
-    pausing.add_parsers(commands)
+    maintenance.add_outbox(commands)
+    queues.add_pausing(commands)
     queues.add_parsers(commands)
-    enqueue.add_parser(commands)
+    jobs.add_enqueue(commands)
     jobs.add_parsers(commands)
-    cron.add_parser(commands)
-    backup.add_parsers(commands)
-    top.add_parser(commands)
+    queues.add_cron(commands)
+    maintenance.add_backup(commands)
+    queues.add_top(commands)
     health.add_parser(commands)
     serve.add_parser(commands)
-    reshard.add_parser(commands)
-    lua.add_parser(commands)
+    maintenance.add_reshard(commands)
+    maintenance.add_lua(commands)
     return parser

@@ -3,14 +3,114 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.command.arguments import add_json, add_queue, add_server, opened
-from engine.command.holding import holding, summary, told, why_kept_back
-from engine.command.output import instant, show
-from engine.queue.synchronous.queue import queues
+from engine.command.arguments import add_json, add_queue, add_server, duration_ms, opened
+from engine.command.output import instant, json_text, print_error, show, show_one, table
+from engine.errors import Malformed, UnsupportedFeature
+from engine.ops.looks import Counts
+from engine.queue.scheduling import Schedule
+from engine.queue.synchronous.parts import Schedules
+from engine.queue.synchronous.queue import Queue, queues
+from engine.queue.why import LaneInfo, Obstacles
 from engine.queue.workers import WorkerInfo
+
+# -- What holds the jobs of a queue back, as the commands print it: pauses, limits, lanes, and workers
+# that claim nothing.
+
+#: Lanes of one queue that are printed, those with the most jobs: for programs, and for people.
+_LANES_TOLD = 100
+_LANES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What holds its jobs back, None on an old keyspace, where that cannot be told; and the workers that live."""
+
+    obstacles: Obstacles | None
+    workers: list[WorkerInfo]
+
+    @property
+    def oldest_s(self) -> float | None:
+        """For how long the job has waited that has waited longest."""
+        return None if self.obstacles is None else round(self.obstacles.oldest_age_ms / 1000, 1)
+
+    @property
+    def kept_back(self) -> list[WorkerInfo]:
+        """The workers that claim nothing."""
+        return [worker for worker in self.workers if worker.paused or worker.gate_closed]
+
+
+def holding(queue: Queue) -> Holding:
+    """What holds its jobs back."""
+    workers = [worker for worker in queue.workers.list() if worker.alive]
+    try:
+        return Holding(queue.obstacles(), workers)
+    except UnsupportedFeature:
+        return Holding(None, workers)
+
+
+def told(held: Holding) -> dict[str, Any]:
+    """The fields for programs: how many workers are alive and which of them claim nothing, for how long the oldest waiting job
+    could have been claimed, and pauses, limits and lanes."""
+    found = held.obstacles
+    return {
+        "workers": len(held.workers),
+        "kept_back": [{"worker": w.name, "paused": w.paused, "gate_closed": w.gate_closed} for w in held.kept_back],
+        "oldest_age_ms": None if found is None else found.oldest_age_ms,
+        "pauses": None if found is None else [asdict(pause) for pause in found.pauses],
+        "limits": None if found is None else [asdict(limit) | {"full": limit.full} for limit in found.limits],
+        "lanes": None if found is None else [asdict(lane) for lane in found.lanes[:_LANES_TOLD]],
+    }
+
+
+def summary(held: Holding) -> str:
+    """What holds jobs back, in a cell of a table; '' where nothing does."""
+    words: list[str] = []
+    if held.obstacles is not None:
+        words += ["paused" if pause.name is None else f"{pause.name} paused" for pause in held.obstacles.pauses]
+        words += [str(limit) for limit in held.obstacles.limits if limit.full]
+    return "; ".join(words + [f"{worker.name} {why_kept_back(worker)}" for worker in held.kept_back])
+
+
+def why_kept_back(worker: WorkerInfo) -> str:
+    """Why a worker claims nothing, as its last heartbeat told; '' where it may."""
+    return "paused" if worker.paused else "gate closed" if worker.gate_closed else ""
+
+
+def tables(held: Holding) -> list[Sequence[dict[str, Any]]]:
+    """The rows for people: pauses, limits, the lanes with the most jobs, and workers that claim nothing."""
+    found = held.obstacles
+    if found is None:
+        return []
+    pauses = [{"paused": pause.name or "(the queue)", "until": instant(pause.until_ms) or "resumed"} for pause in found.pauses]
+    limits = [
+        {
+            "limit of": limit.target,
+            "in hand": f"{limit.in_hand} of {limit.concurrency}" if limit.concurrency else None,
+            "claims": f"{limit.used} of {limit.rate} in {limit.per_ms / 1000:g} s" if limit.rate else None,
+            "free again": instant(limit.free_ms),
+            "lanes waiting": limit.parked,
+            "by": ", ".join(dict.fromkeys(worker for _, worker in limit.holders)) or None,
+        }
+        for limit in found.limits
+    ]
+    lanes = [_lane(lane, found.srv_us) for lane in found.lanes[:_LANES_SHOWN]]
+    workers = [{"worker": worker.name, "claims nothing": why_kept_back(worker)} for worker in held.kept_back]
+    return [rows for rows in (pauses, limits, lanes, workers) if rows]
+
+
+def _lane(lane: LaneInfo, srv_us: int) -> dict[str, Any]:
+    return {
+        "lane": lane.name + (f"/{lane.key}" if lane.key else ""),
+        "waiting": lane.waiting,
+        "oldest s": round(max(0, srv_us / 1000 - lane.oldest_ms) / 1000, 1),
+        "waits for": lane.waits_for or "a worker",
+    }
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -64,3 +164,185 @@ def _row(worker: WorkerInfo, whole: bool) -> dict[str, Any]:
         "claims nothing": why_kept_back(worker) or worker.unreadable or None,
     }
     return {**asdict(worker), "attributes": dict(worker.attributes)} if whole else row
+
+
+# -- `ironclaim pause` and `ironclaim resume`.
+
+#: Exit code where there was nothing to do it to.
+_NOT_DONE = 1
+
+
+def add_pausing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add both commands."""
+    pause = commands.add_parser("pause", help="claim no jobs of a name, or of the whole queue; those in hand go on")
+    pause.add_argument("name", nargs="?", help="name of the jobs; without one the whole queue")
+    pause.add_argument(
+        "--for", dest="length_ms", metavar="LENGTH", type=duration_ms, default=0, help="90s, 10m, 2h; without it until `resume`"
+    )
+    pause.set_defaults(run=run_pause)
+    resume = commands.add_parser("resume", help="end a pause")
+    resume.add_argument("name", nargs="?", help="name of the jobs; without one the pause of the whole queue")
+    resume.set_defaults(run=run_resume)
+    for parser in (pause, resume):
+        add_queue(parser)
+        add_json(parser)
+
+
+def run_pause(options: argparse.Namespace) -> int:
+    """Pause."""
+    with opened(options) as queue:
+        if not _exists(queue, options):
+            print_error(f"there is no queue {options.queue}: nothing was ever put into it, and no worker has worked for it")
+            return _NOT_DONE
+        queue.pause(options.name, length_ms=options.length_ms)
+    _tell_pause("paused", options, length_ms=options.length_ms)
+    return 0
+
+
+def run_resume(options: argparse.Namespace) -> int:
+    """Resume."""
+    with opened(options) as queue:
+        was_paused = queue.resume(options.name)
+    if not was_paused:
+        what = f"the name {options.name}" if options.name else "the whole queue"
+        print_error(f"queue {options.queue}: {what} was not paused")
+        return _NOT_DONE
+    _tell_pause("resumed", options)
+    return 0
+
+
+def _exists(queue: Queue, options: argparse.Namespace) -> bool:
+    """Whether the server lists the queue, or holds jobs of it that other programs have put there."""
+    if any(found.name == options.queue for found in queues(options.url, model=options.model, prefix=options.prefix)):
+        return True
+    counts = queue.counts()
+    return any((counts.waiting, counts.delayed, counts.blocked, counts.active, counts.dead, counts.done))
+
+
+def _tell_pause(what: str, options: argparse.Namespace, **more: int) -> None:
+    show_one({what: options.name or "the whole queue", "queue": options.queue, **more}, as_json=options.json)
+
+
+# -- `ironclaim top`: a queue, live in a terminal.
+
+_STATES = ("waiting", "delayed", "active", "dead", "done")
+#: Clear the screen and go to its top left corner.
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def add_top(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add the command."""
+    parser = commands.add_parser("top", help="a queue, live", description=__doc__)
+    add_queue(parser)
+    parser.add_argument("--every-s", type=float, default=1.0, help="seconds between two looks")
+    parser.add_argument("--count", type=int, default=0, help="looks before it ends; 0 = until Ctrl-C")
+    add_json(parser)
+    parser.set_defaults(run=run_top)
+
+
+def run_top(options: argparse.Namespace) -> int:
+    """Show the queue until it is interrupted."""
+    if not 0.1 <= options.every_s <= 3600:
+        raise Malformed("--every-s", options.every_s, "0.1 to 3600")
+    live = sys.stdout.isatty() and not options.json
+    with opened(options) as queue:
+        for number, (look, held) in enumerate(_looks(queue, options.every_s), start=1):
+            if options.json:
+                print(json_text(look), flush=True)
+            else:
+                print((_CLEAR if live else "") + _screen(options.queue, look, held), flush=True)
+            if number == options.count:
+                break
+    return 0
+
+
+def _looks(queue: Queue, every_s: float) -> Iterator[tuple[dict[str, Any], Holding]]:
+    """The present numbers with the rates since the previous ones, and what holds jobs back."""
+    before: Counts | None = None
+    while True:
+        counts = queue.counts()
+        look: dict[str, Any] = {"srv_us": counts.srv_us} | {state: getattr(counts, state) for state in _STATES}
+        passed_s = (counts.srv_us - before.srv_us) / 1e6 if before else 0.0
+        for name in ("finished", "buried"):
+            total = getattr(counts, name)
+            look[name] = total
+            look[f"{name}_per_s"] = round((total - getattr(before, name)) / passed_s, 1) if before and passed_s > 0 else None
+        before, held = counts, holding(queue)
+        yield look | told(held), held
+        time.sleep(every_s)
+
+
+def _screen(name: str, look: dict[str, Any], held: Holding) -> str:
+    clock = time.strftime("%H:%M:%S", time.gmtime(look["srv_us"] / 1e6))
+    states = table([{state: look[state] for state in _STATES} | {"oldest s": held.oldest_s, "workers": look["workers"]}])
+    rates = table([{"": what, "total": look[what], "per s": look[f"{what}_per_s"]} for what in ("finished", "buried")])
+    more = [table(rows) for rows in tables(held)]
+    return "\n\n".join([f"{name}  {clock} UTC by the server", states, rates, *more])
+
+
+# -- `ironclaim cron`: the schedules of a queue.
+
+#: Exit code where there is nothing to do it to.
+_NOT_FOUND = 1
+
+
+def add_cron(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add the command."""
+    cron = commands.add_parser("cron", help="the schedules of a queue", description=__doc__)
+    actions = cron.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="all of them, by next tick")
+    listing.set_defaults(run=_list_schedules)
+    add_queue(listing)
+    add_json(listing)
+    for name, help, act in (
+        ("enable", "let it tick again", Schedules.enable),
+        ("disable", "let it not tick until it is enabled", Schedules.disable),
+        ("remove", "forget it; jobs that it has made stay", Schedules.remove),
+        ("run", "enqueue one of its jobs now, beside its ticks", _run_schedule),
+    ):
+        action = actions.add_parser(name, help=help)
+        action.add_argument("schedule", help="name of the schedule")
+        action.set_defaults(run=_acting(act, name))
+        add_queue(action)
+        add_json(action)
+
+
+def _list_schedules(options: argparse.Namespace) -> int:
+    with opened(options) as queue:
+        rows = [_schedule_row(schedule) for schedule in queue.schedules.list()]
+    show(rows, as_json=options.json, nothing="no schedules")
+    return 0
+
+
+def _acting(act: Callable[[Schedules, str], bool], name: str) -> Callable[[argparse.Namespace], int]:
+    def run(options: argparse.Namespace) -> int:
+        with opened(options) as queue:
+            done = act(queue.schedules, options.schedule)
+        if not done:
+            print_error(f"no schedule {options.schedule} in queue {options.queue}")
+            return _NOT_FOUND
+        show_one({"schedule": options.schedule, "queue": options.queue, "done": name}, as_json=options.json)
+        return 0
+
+    return run
+
+
+def _run_schedule(schedules: Schedules, name: str) -> bool:
+    return schedules.run_now(name) is not None
+
+
+def _schedule_row(schedule: Schedule) -> dict[str, Any]:
+    timing = schedule.timing
+    ticks = f"{timing.cron} {timing.zone}" if timing.cron else f"every {timing.every_ms} ms" if timing.every_ms else ""
+    return {
+        "schedule": schedule.name,
+        "job": schedule.job_name,
+        "ticks": ticks or f"every {timing.months} months {timing.zone}",
+        "enabled": schedule.enabled,
+        "next": instant(schedule.next_ms),
+        "last": instant(schedule.last_ms),
+        "count": schedule.count,
+        "missed": schedule.missed,
+        "skipped": schedule.skipped,
+        "error": schedule.error or None,
+    }

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.command.arguments import add, words
-from engine.command.logging_flags import add_logging, begin_logging
 from engine.command.output import print_error
+from engine.command.worker import add_logging, begin_logging
 from engine.errors import EngineError, Malformed, logger
 from engine.queue.metrics import Scaling
 from engine.redis.endpoint import DEFAULT_URL

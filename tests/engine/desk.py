@@ -397,7 +397,7 @@ class Desk:
         """Every key with its type, value and expiry."""
         found: Any = self.redis.eval(DUMP, 0)
         return {
-            key.decode(): (kind.decode(), SHOWN.get(kind, lambda read: read_run_fields)(value), expires_ms)
+            key.decode(): (kind.decode(), SHOWN.get(kind, lambda raw: raw)(value), expires_ms)
             for key, kind, expires_ms, value in sorted(found, key=lambda each: each[0])
         }
 

@@ -168,8 +168,7 @@ def test_rule_26_a_job_that_was_taken_ahead_does_not_start(
 ) -> None:
     handlers, started, go = holding()
     # It does not go back after a moment, as what waits behind a slow handler does.
-    for module in ("plan", "steps"):
-        monkeypatch.setattr(f"engine.worker.machine.{module}.WAIT_MS_MAX", 3_600_000)
+    monkeypatch.setattr("engine.worker.machine.machine.WAIT_MS_MAX", 3_600_000)
     for number in range(3):
         queue.enqueue("work", {}, id=f"j{number}")
     with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):

@@ -104,7 +104,8 @@ def _of_node(node: ast.AST, lines: list[bytes]) -> Iterator[_Span]:
             for left, right in zip(node.values, node.values[1:], strict=False):
                 yield from _between(("logic", *_JOINED[type(node.op)]), left, right, lines)
         case ast.UnaryOp(op=ast.Not()) if node.lineno == node.operand.lineno:
-            yield "not", node.lineno, node.col_offset, node.operand.col_offset, b""
+            # A bracket behind it stays: it may hold more than the operand's first line.
+            yield "not", node.lineno, node.col_offset, node.col_offset + len("not "), b""
         case ast.Constant():
             yield from _constants(node)
         case ast.If() | ast.IfExp() if _on_one_line(node.test):

@@ -116,7 +116,7 @@ def test_each_area_is_drawn_from_and_one_that_is_named_alone(
     ironclaim_server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {
-        "shards": ("lua/lanes/shard_drop.lua", "engine/command/reshard.py"),
+        "shards": ("lua/lanes/shard_drop.lua", "engine/command/maintenance.py"),
         "http": ("engine/http/jobs/events.py",),
         SCRIPTS: ("lua/lanes/*.lua",),
     }

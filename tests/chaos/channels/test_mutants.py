@@ -78,8 +78,8 @@ def test_clocks_near_the_wrap_are_the_same_when_they_go_through_tostring(ironcla
 
 CHANGED_RECEIPT = """
 import sys
-from engine.channel import receipts, replies
-print(receipts.read_inner("orders", "reader", receipts.inner("orders", "other", 7)))
+from engine.channel import replies
+print(replies.read_inner("orders", "reader", replies.inner("orders", "other", 7)))
 """
 
 

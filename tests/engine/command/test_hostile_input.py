@@ -110,10 +110,10 @@ def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_
 def test_an_interrupt_is_exit_code_130_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("top", "health"):
+    for name, runs in (("top", "queues.run_top"), ("health", "health.run")):
         arguments = [name, "--url", AWAY, "--queue", "q"]
         with monkeypatch.context() as patched:
-            patched.setattr(f"engine.command.{name}.run", _interrupted)
+            patched.setattr(f"engine.command.{runs}", _interrupted)
             assert main(arguments) == 130
     assert capsys.readouterr().err == ""
 
@@ -127,7 +127,7 @@ def test_whatever_a_command_raises_is_one_line_and_exit_code_2(
         def fail(options: object, raised: BaseException = raised) -> int:
             raise raised
 
-        monkeypatch.setattr("engine.command.top.run", fail)
+        monkeypatch.setattr("engine.command.queues.run_top", fail)
         code = main(["top", "--url", AWAY, "--queue", "q"])
         told = capsys.readouterr()
         assert (code, told.out, told.err.count("\n")) == (2, "", 1), (raised.__class__, told)
