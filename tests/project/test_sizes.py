@@ -66,5 +66,6 @@ def test_walks_are_counted_on_a_server() -> None:
     done = subprocess.run([sys.executable, SIZES], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for walk in ("enqueue", "enqueue with two options", "pause", "put a schedule", "one job of a worker"):
-        calls, files, functions = map(int, re.findall(rf"walk {walk} +calls (\d+)  files (\d+)  functions (\d+)", done.stdout)[0])
+        figures = re.findall(rf"walk {walk} +calls ([\d,]+)  files (\d+)  functions (\d+)", done.stdout)[0]
+        calls, files, functions = (int(figure.replace(",", "")) for figure in figures)
         assert calls >= functions >= files > 5, walk

@@ -66,7 +66,7 @@ ROUTES = (
     Removal(
         27,
         "a call that meets a slot that moves is refused for good",
-        (Edit("slots-that-move-are-no-fault", "if trouble is Trouble.FAULT or message.startswith(_OF_SLOTS):"),),
+        (Edit("slots-that-move-are-no-fault", "if trouble is Trouble.FAULT or message.startswith(_SLOT_WORDS):"),),
         ("fault",),
         ("slot moves",),
     ),
