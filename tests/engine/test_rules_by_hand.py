@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from engine.ops.claims import Bury, Extend, Failure, Finish, Retry
+from engine.ops.claims import Bury, Extend, Failure, Finish, Retry, Value
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
@@ -269,9 +269,12 @@ def test_clean_removes_what_is_old_enough_and_counts_what_stays(desk: Desk) -> N
     reply = desk.run(clean(desk, "dead", 400))
     assert (reply.removed, reply.kept) == (1, 1)
     assert members(desk, desk.keys.dead) == ["young2"]
-    desk.enqueue("fine")
-    desk.finish(desk.claim()[0].lease)
+    desk.enqueue("fine", result_ttl_ms=HOUR_MS)
+    (job,) = desk.claim()
+    desk.run(Finish((job.lease,), None, (Value(0, b"7", HOUR_MS, 1),)))
+    assert desk.redis.exists(desk.keys.result("fine"))
     assert (desk.run(clean(desk, "finished", 1)).removed, desk.run(clean(desk, "finished")).removed) == (0, 1)
+    assert not desk.redis.exists(desk.keys.result("fine"))
 
 
 def test_clean_removes_no_more_than_asked_and_goes_on_behind_what_stays(desk: Desk) -> None:

@@ -41,6 +41,18 @@ def test_rule_20_a_name_runs_at_most_so_many_jobs_at_once(desk: Desk) -> None:
     assert members(desk, desk.keys.held("n:main")) == ["j0", "j1", "k0"]
 
 
+def test_rule_20_a_limit_whose_counts_are_of_another_type_stops_no_other_name(desk: Desk) -> None:
+    for limit, key in (("n:main", desk.keys.held("n:main")), ("n:other", desk.keys.rate("n:other"))):
+        desk.set_limit(limit, **({"concurrency": 1} if limit == "n:main" else {"rate": 1, "per_ms": HOUR_MS}))
+        desk.redis.set(key, "no counts")
+    desk.enqueue("j0")
+    desk.enqueue("j1", name="other")
+    desk.enqueue("j2", name="third")
+    assert names(desk.claim("a", 10, classes=("main", "other", "third"))) == ["j2"]
+    desk.redis.delete(desk.keys.held("n:main"), desk.keys.rate("n:other"))
+    assert names(desk.claim("a", 10, classes=("main", "other", "third"))) == ["j0", "j1"]
+
+
 @pytest.mark.feature("BQ22")
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("target", ["n:main", "k:k", "k:*"])

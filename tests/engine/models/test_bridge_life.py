@@ -49,6 +49,14 @@ def test_status_and_place_go_together(desk: ModelDesk, client: BridgeClient) -> 
     assert list(desk.take()) == ["now", "past", "delay", "at"] and client.status(desk.ids["now"]) == "active"
 
 
+def test_the_last_1000_finished_jobs_are_listed(desk: ModelDesk, client: BridgeClient) -> None:
+    client.redis.zadd(desk.keys.done, {f"old-{number}": number for number in range(1_000)})
+    desk.put("new")
+    desk.finish_with(desk.take()["new"].lease, b"1")
+    listed = client.redis.zrange(desk.keys.done, 0, -1)
+    assert (len(listed), listed[0], listed[-1]) == (1_000, "old-1", desk.ids["new"])
+
+
 @pytest.mark.feature("BQ08", model="bridge")
 def test_no_more_than_100_are_promoted_at_once_and_each_once(desk: ModelDesk, client: BridgeClient) -> None:
     jobs = [client.delay(desk.now_ms, "main") for _ in range(150)]
