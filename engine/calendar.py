@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 # -- Cron expressions: which days one names, and which times of day. Pure, and without zones: times are
 # seconds of a clock on the wall, counted from 1970-01-01 00:00.
+#
+# The dialect is that of crontab(5), and the guide about schedules has it in a table. It is decided here and not by
+# croniter, because croniter reads several forms as something else, and differs from version to version even in what 7
+# is; it knows the names of months and days. What cannot be read, or names no day of any year, is refused with the
+# reason.
 
 DAY_S = 86_400
 _HOUR_S = 3600

@@ -220,6 +220,9 @@ def bounded_error(text: str) -> str:
 
 # -- JSON for who looks at what is stored: whatever stands there, the answer is JSON in UTF-8 that every
 # reader takes.
+#
+# What JSON cannot say is said as a text: `NaN`, a number beyond a double, a character without UTF-8 as `\ud800`, a
+# value that is nested too deep by its type.
 
 #: Lists and objects in each other. Readers of other languages take so many by default.
 NESTING_MAX = 100
@@ -279,6 +282,9 @@ def _sayable(value: object, depth: int) -> Any:
 
 # -- Urls and other texts without the passwords in them, for errors, logs, and what commands print. One
 # place for all of them.
+#
+# A password may hold any character, so it cannot be found by reading a url as a url: what could belong to one is left
+# out.
 
 HIDDEN = "***"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -324,6 +330,9 @@ def redacted(text: str) -> str:
 # -- Calls what a service has given the engine beside its handlers, where a failure must change nothing:
 # hooks after a run or an enqueue, back-offs, gates, observers, what is told of a loss, and the filters
 # and handlers of its log.
+#
+# All of them are called by `spared`, because whatever they raise (CancelledError, SystemExit and GeneratorExit as
+# well) would end a thread of the engine, and the job that it has in hand would be held for ever.
 
 T = TypeVar("T")
 

@@ -34,6 +34,16 @@ from engine.queue.settings import QueueSettings, asynchronous, synchronous
 from engine.validate import Milliseconds
 
 # -- Functions that are jobs and take the calls of several at once: `@queue.job("index", batch=50)`.
+#
+#     @queue.job("index", batch=50)
+#     def index(documents: list[Document]) -> None: ...
+#
+#     index.enqueue(Document(...))  # one job, which has one item
+#
+# Each parameter is a list, of which every job of the batch has one item, in the same order; a first one of type
+# `list[Job]` (or called `jobs`, without an annotation) is the list of the Jobs. A job whose payload does not fit
+# fails alone, and the function does not see it. It returns None, a `list[R]` with a result for each job, or a
+# `dict[str, R]` of results by job id; a job whose result is no R fails alone.
 
 
 class _Calls(NamedTuple):

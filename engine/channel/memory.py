@@ -106,6 +106,9 @@ class _Run:
 
 # -- A mapping whose values expire, as a server's keys do; the store of MemoryStorage. A plain data
 # structure without a lock.
+#
+# What has ended is not found any more from that instant on, and leaves the memory a little later, when somebody
+# sweeps.
 
 K = TypeVar("K")
 V = TypeVar("V")

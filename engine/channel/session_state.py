@@ -147,6 +147,11 @@ class SessionState:
 
 # -- Suspect cursors: those of subscribers that a storage had lost and that were created in it again. What
 # it reports about their older messages is not trusted. No I/O.
+#
+# Such a subscriber begins at the clock that the storage has at that moment, so everything published before counts as
+# old there, also what nobody has fetched yet. Other storages still deliver that, and would be told not to. Which
+# messages these are is known only in this process: another one that takes the subscriber over within seconds believes
+# the storage.
 
 #: A publish that one storage has may be on its way to another for so long.
 _UNDERWAY_NS = (DEADLINE_MS + 5_000) * 1_000_000

@@ -68,6 +68,10 @@ def _formatter(options: argparse.Namespace) -> logging.Formatter:
 
 # -- `ironclaim worker --reload`, for development: a worker that stops and is started anew when a source
 # file has changed.
+#
+# The worker is a process of its own, which gets SIGTERM and finishes what runs; one that has ended by an error is
+# started anew at the next change. Files are looked at, not listened to: that needs no library, and works on every
+# file system.
 
 #: Between two looks at the files, and at most before a signal is passed on.
 LOOK_S = 0.25

@@ -49,6 +49,10 @@ from engine.redis.scripts import load_folder, scripts_folder
 
 # -- The keys of DSPS, each with its Redis type and content: those of a channel, and of revoked tokens. No
 # other module spells them.
+#
+# The braces are the hash tag: one channel is one slot. Keys with `.ironclaim` are the engine's. Clients of the
+# original never touch them: they search for no keys, and their names hold no dot. These keys expire with the clock,
+# so that the end of one is not taken for a loss of the other.
 
 
 @dataclass(frozen=True, slots=True)

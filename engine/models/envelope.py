@@ -319,6 +319,10 @@ def sealed(job: Enqueue) -> bytes:
 
 # -- The fields of `run:<id>` of Lanes: what changes while a job runs, as `lua/lanes/modules/run.lua`
 # writes it.
+#
+# The string begins with the fence, a space, the nonce, a space, the lengths of seal and owner in a byte each, and
+# these two. Behind them stand the other fields that are not the default, each with its name, a space, its length, a
+# colon and its value.
 
 
 def read_run_fields(raw: bytes) -> dict[str, bytes]:

@@ -142,6 +142,10 @@ class Model(Protocol):
 
 
 # -- Calls of scripts whose slots are filled by name, from what an operation declares.
+#
+# A slot of KEYS is a key of the queue or channel: the attribute of its keys with the slot's name, or, where that is a
+# method, the key of one field of the operation. A slot of ARGV is a constant, or a field of the operation. Where the
+# field has another name than the slot, `Declaration.slots` names it.
 
 #: Slots of KEYS whose attribute has another name.
 _ATTRIBUTES = {"record": "claim", "worker_settings": "settings"}
@@ -285,6 +289,9 @@ def _field_source(kind: type[Any], path: str) -> Source:
 
 
 # -- Ids for jobs without one: 72 random bits as 12 characters.
+#
+# So many bits that no two of the jobs that a queue knows at a time have one id: with a million of them, the next one
+# meets another with a chance of 1 to 5 * 10^15. So few characters because a waiting job stores its id twice.
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _BYTES, _CHARS = 9, 12

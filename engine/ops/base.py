@@ -85,6 +85,11 @@ def one_of(raw: bytes, allowed: tuple[str, ...]) -> Any:
 
 # -- `immutable`: the decorator of small classes that hold values and never change, like operations,
 # replies and events.
+#
+# A frozen dataclass with slots would do the same and also refuse an assignment at run time. For that it generates
+# four more methods, which costs 0.2 ms for each class when a process starts, and it assigns each field of a new
+# object through a call. Here the type checker alone refuses the assignment. Values that users get are frozen
+# dataclasses.
 
 Immutable = TypeVar("Immutable")
 

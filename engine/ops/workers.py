@@ -296,6 +296,8 @@ def read_client(line: str) -> tuple[int, str]:
 
 # -- Messages that scripts publish to workers, which read them on a connection of their own (rule 26):
 # text, the first word of which is the kind.
+#
+# A message may be lost, so each of them only says early what a worker would learn from one of its calls.
 
 
 @immutable

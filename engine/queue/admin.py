@@ -171,6 +171,13 @@ def _target(names: Names, name: object, key: object) -> str:
 
 # -- What the jobs of one name share beside their payloads: `JobMetadata(queue, "ok_job")`, on queues of
 # Mosquito (MQ16).
+#
+#     metadata = JobMetadata(queue, "ok_job")
+#     metadata.set(cursor="17", owner=None)
+#     metadata.add("seen")                     # 1
+#     metadata.get()                           # {"cursor": "17", "seen": "1"}
+#
+# The original's programs read and write the same hash, so all values are texts.
 
 _FIELDS_MAX = 1000
 
@@ -218,6 +225,10 @@ class JobMetadata:
 
 # -- The steps that remove many jobs, in bounded pieces: clean, drain and obliterate, without I/O (rule
 # 7).
+#
+# Each work has an era: the last sequence and the time when it began. What was enqueued or ended later stays, so
+# neither a busy producer nor a late copy of a call makes it delete a newer job. One that was interrupted is simply
+# begun again.
 
 CLEANED = ("waiting", "blocked", "delayed", "dead", "finished")
 #: Jobs that one call looks at: to remove one takes the server some 25 us.
@@ -320,6 +331,9 @@ def _forget_piece(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotte
 
 # -- The steps of admin actions on single jobs, without I/O: cancel, remove, requeue and the like (rules 7
 # and 26).
+#
+# What is done to a job names the state that it was seen in: it is looked at first, and when its state has changed
+# meanwhile, once more. A late copy of a call finds another state, or its own record, and changes nothing.
 
 #: States in which a job may be for each action.
 ALLOWED: dict[AdminAction, tuple[str, ...]] = {
@@ -377,6 +391,9 @@ def check_state(value: object, allowed: tuple[str, ...]) -> str:
 
 # -- Which queues a server holds (MQ22): each is listed when something is first put into it, and again
 # with its workers' beats.
+#
+# The list has a key, and so a slot, of its own; no script touches it together with a queue's keys (rule 27). It only
+# informs: a queue works whether it is listed or not.
 
 #: Queues of one answer.
 LIMIT_MAX = 10_000
@@ -403,6 +420,9 @@ def _infos(raw: Sequence[bytes]) -> list[QueueInfo]:
 
 # -- Locks that processes share, beside the jobs of a queue (BN20, MQ23, MQ24): for work that should be
 # done once at a time.
+#
+# Like a job's lease, a lock ends by time, so its holder may be overtaken without knowing: what must not be done twice
+# is guarded by the lock's `fence`, which rises with each holder (rule 6).
 
 TTL_MS_MAX = 86_400_000
 _TOKEN = re.compile(r"[0-9a-f]{16}")

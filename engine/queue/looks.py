@@ -308,6 +308,11 @@ def selection(
 
 # -- Results of jobs: what a handler returned, or the error of a dead job; and waiting for one without
 # losing a wake-up.
+#
+# Who waits looks and registers in one step of the server (`look.lua`), and then blocks on a stream of its own, which
+# the script that ends the job writes to. Reading a stream takes nothing away, so a lost reply is read again; and
+# every block is followed by another look, at the latest after `BLOCK_MS`, so that also a server that has forgotten
+# everything leaves nobody waiting.
 
 #: A call blocks on the server for at most this long; who waits longer asks again.
 BLOCK_MS = 5_000

@@ -15,6 +15,9 @@ from engine.validate import settle
 
 # -- How many workers a queue wants: the signal that an autoscaler follows, from what the metrics have
 # read already.
+#
+# The workers are those of the capacity plan, arrival rate x service time / target utilisation, and those that take
+# the backlog away in time. A scaler that follows the number ends with workers that are as busy as was planned.
 
 WORKERS_MAX = 10_000
 #: Of a share that is next to nothing the arithmetic makes 0.

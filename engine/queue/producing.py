@@ -30,6 +30,9 @@ from engine.serializers import BUILT_IN, Serializers
 
 # -- Steps: operations that take several calls, as generators without I/O, written once for both
 # interfaces.
+#
+# They yield what is to be sent and are sent what came of it. `carry_out` of a queue runs them, and so does the
+# simulator, which interrupts them anywhere.
 
 T = TypeVar("T")
 

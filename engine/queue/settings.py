@@ -188,6 +188,10 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
 
 
 # -- The two faces of a queue: a Queue and an AsyncQueue with the same settings, handlers and hooks.
+#
+# A task is enqueued by functions and by coroutines, and a worker calls the server in threads whatever kind of queue
+# it works for; so a queue of either kind is asked here for itself or for its other face. The two connect apart, and
+# neither imports the other.
 
 #: Two threads that ask at once get the same face.
 _making = threading.Lock()

@@ -11,6 +11,10 @@ from engine.ops.base import Operation
 from engine.redis.scripts import Script
 
 # -- An estimate of the server's time that never runs ahead of it.
+#
+# Each reply says the server's time. It is counted from the reply's *arrival*, so the estimate is early by the reply's
+# travel (rule 3): a call that is void after `not_after_ms` may be refused a little too soon, and is then sent again,
+# but a copy of it can never be accepted too late.
 
 
 class Watch(Protocol):

@@ -148,6 +148,9 @@ def _tell_off(reason: str) -> None:
 
 # -- A connection that reads what a server publishes on some pub/sub channels, in a thread or greenlet of
 # its own.
+#
+# It connects again for as long as it is wanted. What is published while it is away is missed, so its owner hears of
+# every beginning and end.
 
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 

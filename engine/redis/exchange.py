@@ -49,6 +49,9 @@ def trouble_of(error: BaseException, *, sent: bool) -> Trouble:
 
 # -- One call on its way: what its driver does after each send, what its observer hears, and how it ends.
 # No socket, no waiting.
+#
+# The three ways to run calls (synchronous, asyncio, many in one pipeline) differ in how they send and how they wait.
+# What they decide is here and in `delivery`, once.
 
 _INNER_CAPITAL = re.compile("(?<=[a-z])(?=[A-Z])")
 _OF_SLOTS = (AskError, TryAgainError)
@@ -258,6 +261,9 @@ def _name(call: Call[Any]) -> str:
 
 # -- What a driver does next with one call: send it, wait, or give up. Pure decisions, no socket (rules 5
 # and 31).
+#
+# Every call of the engine carries an identity that makes a second send harmless, so a call without an answer is sent
+# again until its deadline. What is unknown after that is said to be unknown.
 
 #: How long a call is re-sent. A tombstone lives 20 s, so a repeat inside this time always meets what the first one did.
 DEADLINE_MS = 10_000
@@ -362,6 +368,10 @@ class Delivery:
 # -- Durability "replica" (rule 8): a call that writes counts as answered when a replica has what it
 # wrote. No socket: the drivers send the words of `after` behind their calls, on the same connection, and
 # let `judge` look at what came.
+#
+# A call that a replica has not confirmed is sent again by its identity, and its outcome is unknown in the end. Such a
+# repeat may find nothing left to write, and WAIT on a new connection then says 1 with the replica frozen; so each
+# send writes one key as well.
 
 
 class NotReplicated(Exception):

@@ -23,6 +23,12 @@ from engine.redis.exchange import InFlightCall, Sent
 
 # -- Enqueues of several callers that leave together: the calls that carry them, and what each caller is
 # answered. No socket.
+#
+# Neighbours become one call where the model allows it, with the identity of each job in its own envelope: the server
+# then answers fifty of them for the price of a few. A job that needs others or has callbacks keeps a call of its own
+# between its neighbours, and so does the second job of one id. What a call refuses, it refuses item by item; when the
+# whole call fails by an error of its script, such as a key of the wrong type, each of its enqueues is sent alone, so
+# that one bad lane fails its own jobs only.
 
 #: Bounds of what leaves together: the server answers the last enqueue of it after all the others.
 BATCH_JOBS_MAX = 200

@@ -311,6 +311,10 @@ def _link(user: str, name: str, functions: Mapping[str, Function], linked: dict[
 
 # -- The linked scripts of a model as the wheel brings them: a process that starts need not link them
 # again, which takes 40 ms.
+#
+# They are in `linked.json` beside the scripts, with a digest of the files that they were linked from: where a file
+# was changed since, nothing there counts. `.ci/linked_scripts.py` writes it when a wheel is built; the source tree
+# has none.
 
 FILE = "linked.json"
 

@@ -25,6 +25,9 @@ from engine.worker.machine.leases import timed_out
 
 # -- Where runs begin: each in a copy of the context of the worker, so that no run sees the context
 # variables of another one.
+#
+# It is the context of the moment when this is made: what a service has set before `Worker.run` is seen by all of its
+# runs.
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -29,6 +29,8 @@ from engine.redis.call import Call
 from engine.redis.scripts import load_foreign, scripts_folder
 
 # -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.
+#
+# For each field its length (4 bytes, big-endian) and its bytes. `lua/foreign/modules/format.lua` unpacks them.
 
 
 def pack(*fields: bytes | str | int) -> bytes:

@@ -51,6 +51,11 @@ from engine.redis.call import Call
 from engine.serializers import TEXTS
 
 # -- Mosquito's hash of a job run and its decoding: parameters as texts, followed by metadata.
+#
+# A task takes scalars by name; the hash holds only texts, as Crystal prints them. So a handler receives texts,
+# whichever client has enqueued the job; a task (`engine.tasks`) converts them to the types of its parameters. Options
+# of a job for which the format has no field are in an additional field, `ironclaim`, as JSON: the original ignores
+# it, and keeps it when it reschedules.
 
 #: Fields that the original, one of its versions, or the engine keeps beside the parameters.
 METADATA = ("enqueue_time", "type", "retry_count", "started_at", "finished_at", "overseer_id", "ironclaim")
@@ -192,6 +197,8 @@ def _options(raw: bytes | None) -> Options:
 
 # -- The keys of a Mosquito keyspace, each with its type and unit in either layout. No other Python module
 # spells them.
+#
+# `lua/mosquito/modules/wire.lua` has the same names; the engine's own keys are in `engine.models.foreign.foreign`.
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,6 +251,10 @@ class Dead(JobsPart):
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or
 # an interval (rule 24).
+#
+# Any worker or `Scheduler` of the queue ticks them; however many there are, a tick makes one job, whose id is
+# `cron:<schedule>:<tick in ms>`. The server's clock decides. When it steps back, a schedule waits until it has caught
+# up: no tick comes twice.
 
 _PAGE = 100
 
@@ -344,6 +348,16 @@ class Schedules(Part):
 
 
 # -- The events of a queue, for monitoring: off unless switched on, then an entry of a stream for each.
+#
+# The script that does a thing writes its entry, last and only where it changes something: a call that is sent twice
+# tells once, and one that the server cut off just before the end may have told nothing. Kinds, and what their
+# `detail` says:
+#
+# - `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so), `unblocked` (its parents ended);
+# - `claimed` (the worker), `progress` (percent), `released` (given back), `finished`;
+# - `failed` (the error; the job is tried again unless `buried` follows), `reaped` (the worker that stalled or died with it);
+# - `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted`, `expired`;
+# - `paused` (length in ms, if any) and `resumed` of a name, or of the queue, `*`; a pause that ends by itself is not told.
 
 _ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)
 

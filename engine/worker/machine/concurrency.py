@@ -270,6 +270,11 @@ class Allowance:
 
 # -- The places of one worker of many shards: which shard may run jobs in them, and for how long. Pure
 # code but for a lock.
+#
+# A place is lent to a shard, which runs its jobs there one after the other and takes ahead what fills the usual time,
+# as any worker does. When all places are lent and other shards have work, a shard gives back what is more than its
+# part, and the rest when its turn of 25 ms is over and its last job has ended. So short jobs are claimed many at a
+# time, and no shard waits long for another.
 
 #: How long a shard keeps a place while others wait for one.
 TURN_MS = 25

@@ -227,6 +227,12 @@ class Sweeping:
 
 # -- Presence: whether the workers of a queue are connected, so that the leases of one that was killed are
 # taken at once, and not when they run out (rule 39). Pure code, a part of the step machine.
+#
+# Once a second one sweep of the queue is answered with the control connections of all workers, and its worker looks
+# whether they are there. What is missing is looked for once more: a live worker connects again at once, and says so.
+# A worker that was missing twice is lost, and its leases are taken on condition that it has named no other
+# connection. A look that says nothing about a single worker (a slow answer, another server, or most connections
+# missing) has no consequences (rule 11).
 
 #: So long a worker has to connect again and to say so, between the two looks.
 AGAIN_MS = 600
