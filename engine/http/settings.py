@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.http.security.roles import Token
 from engine import models, validate
 from engine.errors import Malformed
 from engine.http.security.roles import Access
-from engine.http.security.roles import Token as Token
 from engine.models.spec import Spec, bind, named
 from engine.queue.metrics import Scaling
 from engine.redis.endpoint import Endpoint

@@ -19,7 +19,7 @@ from engine.http.settings import HttpSettings
 
 def routes(settings: HttpSettings) -> list[BaseRoute]:
     """Its routes."""
-    return [*messages.routes(), *subscriptions.routes(), *administration.routes(), *probes.routes()]
+    return [*messages.message_routes(), *subscriptions.subscription_routes(), *administration.administration_routes(), *probes.probe_routes()]
 
 
 @asynccontextmanager

@@ -18,7 +18,8 @@ from engine.http.channels.guarding import bearer, route
 from engine.http.channels.service import ChannelService, service_of
 from engine.http.channels.tokens import is_revocable
 from engine.http.describing import described
-from engine.http.security.access import Access, Endpoint, carried_out, noted
+from engine.http.security.access import Endpoint, carried_out, noted
+from engine.http.security.roles import Access
 
 #: Until the year 5138.
 _SECONDS = re.compile(r"[0-9]{1,11}")
@@ -27,7 +28,7 @@ _LEVELS = {name: getattr(logging, name) for name in ("DEBUG", "INFO", "WARN", "E
 _LOGGERS = {"*": "ironclaim", "http": "ironclaim.http", "auth": "ironclaim.http.auth", "outgoing-webhook": "ironclaim.worker"}
 
 
-def routes() -> list[BaseRoute]:
+def administration_routes() -> list[BaseRoute]:
     """The routes of administrators."""
     return [_admin("/jwt/revoke", revoke), _admin("/log/level", set_level)]
 

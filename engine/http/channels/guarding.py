@@ -21,7 +21,8 @@ from engine.http.channels.policies import ChannelAccess
 from engine.http.channels.service import ChannelService, service_of
 from engine.http.channels.tokens import TokenRefused, jti_of
 from engine.http.problems import Problem
-from engine.http.security.access import Access, Endpoint, Role, audit, carried_out, needs, noted, public
+from engine.http.security.access import Endpoint, audit, carried_out, needs, noted, public
+from engine.http.security.roles import Access, Role
 
 auth_log = logger("ironclaim.http.auth")
 

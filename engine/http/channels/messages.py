@@ -18,7 +18,7 @@ from engine.http.channels.service import service_of
 from engine.http.describing import described
 
 
-def routes() -> list[BaseRoute]:
+def message_routes() -> list[BaseRoute]:
     """The routes of messages."""
     return [channel_route("/message/{message}", "PUT", publish)]
 

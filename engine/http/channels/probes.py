@@ -17,7 +17,7 @@ from engine.http.describing import described
 _STORAGE = record(storage={"type": "object"})
 
 
-def routes() -> list[BaseRoute]:
+def probe_routes() -> list[BaseRoute]:
     """The routes of probes."""
     return [route("/probe/liveness", "GET", liveness), route("/probe/readiness", "GET", readiness)]
 

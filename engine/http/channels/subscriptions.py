@@ -50,7 +50,7 @@ _MESSAGES["properties"]["ackHandle"] = {"type": "string"}
 _OLD: Schema = record(channelID=_ID, subscriberID=_ID, old={"type": "object", "additionalProperties": {"type": "boolean"}})
 
 
-def routes() -> list[BaseRoute]:
+def subscription_routes() -> list[BaseRoute]:
     """The routes of subscribers."""
     return [
         channel_route(_PATH, "PUT", subscribe),

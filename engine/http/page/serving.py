@@ -12,7 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from engine.errors import EngineError
 from engine.http.page import rendering
 from engine.http.problems import Problem, problem_of
-from engine.http.security.access import Endpoint, Role, declared, needs
+from engine.http.security.access import Endpoint, declared, needs
+from engine.http.security.roles import Role
 from engine.http.settings import HttpSettings
 
 

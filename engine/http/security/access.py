@@ -22,8 +22,8 @@ from starlette.responses import Response
 from engine.errors import EngineError, logger
 from engine.http.problems import Problem, problem_of
 from engine.http.security.forgery import refuse_forged
-from engine.http.security.roles import Access as Access
-from engine.http.security.roles import Role as Role
+from engine.http.security.roles import Access
+from engine.http.security.roles import Role
 from engine.http.security.sessions import session_of, token_of
 from engine.http.settings import HttpSettings
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from engine.http.problems import Problem
 from engine.http.security.roles import Access
 
-COOKIE = "ironclaim_csrf"
+CSRF_COOKIE = "ironclaim_csrf"
 HEADER = "x-csrf-token"
 FIELD = "csrf_token"
 FIELDS_MAX = 200
@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 def csrf_token(request: Request) -> str:
     """The token of this browser, for forms and scripts of ours; a new browser gets its cookie with the response."""
-    known = request.cookies.get(COOKIE, "")
+    known = request.cookies.get(CSRF_COOKIE, "")
     if _TOKEN.fullmatch(known):
         return known
     if not hasattr(request.state, "new_csrf"):
@@ -62,7 +62,7 @@ async def refuse_foreign(request: Request) -> None:
         return
     if not _of_this_site(headers.get("origin", ""), headers.get("host", "")):
         raise Problem(403, "The page that this comes from is not of this site (Origin).")
-    known, given = request.cookies.get(COOKIE, ""), headers.get(HEADER)
+    known, given = request.cookies.get(CSRF_COOKIE, ""), headers.get(HEADER)
     if given is None and _media_type(request) == _FORMS[0]:
         given = (await form_of(request)).get(FIELD)
     if not _TOKEN.fullmatch(known) or not hmac.compare_digest(known.encode(), (given or "").encode(errors="surrogateescape")):

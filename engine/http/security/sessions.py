@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from engine.http.security.roles import Token
 
-COOKIE = "ironclaim_session"
+SESSION_COOKIE = "ironclaim_session"
 LENGTH_S = 12 * 3600
 
 
@@ -36,20 +36,20 @@ def sign_in(request: Request, response: Response, secret: str) -> Token | None:
     if token is not None:
         value = _signed(token, int(time.time()) + LENGTH_S)
         response.set_cookie(
-            COOKIE, value, LENGTH_S, path=_path(request), secure=_secure(request), httponly=True, samesite="strict"
+            SESSION_COOKIE, value, LENGTH_S, path=_path(request), secure=_secure(request), httponly=True, samesite="strict"
         )
     return token
 
 
 def sign_out(request: Request, response: Response) -> None:
     """End the session of this browser."""
-    response.delete_cookie(COOKIE, path=_path(request), secure=_secure(request), httponly=True, samesite="strict")
+    response.delete_cookie(SESSION_COOKIE, path=_path(request), secure=_secure(request), httponly=True, samesite="strict")
 
 
 def session_of(request: Request) -> Token | None:
     """The token that the session of this request began with; None without a session, and for one that is over or made up."""
     found, now_s = None, time.time()
-    value = request.cookies.get(COOKIE, "")
+    value = request.cookies.get(SESSION_COOKIE, "")
     ends_s = value.split(".")[1] if value.count(".") == 2 else ""
     if not (ends_s.isascii() and ends_s.isdigit() and len(ends_s) <= 12) or not now_s < int(ends_s) <= now_s + LENGTH_S:
         return None

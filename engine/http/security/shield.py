@@ -95,7 +95,7 @@ def _with_headers(scope: Scope, send: Send) -> Send:
             token = scope.get("state", {}).get("new_csrf")
             if token is not None:
                 path, secure = scope.get("root_path", "") or "/", "; Secure" if scope["scheme"] == "https" else ""
-                cookie = f"{forgery.COOKIE}={token}; HttpOnly; Path={path}; SameSite=Strict{secure}"
+                cookie = f"{forgery.CSRF_COOKIE}={token}; HttpOnly; Path={path}; SameSite=Strict{secure}"
                 MutableHeaders(scope=message).append("Set-Cookie", cookie)
         await send(message)
 

@@ -114,12 +114,12 @@ def has_text(job: JobInfo, text: str, *, payloads: bool) -> bool:
 
 def job_list(found: JobPage, wanted: Filter, *, payloads: bool) -> JobList:
     """One look, filtered."""
-    rows = tuple(row(job, payloads=payloads) for job in matching(found, wanted, payloads=payloads))
+    rows = tuple(job_row(job, payloads=payloads) for job in matching(found, wanted, payloads=payloads))
     following = found.next if found.next is not None and found.next <= OFFSET_MAX else None
     return JobList(rows, wanted.cursor, found.looked, following, found.srv_us // 1000)
 
 
-def row(job: JobInfo, *, payloads: bool) -> JobRow:
+def job_row(job: JobInfo, *, payloads: bool) -> JobRow:
     """A job as its row."""
     at_ms = job.ended_ms or job.lease_end_ms or (job.due_ms if job.state == "delayed" else 0) or job.enqueued_ms
     tried = job.failures + job.crashes

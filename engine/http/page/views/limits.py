@@ -32,10 +32,10 @@ def limit_list(obstacles: Obstacles | None) -> LimitList:
     if obstacles is None:
         return LimitList(False, (), (), False, 0)
     paused = any(pause.name is None for pause in obstacles.pauses)
-    return LimitList(True, obstacles.pauses, tuple(map(row, obstacles.limits)), paused, obstacles.srv_us // 1000)
+    return LimitList(True, obstacles.pauses, tuple(map(limit_row, obstacles.limits)), paused, obstacles.srv_us // 1000)
 
 
-def row(limit: LimitInfo) -> LimitRow:
+def limit_row(limit: LimitInfo) -> LimitRow:
     """A limit as its row."""
     shares = [used / most for used, most in ((limit.in_hand, limit.concurrency), (limit.used, limit.rate)) if most]
     workers = dict.fromkeys(worker for _, worker in limit.holders if worker)

@@ -54,10 +54,10 @@ def run_list(folder: Path) -> RunList:
     except OSError:
         return RunList((), 0)
     names.sort(reverse=True)
-    return RunList(tuple(row(folder / name) for name in names[:RUNS_MAX]), len(names))
+    return RunList(tuple(run_row(folder / name) for name in names[:RUNS_MAX]), len(names))
 
 
-def row(run: Path) -> RunRow:
+def run_row(run: Path) -> RunRow:
     """One run, whatever state its folder is in."""
     spec, verdict = _read(run / "spec.json"), _read(run / "verdict.json")
     reasons = verdict.get("reasons")

@@ -36,11 +36,11 @@ class ScheduleList:
 
 def schedule_list(found: Sequence[Schedule], offset: int, now_ms: int) -> ScheduleList:
     """One page of schedules; `found` has one more where another page follows."""
-    rows = tuple(map(row, found[:ROWS_MAX]))
+    rows = tuple(map(schedule_row, found[:ROWS_MAX]))
     return ScheduleList(rows, offset, offset + ROWS_MAX if len(found) > ROWS_MAX else None, now_ms)
 
 
-def row(schedule: Schedule) -> ScheduleRow:
+def schedule_row(schedule: Schedule) -> ScheduleRow:
     """A schedule as its row."""
     idle = schedule.error or ("" if schedule.enabled else "disabled")
     ticks = [schedule.next_ms] if schedule.next_ms and not idle else []

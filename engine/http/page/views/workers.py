@@ -38,13 +38,13 @@ class WorkerList:
 
 def worker_list(found: SomeWorkers, offset: int) -> WorkerList:
     """One page of workers: those that live first, by name."""
-    rows = sorted(map(row, found.workers), key=lambda row: (not row.worker.alive, row.worker.name, row.worker.incarnation))
+    rows = sorted(map(worker_row, found.workers), key=lambda row: (not row.worker.alive, row.worker.name, row.worker.incarnation))
     alive = [info for info in found.workers if info.alive]
     sums = (len(alive), sum(info.in_hand for info in alive), sum(info.concurrency for info in alive))
     return WorkerList(tuple(rows), *sums, offset, offset + len(found.workers) if found.more else None, found.now_ms)
 
 
-def row(info: WorkerInfo) -> WorkerRow:
+def worker_row(info: WorkerInfo) -> WorkerRow:
     """A worker as its row."""
     handlers = info.handlers
     return WorkerRow(
