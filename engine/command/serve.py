@@ -16,7 +16,7 @@ from engine.queue.metrics import Scaling
 from engine.redis.endpoint import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from engine.http.security.roles import Token
+    from engine.http.settings import Token
 
 log = logger("ironclaim.http")
 
@@ -114,7 +114,7 @@ def attribute(flag: str) -> str:
 
 def read_tokens(file: Path) -> tuple[Token, ...]:
     """The tokens in a file. Raises Malformed, which names the line but shows nothing of it, and OSError."""
-    from engine.http.security.roles import Token
+    from engine.http.settings import Token
 
     found: list[Token] = []
     for number, line in enumerate(file.read_text().splitlines(), 1):

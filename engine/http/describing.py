@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from engine.http.problems import bad_value
+from engine.http.answers import bad_value
 from engine.http.settings import HttpSettings
 
 Schema = dict[str, Any]

@@ -17,8 +17,7 @@ import pytest
 from chaos.interop import node
 from engine import Handlers, Queue, Worker, models
 from engine.http.channels.settings import ChannelSettings
-from engine.http.security.roles import Token
-from engine.http.settings import HttpSettings
+from engine.http.settings import HttpSettings, Token
 from ironclaim_client import Retries
 from tests.absent import without
 from tests.clients.faces import AsyncFace, Connect, Face, SyncFace

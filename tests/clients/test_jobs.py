@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Queue
-from engine.http.security.roles import Token
-from engine.http.settings import HttpSettings
+from engine.http.settings import HttpSettings, Token
 from ironclaim_client import (
     AsyncClient,
     Client,

@@ -28,8 +28,7 @@ from engine import (
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
-from engine.http.security.roles import Access, Token
-from engine.http.settings import HttpSettings
+from engine.http.settings import Access, HttpSettings, Token
 from engine.options import OPTIONS
 from engine.testing import free_port
 

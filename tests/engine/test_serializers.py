@@ -11,7 +11,7 @@ import pytest
 
 from engine import AsyncQueue, Handlers, Job, JobInfo, Malformed, NewJob, Queue, UnreadablePayload, Worker
 from engine.command.main import main
-from engine.http.jobs.views import job_view as view
+from engine.http.jobs.looking import job_view as view
 from engine.http.page.views.job import payload_text
 from engine.http.page.views.jobs import payload_line
 from engine.queue.looks import payload_members

@@ -1,7 +1,7 @@
 """DSPS's channel API, as the DSPS server has it: paths, bodies and status codes (docs/guides/http-channels.md).
 
-`settings` says which channels there are, `guarding` who may use them; `messages`, `subscriptions`, `administration` and
-`probes` are the endpoints, `webhooks` sends messages on.
+`settings` says which channels there are, `guarding` who may use them; `messages` and `administration` have the endpoints,
+`webhooks` sends messages on.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
-from engine.http.channels import administration, messages, probes, subscriptions
+from engine.http.channels import administration, messages
 from engine.http.channels.service import ChannelService
 from engine.http.settings import HttpSettings
 
 
 def routes(settings: HttpSettings) -> list[BaseRoute]:
     """Its routes."""
-    return [*messages.message_routes(), *subscriptions.subscription_routes(), *administration.administration_routes(), *probes.probe_routes()]
+    return [
+        *messages.message_routes(),
+        *messages.subscription_routes(),
+        *administration.administration_routes(),
+        *administration.probe_routes(),
+    ]
 
 
 @asynccontextmanager

@@ -11,15 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from engine.errors import EngineError
 from engine.http.channels import answers, networks
-from engine.http.channels.answers import Refused
-from engine.http.channels.describing import ERRORS, argument, record
+from engine.http.channels.answers import ERRORS, Refused, argument, record
 from engine.http.channels.guarding import bearer, route
 from engine.http.channels.service import ChannelService, service_of
 from engine.http.channels.tokens import is_revocable
 from engine.http.describing import described
 from engine.http.security.access import Endpoint, carried_out, noted
-from engine.http.security.roles import Access
+from engine.http.settings import Access
 
 #: Until the year 5138.
 _SECONDS = re.compile(r"[0-9]{1,11}")
@@ -117,3 +117,30 @@ async def set_level(request: Request) -> Response:
         raise answers.invalid("level")
     logging.getLogger(_LOGGERS[category]).setLevel(_LEVELS[level])
     return answers.nothing()
+
+
+# -- Probes: whether this process should be killed, and whether it can answer requests. They ask nobody
+# who he is, and tell nothing that could help an attacker.
+
+_STORAGE = record(storage={"type": "object"})
+
+
+def probe_routes() -> list[BaseRoute]:
+    """The routes of probes."""
+    return [route("/probe/liveness", "GET", liveness), route("/probe/readiness", "GET", readiness)]
+
+
+@described("Is the process alive", tag="probes", answers={200: _STORAGE})
+async def liveness(request: Request) -> Response:
+    """This process answers; a server that is away is no reason to kill it."""
+    return answers.told({"storage": {}})
+
+
+@described("Is the process ready", tag="probes", answers={200: _STORAGE, 500: _STORAGE})
+async def readiness(request: Request) -> Response:
+    """A call reaches the server and is answered."""
+    try:
+        await service_of(request).probed.is_revoked("probe")
+    except EngineError as error:
+        return answers.told({"storage": {"redis": type(error).__name__}}, 500)
+    return answers.told({"storage": {"redis": "ping OK"}})

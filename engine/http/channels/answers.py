@@ -3,14 +3,78 @@ but the status for what is no fault of the caller."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from starlette.responses import Response
 
 from engine.channel import contents
-from engine.errors import ChannelNotFound, EngineError, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
-from engine.http.problems import RETRY_AFTER_S, Problem
+from engine.errors import ChannelNotFound, EngineError, Malformed, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
+from engine.http.answers import RETRY_AFTER_S, Problem
+from engine.http.describing import Query, Schema
+from engine.validate import DURATION_MS_MAX
+
+# -- Lengths of time as DSPS's clients write them: those of Go, such as `1h30m`, `1.5s` or `250ms`.
+
+_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9}
+_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(ns|us|µs|μs|ms|s|m|h)")
+#: How they are written.
+WRITTEN = re.compile(rf"([+-]?)((?:{_PART.pattern}){{1,10}}|0)")
+
+
+def duration_ms(field: str, text: str) -> int:
+    """The length in whole milliseconds, rounded up; a negative one is 0. Raises Malformed."""
+    found = WRITTEN.fullmatch(text)
+    if found is None:
+        raise Malformed(field, text, "a length of time such as 30s, 1h30m or 250ms")
+    total_ns = sum(Decimal(number) * _UNITS_NS[unit] for number, unit in _PART.findall(text))
+    if found.group(1) == "-":
+        return 0
+    return min(math.ceil(total_ns / 10**6), DURATION_MS_MAX)
+
+
+# -- What the endpoints of channels take and answer, for the OpenAPI document. They read their arguments
+# themselves, for DSPS says in its own words what is wrong with them, and takes what it does not know.
+
+
+def record(**fields: Schema) -> Schema:
+    """An object with these fields, which are always there."""
+    return {"type": "object", "required": list(fields), "properties": dict(fields)}
+
+
+def _errors() -> dict[int, Schema | None]:
+    failed: Schema = {
+        "type": "object",
+        "required": ["error"],
+        "properties": {name: {"type": "string"} for name in ("error", "code", "reason")},
+    }
+    return {**dict.fromkeys((400, 403, 404, 408, 413, 503), failed), 500: None}
+
+
+#: What any of them may answer beside what it is for. A 500 has no body.
+ERRORS = _errors()
+
+
+def argument(
+    name: str, about: str, *, required: bool = False, pattern: str = "", words: tuple[str, ...] = (), most: int = 1
+) -> Query:
+    """One argument of a query, which may be there `most` times."""
+    schema: Schema = {"type": "string", "minLength": 1}
+    if pattern:
+        schema["pattern"] = f"^({pattern})$"
+    if words:
+        schema = {"enum": list(words)}
+    if most > 1:
+        schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": most}
+
+    def read(name: str, text: str, settings: Any) -> str:
+        return text
+
+    return Query(name=name, about=about, kind=read, schema=lambda _: schema, required=required)
+
 
 REJECTED = "dsps.auth.rejected"
 INVALID_CHANNEL = "dsps.storage.invalid-channel"

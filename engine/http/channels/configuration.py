@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.errors import Malformed
-from engine.http.channels.durations import duration_ms
+from engine.http.channels.answers import duration_ms
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from engine.http.channels import templates
+from engine.http.channels import tokens
 from engine.http.channels.settings import ChannelPolicy
 from engine.http.channels.tokens import TokenCheck
 from engine.http.channels.webhooks.settings import WebhookSettings
@@ -59,5 +59,5 @@ def _groups(match: re.Match[str]) -> dict[str, str]:
 
 
 def _target(webhook: WebhookSettings, groups: Mapping[str, str]) -> Target:
-    headers = {name: templates.filled(value, groups) for name, value in webhook.headers.items()}
-    return Target(webhook, templates.filled(webhook.url, groups), headers)
+    headers = {name: tokens.filled(value, groups) for name, value in webhook.headers.items()}
+    return Target(webhook, tokens.filled(webhook.url, groups), headers)

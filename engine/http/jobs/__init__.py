@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute, Route
 
-from engine.http.jobs import bananas, changing, enqueueing, events, looking, queues
+from engine.http.jobs import bananas, changing, events, looking, queues
 
 _QUEUE = "/api/queues/{queue}"
 _JOB = f"{_QUEUE}/jobs/{{id}}"
@@ -18,8 +18,8 @@ _ROUTES: tuple[tuple[str, str, Any], ...] = (
     ("GET", _QUEUE, queues.get_queue),
     ("GET", f"{_QUEUE}/metrics", queues.get_metrics),
     ("GET", f"{_QUEUE}/jobs", looking.list_jobs),
-    ("POST", f"{_QUEUE}/jobs", enqueueing.enqueue),
-    ("POST", f"{_QUEUE}/jobs/batch", enqueueing.enqueue_batch),
+    ("POST", f"{_QUEUE}/jobs", changing.enqueue),
+    ("POST", f"{_QUEUE}/jobs/batch", changing.enqueue_batch),
     ("GET", _JOB, looking.get_job),
     ("GET", f"{_JOB}/why", looking.get_why),
     ("GET", f"{_JOB}/result", looking.get_result),

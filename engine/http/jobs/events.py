@@ -19,12 +19,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from engine.errors import EngineError, json_text, logger
+from engine.http.answers import bad_value
 from engine.http.describing import Header, described
 from engine.http.jobs import schemas
-from engine.http.opening import queue_of
-from engine.http.problems import bad_value
+from engine.http.opening import Waits, queue_of
 from engine.http.security.access import needs, still_admitted
-from engine.http.waiting import Waits
 from engine.ops.looks import Event
 from engine.queue.asynchronous.queue import AsyncQueue
 

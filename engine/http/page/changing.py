@@ -8,18 +8,16 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from engine.http.jobs.references import refuse_schedule
+from engine.http.answers import Problem
+from engine.http.jobs.changing import refuse_schedule
 from engine.http.opening import queue_of
-from engine.http.page import bulk, rendering
-from engine.http.page.notices import word_of
+from engine.http.page import rendering
 from engine.http.page.reading import settings_of
-from engine.http.page.serving import view
+from engine.http.page.rendering import view, word_of
 from engine.http.page.views import jobs
-from engine.http.problems import Problem
-from engine.http.security.access import public
-from engine.http.security.forgery import form_of, refuse_foreign
-from engine.http.security.sessions import sign_in as begin_session
-from engine.http.security.sessions import sign_out as end_session
+from engine.http.security.access import form_of, public, refuse_foreign
+from engine.http.security.access import sign_in as begin_session
+from engine.http.security.access import sign_out as end_session
 from engine.ops.admin import Altered, Window
 from engine.queue.asynchronous.queue import AsyncQueue
 
@@ -53,10 +51,10 @@ async def change_many(request: Request) -> Response:
     """Do something to the jobs that a filter means."""
     form = await form_of(request)
     wanted = jobs.filter_of({**form, "cursor": "0"})
-    action = bulk.action_of(form.get("action", ""), wanted.state)
-    most = min(bulk.CHANGED_MAX, jobs.checked_limit(form.get("limit", "")))
+    action = jobs.action_of(form.get("action", ""), wanted.state)
+    most = min(jobs.CHANGED_MAX, jobs.checked_limit(form.get("limit", "")))
     payloads = settings_of(request).show_payloads
-    done = await bulk.change(queue_of(request), action, wanted, most, payloads=payloads)
+    done = await jobs.change(queue_of(request), action, wanted, most, payloads=payloads)
     return back(request, *(("dead",) if wanted.state == "dead" else ("jobs",)), did="bulk", count=done)
 
 

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.errors import EngineError
-from engine.http.page.looks import looks_at
-from engine.http.page.rounds import LanesRound, ObstaclesRound
+from engine.http.page.looks import LanesRound, ObstaclesRound, looks_at
 from engine.ops.looks import Counts
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.workers import Durations, HandlerTimes

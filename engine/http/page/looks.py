@@ -1,7 +1,6 @@
 """What the views read of a queue that the queue itself does not tell in at most two calls of bounded cost, however many jobs and
 lanes there are: rounds over all lanes, a part a call; and what some workers, names, one job and the last events show. So each
-look here says what part it has seen. Of a queue with shards a call is one of each shard, all at once.
-"""
+look here says what part it has seen. Of a queue with shards a call is one of each shard, all at once."""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from engine.errors import ScriptFault, UnsupportedFeature
-from engine.http.page.rounds import LanesRound, ObstaclesRound
 from engine.ops.base import Operation
 from engine.ops.looks import (
     Count,
@@ -29,8 +27,63 @@ from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.queue.looks import JobInfo, job_info
-from engine.queue.why import Obstacles
+from engine.queue.why import Obstacles, obstacles_of
 from engine.queue.workers import HandlerTimes, WorkerInfo, added_times, handler_times, worker_info
+
+# -- Looks at all lanes of a queue, a part a call: what is known while a round goes on, and after it.
+
+#: Parts of a round: with more lanes, names and reasons are of the first ones.
+_PARTS_MAX = 200
+
+
+class LanesRound:
+    """Numbers of lanes that come in parts: the sum of a whole round, and of the parts so far while there was none."""
+
+    def __init__(self) -> None:
+        self.cursor = ""
+        self._so_far = 0
+        self._whole: int | None = None
+
+    def add(self, counts: Counts) -> None:
+        """The answer to the call with `cursor`."""
+        self._so_far += counts.waiting
+        self.cursor = counts.cursor
+        if not counts.cursor:
+            self._whole, self._so_far = self._so_far, 0
+
+    @property
+    def least(self) -> bool:
+        """Whether there are lanes that were never counted."""
+        return self._whole is None
+
+    @property
+    def waiting(self) -> int:
+        """The waiting jobs as far as they are known."""
+        return self._so_far if self._whole is None else self._whole
+
+
+class ObstaclesRound:
+    """What holds jobs back, in parts."""
+
+    def __init__(self) -> None:
+        self._parts: list[ObstaclesPart] = []
+        self.whole: Obstacles | None = None
+
+    @property
+    def cursor(self) -> str:
+        """Where the next part begins."""
+        return self._parts[-1].cursor if self._parts else ""
+
+    def add(self, part: ObstaclesPart) -> None:
+        """The answer to the call with `cursor`."""
+        self._parts.append(part)
+        known = obstacles_of(self._parts)
+        if not part.cursor or len(self._parts) >= _PARTS_MAX:
+            self.whole, self._parts = known, []
+        elif self.whole is None or self.whole.cut:
+            # Until the first round has ended the parts so far are better than nothing.
+            self.whole = known
+
 
 #: Names with handler times, workers and events that one look reads.
 TIMES_MAX = 100

@@ -14,18 +14,16 @@ from starlette.responses import RedirectResponse, Response
 from engine import validate
 from engine.channel import lags, settings
 from engine.errors import UnsupportedFeature, json_text
+from engine.http.answers import Problem
 from engine.http.jobs.events import EventStream
-from engine.http.opening import queue_of
-from engine.http.page import bulk, rendering
+from engine.http.opening import Waits, queue_of
+from engine.http.page import rendering
 from engine.http.page.live import Sampler, Samplers
 from engine.http.page.looks import held, looks_at
-from engine.http.page.notices import notice_of
-from engine.http.page.serving import view
-from engine.http.page.views import channels, dead, job, jobs, limits, overview, runs, schedules, workers
-from engine.http.problems import Problem
+from engine.http.page.rendering import notice_of, view
+from engine.http.page.views import control, job, jobs, overview
 from engine.http.security.access import access_of, still_admitted
 from engine.http.settings import HttpSettings
-from engine.http.waiting import Waits
 from engine.queue.looks import PLACES_MAX
 from engine.redis.endpoint import Endpoint
 
@@ -137,7 +135,7 @@ async def queue_jobs(request: Request) -> Response:
     most = PLACES_MAX if wanted.narrow else _JOBS_SHOWN
     found = await queue_of(request).jobs.page(wanted.state, offset=wanted.cursor, newest_first=wanted.newest, limit=most)
     listed = jobs.job_list(found, wanted, payloads=payloads)
-    actions = bulk.ACTIONS.get(wanted.state, ())
+    actions = jobs.ACTIONS.get(wanted.state, ())
     return queue_page(request, "jobs.html", "jobs", wanted=wanted, listed=listed, actions=actions)
 
 
@@ -171,14 +169,14 @@ async def job_events(request: Request) -> Response:
 async def queue_dead(request: Request) -> Response:
     """The dead jobs by error."""
     found = await queue_of(request).jobs.page("dead", newest_first=True, limit=PLACES_MAX)
-    return queue_page(request, "dead.html", "dead", found=dead.dead_jobs(found))
+    return queue_page(request, "dead.html", "dead", found=jobs.dead_jobs(found))
 
 
 @view("read")
 async def bulk_preview(request: Request) -> Response:
     """How many jobs an action on many would change."""
     wanted, counted, action = await _counted(request)
-    return queue_page(request, "bulk.html", "jobs", wanted=wanted, counted=counted, action=action, most=bulk.CHANGED_MAX)
+    return queue_page(request, "bulk.html", "jobs", wanted=wanted, counted=counted, action=action, most=jobs.CHANGED_MAX)
 
 
 @view("read")
@@ -189,11 +187,11 @@ async def bulk_count(request: Request) -> Response:
     return rendering.page(request, "bulk_count.html", queue=name, wanted=wanted, counted=counted, action=action)
 
 
-async def _counted(request: Request) -> tuple[jobs.Filter, bulk.Count, str]:
+async def _counted(request: Request) -> tuple[jobs.Filter, jobs.Count, str]:
     wanted = jobs.filter_of(request.query_params)
-    action = bulk.action_of(request.query_params.get("action", ""), wanted.state)
-    before = bulk.Count(_number(request, "matched"), _number(request, "seen"), wanted.cursor, False)
-    counted = await bulk.count(queue_of(request), wanted, before, payloads=settings_of(request).show_payloads)
+    action = jobs.action_of(request.query_params.get("action", ""), wanted.state)
+    before = jobs.Count(_number(request, "matched"), _number(request, "seen"), wanted.cursor, False)
+    counted = await jobs.count(queue_of(request), wanted, before, payloads=settings_of(request).show_payloads)
     return wanted, counted, action
 
 
@@ -201,8 +199,8 @@ async def _counted(request: Request) -> tuple[jobs.Filter, bulk.Count, str]:
 async def queue_schedules(request: Request) -> Response:
     """The schedules, by next tick."""
     offset, opened = _number(request, "offset"), queue_of(request)
-    found = await opened.schedules.list(offset=offset, limit=schedules.ROWS_MAX + 1)
-    listed = schedules.schedule_list(found, offset, await opened.driver.server_now_ms())
+    found = await opened.schedules.list(offset=offset, limit=control.ROWS_MAX + 1)
+    listed = control.schedule_list(found, offset, await opened.driver.server_now_ms())
     return queue_page(request, "schedules.html", "schedules", listed=listed)
 
 
@@ -211,14 +209,14 @@ async def queue_workers(request: Request) -> Response:
     """The workers with what each has in hand."""
     offset = _number(request, "offset")
     found = await looks_at(queue_of(request)).workers(offset)
-    return queue_page(request, "workers.html", "workers", listed=workers.worker_list(found, offset))
+    return queue_page(request, "workers.html", "workers", listed=control.worker_list(found, offset))
 
 
 @view("read")
 async def queue_limits(request: Request) -> Response:
     """Pauses and limits."""
     found = await held(queue_of(request))
-    return queue_page(request, "limits.html", "limits", listed=limits.limit_list(found))
+    return queue_page(request, "limits.html", "limits", listed=control.limit_list(found))
 
 
 @view("read")
@@ -233,19 +231,19 @@ async def channel_lags(request: Request) -> Response:
     )
     reached = [pair for pair in found.found if access.reaches(pair[0])]
     known = await opened.run(lags.lags(reached)) if reached else ()
-    return rendering.page(request, "channels.html", listed=channels.channel_list(known, found.cursor), wanted=wanted)
+    return rendering.page(request, "channels.html", listed=overview.channel_list(known, found.cursor), wanted=wanted)
 
 
 @view("read")
 async def drills(request: Request) -> Response:
     """The runs of drills."""
-    return rendering.page(request, "runs.html", listed=await run_in_threadpool(runs.run_list, _folder(request)))
+    return rendering.page(request, "runs.html", listed=await run_in_threadpool(overview.run_list, _folder(request)))
 
 
 @view("read")
 async def report(request: Request) -> Response:
     """The report of a run, as the judge has written it."""
-    path = await run_in_threadpool(runs.report_of, _folder(request), request.path_params["run"])
+    path = await run_in_threadpool(overview.report_of, _folder(request), request.path_params["run"])
     if path is None:
         raise Problem(404, "There is no report of this run.")
     headers = {"Content-Security-Policy": REPORT_POLICY}

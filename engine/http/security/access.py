@@ -3,29 +3,164 @@
     @needs("operate", changes=True)
     async def cancel(request: Request) -> Response: ...
 
-An application refuses to be made with a route whose endpoint declares nothing.
-"""
+An application refuses to be made with a route whose endpoint declares nothing."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import logging
+import re
+import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.errors import EngineError, logger
-from engine.http.problems import Problem, problem_of
-from engine.http.security.forgery import refuse_forged
-from engine.http.security.roles import Access
-from engine.http.security.roles import Role
-from engine.http.security.sessions import session_of, token_of
-from engine.http.settings import HttpSettings
+from engine.http.answers import Problem, problem_of
+from engine.http.settings import Access, HttpSettings, Role, Token
+
+# -- Keeps the pages of other sites from making a browser change something here (cross-site request
+# forgery).
+#
+# Asked for where a browser would show its access by itself: as a cookie, or because nobody is asked. A change then
+# needs the `Origin` of this site and the token of this browser, which a page of ours has in a form field or sends as
+# a header. What is no browser says nothing of an origin, and only must not send what a form of another site could.
+
+CSRF_COOKIE = "ironclaim_csrf"
+HEADER = "x-csrf-token"
+FIELD = "csrf_token"
+FIELDS_MAX = 200
+#: What a form can send to another site without asking it first.
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+def csrf_token(request: Request) -> str:
+    """The token of this browser, for forms and scripts of ours; a new browser gets its cookie with the response."""
+    known = request.cookies.get(CSRF_COOKIE, "")
+    if _TOKEN.fullmatch(known):
+        return known
+    if not hasattr(request.state, "new_csrf"):
+        request.state.new_csrf = secrets.token_urlsafe(32)
+    return request.state.new_csrf
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form of ours, the last value of each. Raises Problem."""
+    if _media_type(request) != _FORMS[0]:
+        raise Problem(415, f"A form is sent as {_FORMS[0]}.")
+    try:
+        text = (await request.body()).decode()
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"))
+    except ValueError as error:
+        raise Problem(400, f"The form cannot be read: {error}.") from None
+
+
+async def refuse_forged(request: Request, access: Access) -> None:
+    """Raise Problem for a change that the page of another site may have made a browser ask for."""
+    if access.ambient:
+        await refuse_foreign(request)
+
+
+async def refuse_foreign(request: Request) -> None:
+    """Raise Problem for a request that is neither from a page of this site nor from something that is no browser."""
+    headers = request.headers
+    if "origin" not in headers and "sec-fetch-site" not in headers and "cookie" not in headers:
+        if _media_type(request) in _FORMS:
+            raise Problem(403, "A form is sent with the Origin of this site.")
+        return
+    if not _of_this_site(headers.get("origin", ""), headers.get("host", "")):
+        raise Problem(403, "The page that this comes from is not of this site (Origin).")
+    known, given = request.cookies.get(CSRF_COOKIE, ""), headers.get(HEADER)
+    if given is None and _media_type(request) == _FORMS[0]:
+        given = (await form_of(request)).get(FIELD)
+    if not _TOKEN.fullmatch(known) or not hmac.compare_digest(known.encode(), (given or "").encode(errors="surrogateescape")):
+        raise Problem(403, f"The token of this browser is missing or another one ({FIELD}); load the page again.")
+
+
+def _of_this_site(origin: str, host: str) -> bool:
+    try:
+        found = urlsplit(origin)
+    except ValueError:
+        return False
+    return found.scheme in ("http", "https") and found.netloc.lower() == host.lower()
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+# -- Sessions of browsers: who has shown a token once gets a cookie, which is worth as much as the token
+# for some hours.
+#
+# The cookie holds which token it was, when it ends, and a code made with the token itself, so no server needs to
+# remember it, and it ends with the token.
+
+SESSION_COOKIE = "ironclaim_session"
+LENGTH_S = 12 * 3600
+
+
+def token_of(secret: str, tokens: Iterable[Token]) -> Token | None:
+    """The token with this secret. It takes as long whichever it is, and whether there is one."""
+    found = None
+    given = secret.encode(errors="surrogateescape")
+    for token in tokens:
+        if hmac.compare_digest(token.secret.encode(), given):
+            found = token
+    return found
+
+
+def sign_in(request: Request, response: Response, secret: str) -> Token | None:
+    """Begin a session for whoever shows this secret: its cookie goes with the response. None for one that is no token."""
+    token = token_of(secret, request.app.state.settings.tokens)
+    if token is not None:
+        value = _signed(token, int(time.time()) + LENGTH_S)
+        response.set_cookie(
+            SESSION_COOKIE, value, LENGTH_S, path=_path(request), secure=_secure(request), httponly=True, samesite="strict"
+        )
+    return token
+
+
+def sign_out(request: Request, response: Response) -> None:
+    """End the session of this browser."""
+    response.delete_cookie(SESSION_COOKIE, path=_path(request), secure=_secure(request), httponly=True, samesite="strict")
+
+
+def session_of(request: Request) -> Token | None:
+    """The token that the session of this request began with; None without a session, and for one that is over or made up."""
+    found, now_s = None, time.time()
+    value = request.cookies.get(SESSION_COOKIE, "")
+    ends_s = value.split(".")[1] if value.count(".") == 2 else ""
+    if not (ends_s.isascii() and ends_s.isdigit() and len(ends_s) <= 12) or not now_s < int(ends_s) <= now_s + LENGTH_S:
+        return None
+    for token in request.app.state.settings.tokens:
+        if hmac.compare_digest(_signed(token, int(ends_s)).encode(), value.encode(errors="surrogateescape")):
+            found = token
+    return found
+
+
+def _signed(token: Token, ends_s: int) -> str:
+    """The value of a cookie."""
+    name = hashlib.sha256(token.secret.encode()).hexdigest()[:16]
+    text = f"{name}.{ends_s}"
+    return f"{text}.{hmac.new(token.secret.encode(), f'session.{text}'.encode(), 'sha256').hexdigest()}"
+
+
+def _path(request: Request) -> str:
+    return request.scope.get("root_path", "") or "/"
+
+
+def _secure(request: Request) -> bool:
+    return request.url.scheme == "https"
+
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

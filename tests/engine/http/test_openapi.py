@@ -12,10 +12,8 @@ import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from engine import Handlers, Queue
-from engine.http.application import application
-from engine.http.openapi import document
-from engine.http.security.roles import Token
-from engine.http.settings import HttpSettings
+from engine.http.application import application, document
+from engine.http.settings import HttpSettings, Token
 from engine.options import OPTIONS
 from engine.testing import run_all
 from tests.engine.http.fuzzing import CAMPAIGN_S, ask, campaign

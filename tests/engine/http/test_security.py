@@ -23,11 +23,10 @@ from engine import Queue
 from engine.errors import Malformed
 from engine.http import application as applications
 from engine.http import page, serving
-from engine.http.security import access, forgery, sessions, shield
+from engine.http.security import access, shield
 from engine.http.security.access import needs, public
-from engine.http.security.roles import Access
 from engine.http.serving import check_bind
-from engine.http.settings import HttpSettings, Token
+from engine.http.settings import Access, HttpSettings, Token
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.waiting import STREAM_S, soon, wait_until
 from tests.engine.http.serving import rest_of, served
@@ -41,7 +40,7 @@ TOKENS = (
 )
 JOBS = "/api/queues/q/jobs"
 #: A browser whose token is the right one.
-BROWSER = {"Cookie": f"{forgery.CSRF_COOKIE}={'t' * 43}", "X-CSRF-Token": "t" * 43}
+BROWSER = {"Cookie": f"{access.CSRF_COOKIE}={'t' * 43}", "X-CSRF-Token": "t" * 43}
 
 
 def bearer(secret: str) -> dict[str, str]:
@@ -150,7 +149,7 @@ def test_an_auth_hook_decides_and_what_it_lets_in_by_cookie_may_be_forged(ironcl
         assert client.get("/api/queues", headers={"Cookie": "own=yes"}).status_code == 200
         assert client.post(JOBS, json={"name": "a"}, headers={"Cookie": "own=yes"}).status_code == 403
         token = "t" * 43
-        browser = {"Cookie": f"own=yes; {forgery.CSRF_COOKIE}={token}", "Origin": base, "X-CSRF-Token": token}
+        browser = {"Cookie": f"own=yes; {access.CSRF_COOKIE}={token}", "Origin": base, "X-CSRF-Token": token}
         assert client.post(JOBS, json={"name": "a"}, headers=browser).status_code == 201
     assert queue.counts().waiting == 1
 
@@ -174,9 +173,9 @@ def test_the_page_of_another_site_changes_nothing(open_client: httpx.Client, que
         {"Origin": "file://OWN", **BROWSER},
         {"Sec-Fetch-Site": "same-origin", **BROWSER},
         {"Origin": "http://OWN", "X-CSRF-Token": "t" * 43},
-        {"Origin": "http://OWN", "Cookie": f"{forgery.CSRF_COOKIE}={'t' * 43}"},
-        {"Origin": "http://OWN", "Cookie": f"{forgery.CSRF_COOKIE}={'t' * 43}", "X-CSRF-Token": "u" * 43},
-        {"Origin": "http://OWN", "Cookie": f"{forgery.CSRF_COOKIE}=", "X-CSRF-Token": ""},
+        {"Origin": "http://OWN", "Cookie": f"{access.CSRF_COOKIE}={'t' * 43}"},
+        {"Origin": "http://OWN", "Cookie": f"{access.CSRF_COOKIE}={'t' * 43}", "X-CSRF-Token": "u" * 43},
+        {"Origin": "http://OWN", "Cookie": f"{access.CSRF_COOKIE}=", "X-CSRF-Token": ""},
         BROWSER,
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-origin"},
@@ -193,7 +192,7 @@ def test_the_page_of_another_site_changes_nothing(open_client: httpx.Client, que
 
 def test_a_page_of_this_site_and_what_is_no_browser_may(open_client: httpx.Client, queue: Queue) -> None:
     token = "t" * 43
-    own = {"Origin": str(open_client.base_url).rstrip("/"), "Cookie": f"{forgery.CSRF_COOKIE}={token}", "X-CSRF-Token": token}
+    own = {"Origin": str(open_client.base_url).rstrip("/"), "Cookie": f"{access.CSRF_COOKIE}={token}", "X-CSRF-Token": token}
     assert open_client.post(JOBS, json={"name": "a"}, headers=own).status_code == 201
     assert open_client.post(JOBS, json={"name": "a"}).status_code == 201
     assert queue.counts().waiting == 2
@@ -204,14 +203,14 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
 ) -> None:
     @public
     async def sign_in(request: Request) -> Response:
-        await forgery.refuse_foreign(request)
-        response = PlainTextResponse(forgery.csrf_token(request))
-        sessions.sign_in(request, response, (await forgery.form_of(request))["token"])
+        await access.refuse_foreign(request)
+        response = PlainTextResponse(access.csrf_token(request))
+        access.sign_in(request, response, (await access.form_of(request))["token"])
         return response
 
     @public
     async def begin(request: Request) -> Response:
-        return PlainTextResponse(forgery.csrf_token(request))
+        return PlainTextResponse(access.csrf_token(request))
 
     own = [Route("/in", sign_in, methods=["POST"]), Route("/begin", begin, methods=["GET"])]
     monkeypatch.setattr(page, "routes", lambda settings: own)
@@ -223,15 +222,15 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
         assert client.post("/in", data={"token": OPERATE, "csrf_token": csrf}).status_code == 403, "without the Origin"
         assert client.post("/in", data={"token": OPERATE, "csrf_token": "x" * 43}, headers=origin).status_code == 403
         wrong = client.post("/in", data={"token": OPERATE + "x", "csrf_token": csrf}, headers=origin)
-        assert sessions.SESSION_COOKIE not in wrong.cookies and client.get("/api/queues").status_code == 401
+        assert access.SESSION_COOKIE not in wrong.cookies and client.get("/api/queues").status_code == 401
         signed = client.post("/in", data={"token": OPERATE, "csrf_token": csrf}, headers=origin)
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(signed.headers["set-cookie"].split("; "))
         assert OPERATE not in signed.headers["set-cookie"]
         assert client.get("/api/queues").status_code == 200
         assert client.post(JOBS, json={"name": "a"}).status_code == 403
         assert client.post(JOBS, json={"name": "a"}, headers={**origin, "X-CSRF-Token": csrf}).status_code == 201
-        session = client.cookies[sessions.SESSION_COOKIE]
-        cookie = {"Cookie": f"{sessions.SESSION_COOKIE}={session}"}
+        session = client.cookies[access.SESSION_COOKIE]
+        cookie = {"Cookie": f"{access.SESSION_COOKIE}={session}"}
         name, ends_s, code = session.split(".")
     forged = (
         *(f"{name}.{int(ends_s) + 1}.{code}", f"{name}.{ends_s}.{code[:-1]}", f"{name}.{ends_s}."),
@@ -240,9 +239,9 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
     fewer = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS[:1])
     with served(settings) as base:
         for value, status in ((session, 200), *((value, 401) for value in forged)):
-            answer = httpx.get(f"{base}/api/queues", headers={"Cookie": f"{sessions.SESSION_COOKIE}={value}"}, timeout=120)
+            answer = httpx.get(f"{base}/api/queues", headers={"Cookie": f"{access.SESSION_COOKIE}={value}"}, timeout=120)
             assert answer.status_code == status, value
-        monkeypatch.setattr(sessions.time, "time", lambda: time.time_ns() / 1e9 + sessions.LENGTH_S + 1)
+        monkeypatch.setattr(access.time, "time", lambda: time.time_ns() / 1e9 + access.LENGTH_S + 1)
         assert httpx.get(f"{base}/api/queues", headers=cookie, timeout=120).status_code == 401
     monkeypatch.undo()
     with served(fewer) as base:

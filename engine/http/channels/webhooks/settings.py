@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +14,38 @@ import httpx
 
 from engine import validate
 from engine.errors import Malformed, without_query
-from engine.http.channels import networks, templates
-from engine.http.channels.webhooks.signature import secret_of
+from engine.http.channels import networks, tokens
 from engine.validate import settle
+
+# -- The signature of a delivery, as the Standard Webhooks specification has it, so that receivers check
+# it by any of its libraries: `webhook-id`, `webhook-timestamp`, and `webhook-signature: v1,` with the
+# HMAC-SHA256 of `id.timestamp.body` in base64.
+
+_PREFIX = "whsec_"
+#: What the specification asks for.
+SECRET_BYTES_LEAST, SECRET_BYTES_MAX = 24, 64
+
+
+def secret_of(text: object) -> bytes:
+    """The bytes of a secret. Raises Malformed, which does not show it."""
+    bound = f"{_PREFIX} and {SECRET_BYTES_LEAST} to {SECRET_BYTES_MAX} random bytes in base64"
+    if not isinstance(text, str) or not text.startswith(_PREFIX):
+        raise Malformed("webhook.secret", "(not shown)", bound)
+    try:
+        secret = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+    except binascii.Error as error:
+        raise Malformed("webhook.secret", "(not shown)", bound) from error
+    if not SECRET_BYTES_LEAST <= len(secret) <= SECRET_BYTES_MAX:
+        raise Malformed("webhook.secret", f"{len(secret)} bytes", bound)
+    return secret
+
+
+def signed(secret: bytes, delivery: str, at_s: int, body: bytes) -> dict[str, str]:
+    """The headers of a delivery with this id at this time, in seconds since 1970."""
+    told = f"{delivery}.{at_s}.".encode() + body
+    signature = base64.b64encode(hmac.digest(secret, told, hashlib.sha256)).decode()
+    return {"webhook-id": delivery, "webhook-timestamp": str(at_s), "webhook-signature": f"v1,{signature}"}
+
 
 METHODS = ("PUT", "POST", "PATCH")
 _TIMEOUT_MS_MAX = 300_000
@@ -95,11 +128,11 @@ class WebhookSettings:
         """Check url and headers against the groups of a channel's pattern. Raises Malformed."""
         for name, value in (("url", self.url), *((f"headers.{name}", value) for name, value in self.headers.items())):
             try:
-                templates.check(f"webhook.{name}", value, groups)
+                tokens.check(f"webhook.{name}", value, groups)
             except Malformed as error:
                 # Either may hold a secret.
                 raise Malformed(error.field, without_query(value) if name == "url" else "(not shown)", error.bound) from None
-        target_of(templates.filled(self.url, dict.fromkeys(groups, "x")))
+        target_of(tokens.filled(self.url, dict.fromkeys(groups, "x")))
 
 
 def target_of(text: str) -> httpx.URL:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.http.page.looks import OneJob
-from engine.http.page.words import length, short
+from engine.http.page.rendering import length, short
 from engine.ops.looks import Event
 from engine.queue.admin import ALLOWED
 from engine.queue.looks import JobInfo

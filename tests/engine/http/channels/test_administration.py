@@ -13,7 +13,7 @@ import redis
 from engine import Malformed
 from engine.http.channels import networks
 from engine.http.channels.settings import ChannelSettings
-from engine.http.security.roles import Token
+from engine.http.settings import Token
 from tests.engine.http.channels.desk import ADMIN, Desk, desk
 
 pytestmark = pytest.mark.feature("DS29", model="dsps")

@@ -10,7 +10,7 @@ import pytest
 
 from engine import Malformed
 from engine.http.channels import configuration
-from engine.http.channels.durations import duration_ms
+from engine.http.channels.answers import duration_ms
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings

@@ -11,7 +11,7 @@ import redis
 
 from engine import Channel
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
-from engine.http.security.roles import Token
+from engine.http.settings import Token
 from tests.engine.helpers.waiting import STREAM_S, soon
 from tests.engine.http.channels.desk import Desk, desk
 

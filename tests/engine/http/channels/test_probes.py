@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.http.security.roles import Token
+from engine.http.settings import Token
 from tests.engine.http.channels.desk import desk
 
 pytestmark = pytest.mark.feature("DS31", model="dsps")

@@ -18,8 +18,7 @@ import redis
 
 from engine import Malformed, Queue
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
-from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
-from engine.http.channels.webhooks.signature import signed
+from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings, signed
 from tests.engine.helpers.waiting import soon
 from tests.engine.http.channels.desk import Desk, desk
 from tests.engine.http.channels.receiver import Answer, Receiver

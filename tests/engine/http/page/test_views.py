@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import Malformed
-from engine.http.page import words
+from engine.http.page import rendering
 from engine.http.page.live import RunTimes, rate
-from engine.http.page.looks import OneJob
-from engine.http.page.rounds import LanesRound
-from engine.http.page.views import dead, job, jobs, overview
+from engine.http.page.looks import LanesRound, OneJob
+from engine.http.page.views import job, jobs, overview
 from engine.ops.jobs import Options
 from engine.ops.looks import Counts
 from engine.queue.looks import JobError, JobInfo, JobPage
@@ -27,15 +26,15 @@ NOW_MS = 1_800_000_000_000
     ],
 )  # fmt: skip
 def test_lengths_are_read_at_a_glance(ms: float | None, text: str) -> None:
-    assert words.length(ms) == text
+    assert rendering.length(ms) == text
 
 
 def test_instants_are_told_from_now() -> None:
-    assert words.from_now(NOW_MS - 200_000, NOW_MS) == "3 min 20 s ago"
-    assert words.from_now(NOW_MS + 12_000, NOW_MS) == "in 12 s"
-    assert words.from_now(NOW_MS + 999, NOW_MS) == "now"
-    assert words.instant(NOW_MS + 7) == "2027-01-15 08:00:00.007 UTC"
-    assert words.machine_instant(NOW_MS + 7) == "2027-01-15T08:00:00.007Z"
+    assert rendering.from_now(NOW_MS - 200_000, NOW_MS) == "3 min 20 s ago"
+    assert rendering.from_now(NOW_MS + 12_000, NOW_MS) == "in 12 s"
+    assert rendering.from_now(NOW_MS + 999, NOW_MS) == "now"
+    assert rendering.instant(NOW_MS + 7) == "2027-01-15 08:00:00.007 UTC"
+    assert rendering.machine_instant(NOW_MS + 7) == "2027-01-15T08:00:00.007Z"
 
 
 def test_reasons_are_told_once_and_what_holds_most_comes_first() -> None:
@@ -66,7 +65,7 @@ def test_dead_jobs_are_grouped_by_name_and_class_of_error() -> None:
         ),
         *(5, None),
     )
-    groups = [(group.name, group.error, group.count, group.example, group.job) for group in dead.dead_jobs(found).groups]
+    groups = [(group.name, group.error, group.count, group.example, group.job) for group in jobs.dead_jobs(found).groups]
     assert groups == [
         ("send", "ValueError", 2, "ValueError: newest", "3"),
         ("send", "module.TimeoutError", 1, "module.TimeoutError: b", "2"),
