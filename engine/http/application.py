@@ -169,7 +169,7 @@ _READING = {"GET", "HEAD"}
 def application(settings: HttpSettings) -> Starlette:
     """The application with these settings. It may be mounted into another one, whose lifespan then enters
     `app.router.lifespan_context(app)` of this one, which closes the connections."""
-    routes: list[BaseRoute] = [Route("/json", get_document, methods=["GET"]), *jobs.routes()]
+    routes: list[BaseRoute] = [Route("/openapi.json", get_document, methods=["GET"]), *jobs.routes()]
     routes += [*(channels.routes(settings) if settings.channels else ()), *page.routes(settings)]
     for route in routes:
         _check(route)

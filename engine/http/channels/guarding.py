@@ -18,8 +18,8 @@ from engine.http.answers import Problem
 from engine.http.channels import answers
 from engine.http.channels.answers import Refused
 from engine.http.channels.observing import Exchange
-from engine.http.channels.policies import ChannelAccess
 from engine.http.channels.service import ChannelService, service_of
+from engine.http.channels.settings import ChannelAccess
 from engine.http.channels.tokens import TokenRefused, jti_of
 from engine.http.security.access import Endpoint, audit, carried_out, needs, noted, public
 from engine.http.settings import Access, Role

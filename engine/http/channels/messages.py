@@ -22,8 +22,8 @@ from engine.http.answers import Problem
 from engine.http.channels import answers
 from engine.http.channels.answers import ERRORS, WRITTEN, Refused, argument, duration_ms, record
 from engine.http.channels.guarding import about, channel_route, id_of, while_admitted
-from engine.http.channels.policies import ChannelAccess
 from engine.http.channels.service import service_of
+from engine.http.channels.settings import ChannelAccess
 from engine.http.describing import Schema, described
 from engine.http.opening import wait_for, waiting_ms
 from engine.http.security.shield import QUERY_BYTES_MAX

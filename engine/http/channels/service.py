@@ -11,8 +11,7 @@ from starlette.requests import Request
 
 from engine.http.channels import networks
 from engine.http.channels.observing import report_of, telemetry_of
-from engine.http.channels.policies import Policies
-from engine.http.channels.settings import ChannelSettings
+from engine.http.channels.settings import ChannelSettings, Policies
 from engine.http.channels.webhooks.delivery import Delivery, WebhookQueue
 from engine.models.dsps import revocation
 from engine.ops.claims import AskRevoked, Revoke

@@ -23,8 +23,7 @@ from engine.handlers import Handlers
 from engine.http.channels import networks
 from engine.http.channels.networks import Address, Network, address, among, is_public
 from engine.http.channels.observing import Telemetry
-from engine.http.channels.policies import ChannelAccess, Policies, Target
-from engine.http.channels.settings import ChannelSettings, Report
+from engine.http.channels.settings import ChannelAccess, ChannelSettings, Policies, Report, Target
 from engine.http.channels.webhooks.settings import secret_of, signed, target_of
 from engine.job import Job
 from engine.outcomes import Bury, RetryLater
