@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from engine.errors import EngineError, Malformed, describe
 from engine.ops.admin import Limit, Window
-from engine.ops.jobs import Parent, reroute_place
+from engine.ops.jobs import Parent, reroute_target
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
@@ -440,7 +440,7 @@ def _reroutes(field: str, value: object, pattern: re.Pattern[str]) -> tuple[tupl
     given = cast("Mapping[object, object]", value)
     _texts(field, list(given), ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
     for target in given.values():
-        queue, name = reroute_place(target) if isinstance(target, str) else ("", "")
+        queue, name = reroute_target(target) if isinstance(target, str) else ("", "")
         if not pattern.fullmatch(name) or (":" in str(target) and not pattern.fullmatch(queue)):
             raise Malformed(field, target, bound)
     return tuple(cast("Mapping[str, str]", given).items())

@@ -286,7 +286,7 @@ class SimulatedWorker(Process):
             if job.lease not in self._lost:
                 self.untold[job.lease] = world.now_ns
             # What the executor does first: the next job of the same place starts without a whole decision.
-            following = self.steps.turn(job.lease, world.now_ns, result)
+            following = self.steps.next_start(job.lease, world.now_ns, result)
             if following is not None:
                 world.steps += 1
                 self._start(following)

@@ -60,7 +60,7 @@ _UNIQUE_BYTES_MAX = 240
 _FORMS_MAX = 1000
 
 
-class Mould(NamedTuple):
+class HeaderTemplate(NamedTuple):
     """What the envelopes of all jobs with this name and these options have in common."""
 
     name: str
@@ -72,20 +72,20 @@ class Mould(NamedTuple):
 
 def encode(operation: Enqueue) -> tuple[bytes, bytes]:
     """The envelope without the fields that the server sets, as the parts before and after them."""
-    global _mould
-    mould, nonce = _mould, operation.nonce
+    global _header_template
+    mould, nonce = _header_template, operation.nonce
     # Most jobs have the options of the one before: those that all jobs without options of their own share.
     alike = mould is not None and operation.options is mould.options and operation.name == mould.name
     if mould is None or not alike or mould.has_nonce != (nonce != b""):
-        mould = _mould = _shape(operation.name, operation.options, nonce != b"")
+        mould = _header_template = _shape(operation.name, operation.options, nonce != b"")
     return mould.head, nonce + mould.common + operation.payload
 
 
 #: The last one: replaced as a whole, so that threads may share it.
-_mould: Mould | None = None
+_header_template: HeaderTemplate | None = None
 
 
-def _shape(name: str, options: Options, has_nonce: bool) -> Mould:
+def _shape(name: str, options: Options, has_nonce: bool) -> HeaderTemplate:
     flags = _LIFO * options.lifo + _DELAYED * (options.wait_ms != 0) + _NONCE * has_nonce
     flags += _ALONE * (options.on_parent_failure == "ignore") + _COST * (options.cost > 1)
     extras = {
@@ -109,7 +109,7 @@ def _shape(name: str, options: Options, has_nonce: bool) -> Mould:
         text = json.dumps(extras, separators=(",", ":")).encode()
         parts += [len(text).to_bytes(2, "big"), text]
     head = bytes((_FLAGGED + options.priority, flags)) if flags else bytes((_PLAIN + options.priority,))
-    return Mould(name, options, has_nonce, head, b"".join(parts))
+    return HeaderTemplate(name, options, has_nonce, head, b"".join(parts))
 
 
 def _numbers(options: Options) -> tuple[int, ...]:

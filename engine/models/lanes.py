@@ -60,7 +60,7 @@ class Lanes(Scripted):
     merges_enqueues = True
     #: The format is the engine's own: it holds every job that can be enqueued.
     check = None
-    draws_ids = True
+    generates_ids = True
     new_id = staticmethod(random_id)
     new_ids = staticmethod(random_ids)
 
@@ -240,7 +240,7 @@ class Lanes(Scripted):
             if common is None:
                 target = class_target(job.options.route, job.options.target)
                 lane = lanes.setdefault((job.class_name, job.options.key), (str(len(lanes) + 1), target))
-                place = self._place(job.options, lane[0], uniques)
+                place = self._bulk_entry(job.options, lane[0], uniques)
                 head, tail = envelope.encode(replace(job, payload=b""))
                 common = known[mark] = (place, head, tail[len(job.nonce) :])
             place, head, tail = common
@@ -258,8 +258,8 @@ class Lanes(Scripted):
         groups = ((lane_keys, uniques, item_keys), (lane_names, places, items))
         return self.bound(operation, "", *groups, not_after_ms=first.not_after_ms, **counts)
 
-    def _place(self, options: Options, lane: str, uniques: list[str]) -> str:
-        """The place of a job of a bulk call, as its script reads it; '' is the first lane, without a delay. Its unique and
+    def _bulk_entry(self, options: Options, lane: str, uniques: list[str]) -> str:
+        """How a job of a bulk call is placed, as its script reads it; '' is the first lane, without a delay. Its unique and
         dedup keys are added to `uniques`."""
         if options.goes_alone:
             raise ScriptFault("enqueue_many: a job that needs others, or has callbacks, goes in a call of its own")

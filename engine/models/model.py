@@ -80,7 +80,7 @@ class Model(Protocol):
         ...
 
     @property
-    def hear_ms(self) -> int:
+    def result_poll_ms(self) -> int:
         """How often a wait for the end of a job polls, in ms: the longest delay until an end is seen."""
         ...
 
@@ -112,7 +112,7 @@ class Model(Protocol):
         ...
 
     @property
-    def draws_ids(self) -> bool:
+    def generates_ids(self) -> bool:
         """Whether an id of `new_id` is the identity of its enqueue, without a nonce (rule 3)."""
         ...
 
@@ -324,7 +324,7 @@ class Scripted(FilledSlots):
     #: The scripts of foreign formats identify a call by one nonce.
     merges_enqueues = False
     #: A wait for the end of a job polls this often.
-    hear_ms = 5_000
+    result_poll_ms = 5_000
 
     def __init__(self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
         super().__init__(keys, scripts, constants)
@@ -399,7 +399,7 @@ class Scripted(FilledSlots):
                 key = keys.run(operation.job)
                 return Call(None, (key,), ("HGET", key, "progress"), partial(self.parse, operation), operation)
             case AwaitEnds():
-                block_ms = min(operation.block_ms, self.hear_ms)
+                block_ms = min(operation.block_ms, self.result_poll_ms)
                 key = keys.wait(operation.token)
                 words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", key, operation.after)
                 return Call(None, (key,), words, partial(self.parse, operation), operation, block_ms)

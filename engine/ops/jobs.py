@@ -137,7 +137,7 @@ class Options:
         return self.delay_ms or -self.run_at_ms
 
 
-def reroute_place(target: str) -> tuple[str, str]:
+def reroute_target(target: str) -> tuple[str, str]:
     """Where a reroute goes: its queue ('' for the job's own) and its name. A target is a name, or a queue, a colon and a name."""
     queue, colon, name = target.partition(":")
     return (queue, name) if colon else ("", target)

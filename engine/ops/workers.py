@@ -40,7 +40,7 @@ _BEAT_RESULTS = get_args(BeatResult)
 @immutable
 class Beaten:
     """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped beating and may have left
-    leases; `turn_ms`: in so long it is this follower's turn to look after the leader, with a beat (0: when the next one is due
+    leases; `watch_in_ms`: in so long it is this follower's turn to look after the leader, with a beat (0: when the next one is due
     anyway); `version` of the news; `looks`: nobody looks at the control connections of workers, so this follower has to
     (rule 39)."""
 
@@ -48,7 +48,7 @@ class Beaten:
     result: BeatResult
     leads: bool
     orphaned: bool
-    turn_ms: int = 0
+    watch_in_ms: int = 0
     version: int = 0
     looks: bool = False
 

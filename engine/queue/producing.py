@@ -112,7 +112,7 @@ def draft(
         drawn = id is None
     else:
         job = model.new_id() if id is None else model.check_id(id)
-        drawn = id is None and model.draws_ids
+        drawn = id is None and model.generates_ids
     job_name = validate.job_name(name) if model is None else model.names.job_name(name)
     made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
     if made.calls_back:
@@ -248,7 +248,7 @@ def _draft_of(
             name = validate.job_name(name) if model is None else model.names.job_name(name)
             names.add(name)
         checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
-        drawn = id is None and (model is None or model.draws_ids)
+        drawn = id is None and (model is None or model.generates_ids)
         made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
         if made.calls_back:
             made = _with_callbacks(made, Parent.named(checked_id, name), payload_bytes_max, serializers)

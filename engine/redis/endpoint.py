@@ -167,9 +167,9 @@ class Endpoint:
 
     def reaches(self, other: Endpoint) -> bool:
         """Whether both name the same database of the same server, with the same words."""
-        return self._place() == other._place()
+        return self._server_address() == other._server_address()
 
-    def _place(self) -> tuple[object, ...]:
+    def _server_address(self) -> tuple[object, ...]:
         address = self._address
         if self.route is not None:
             return (self.route, address.get("db") or 0)

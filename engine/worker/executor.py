@@ -202,7 +202,7 @@ class Executor:
 
     def ended(self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None) -> Run | None:
         """A run is over. What runs next in its place, if there is something."""
-        following = self._turn(leased, result) if fault is None else None
+        following = self._next_start(leased, result) if fault is None else None
         if following is not None:
             return following
         # Error, trace and verdict; or the result.
@@ -223,11 +223,11 @@ class Executor:
 
     # -- deciding
 
-    def _turn(self, ended: LeasedJob, result: bytes | None) -> LeasedJob | None:
+    def _next_start(self, ended: LeasedJob, result: bytes | None) -> LeasedJob | None:
         """The cheap way from one job to the next, where nothing else is to be decided."""
         with self._lock:
             try:
-                return None if self._over else self._steps.turn(ended.lease, time.monotonic_ns(), result)
+                return None if self._over else self._steps.next_start(ended.lease, time.monotonic_ns(), result)
             except BaseException as failure:
                 self._end(failure)
                 return None

@@ -85,7 +85,7 @@ class LoopThread:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._turn, args=(self._loop,), name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._run_loop, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._create, start)
 
@@ -130,7 +130,7 @@ class LoopThread:
         self._tasks.add(task)
         task.add_done_callback(done)
 
-    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         while not self._closing:
             try:

@@ -39,9 +39,9 @@ def operation(machine: Machine) -> Any:
     return machine.out["sweep"].operation
 
 
-def beaten(machine: Machine, *, leads: bool = True, orphaned: bool = False, turn_ms: int = 0, version: int = 0) -> None:
+def beaten(machine: Machine, *, leads: bool = True, orphaned: bool = False, watch_in_ms: int = 0, version: int = 0) -> None:
     """The outstanding beat is answered, and what follows it: the note that the queue is in use."""
-    machine.answer("sweep", Beaten(machine.srv_us, "ok", leads, orphaned, turn_ms, version))
+    machine.answer("sweep", Beaten(machine.srv_us, "ok", leads, orphaned, watch_in_ms, version))
     if "sweep" in machine.out and isinstance(operation(machine), NoteQueue):
         machine.answer("sweep", True)
 
@@ -155,13 +155,13 @@ def test_who_leads_sweeps_when_something_falls_due_and_who_follows_a_little_late
 
 def test_rule_13_who_follows_sweeps_for_nothing_but_what_it_has_heard_of() -> None:
     machine = beating()
-    beaten(machine, leads=False, turn_ms=3000)
+    beaten(machine, leads=False, watch_in_ms=3000)
     machine.give(sleep_ms=1000)
     machine.wait(2998)
     assert "sweep" not in machine.out
     machine.wait(3)
     assert isinstance(operation(machine), Beat), "its turn has come"
-    beaten(machine, leads=False, turn_ms=20_000)
+    beaten(machine, leads=False, watch_in_ms=20_000)
     machine.wait(9_998)
     assert "sweep" not in machine.out
     machine.wait(3)
@@ -170,7 +170,7 @@ def test_rule_13_who_follows_sweeps_for_nothing_but_what_it_has_heard_of() -> No
 
 def test_rule_13_who_finds_the_leader_silent_sweeps_at_once_until_another_one_leads() -> None:
     machine = beating()
-    beaten(machine, leads=False, turn_ms=1000)
+    beaten(machine, leads=False, watch_in_ms=1000)
     machine.give()
     machine.wait(1001)
     beaten(machine, leads=True)
@@ -180,7 +180,7 @@ def test_rule_13_who_finds_the_leader_silent_sweeps_at_once_until_another_one_le
         machine.wait(1001)
     machine.answer("sweep", Swept(machine.srv_us, 1000, leads=False))
     assert isinstance(operation(machine), Beat), "it has no turn yet"
-    beaten(machine, leads=False, turn_ms=5000)
+    beaten(machine, leads=False, watch_in_ms=5000)
     machine.wait(4990)
     assert "sweep" not in machine.out
 
@@ -198,7 +198,7 @@ def test_rule_13_who_cannot_tell_whether_it_leads_sweeps() -> None:
 def test_who_follows_and_does_not_block_for_the_news_asks_for_them_in_each_interval() -> None:
     """It is busy or paused: what is set for it must not wait for its next turn."""
     machine = beating()
-    beaten(machine, leads=False, turn_ms=9_000)
+    beaten(machine, leads=False, watch_in_ms=9_000)
     machine.give(machine.job("a"), machine.job("b"))
     assert "wake" not in machine.out
     for _ in range(3):
@@ -206,13 +206,13 @@ def test_who_follows_and_does_not_block_for_the_news_asks_for_them_in_each_inter
         assert "sweep" not in machine.out
         machine.wait(3)
         assert isinstance(operation(machine), Beat)
-        beaten(machine, leads=False, turn_ms=9_000)
+        beaten(machine, leads=False, watch_in_ms=9_000)
         machine.extend("ok", "ok") if "renew" in machine.out else None
 
 
 def test_who_follows_hears_of_news_with_its_beats() -> None:
     machine = beating()
-    beaten(machine, leads=False, turn_ms=1000, version=3)
+    beaten(machine, leads=False, watch_in_ms=1000, version=3)
     assert operation(machine) == ReadWorkerUpdates(0, "w")
 
 

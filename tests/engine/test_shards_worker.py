@@ -289,7 +289,7 @@ def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, iro
 # -- the beats of an idle shard
 
 
-def beats(machine: Machine, for_ms: int, *, turn_ms: int = 0) -> list[int]:
+def beats(machine: Machine, for_ms: int, *, watch_in_ms: int = 0) -> list[int]:
     """When the machine beats, each beat answered at once with its next turn to look after the leader."""
     found: list[int] = []
     end_ms = machine.now_ms + for_ms
@@ -297,7 +297,7 @@ def beats(machine: Machine, for_ms: int, *, turn_ms: int = 0) -> list[int]:
         call = machine.out.get("sweep")
         if call is not None and isinstance(call.operation, Beat):
             found.append(machine.now_ms)
-            machine.answer("sweep", Beaten(machine.srv_us, "ok", False, False, turn_ms, 0))
+            machine.answer("sweep", Beaten(machine.srv_us, "ok", False, False, watch_in_ms, 0))
         elif call is not None:
             machine.fail("sweep")
         machine.wait(100)
@@ -312,7 +312,7 @@ def idle_shard() -> Machine:
 
 def test_idle_worker_of_a_shard_beats_rarely_and_leaves_the_leader_to_others() -> None:
     machine = idle_shard()
-    assert [at_ms // 1_000 for at_ms in beats(machine, 40_000, turn_ms=1_500)] == [0, 16, 32]
+    assert [at_ms // 1_000 for at_ms in beats(machine, 40_000, watch_in_ms=1_500)] == [0, 16, 32]
     beat = machine.steps._heartbeat.next_beat("0" * 16, (), machine.now_ns, {})
     assert beat.ttl_ms == 48_000
 

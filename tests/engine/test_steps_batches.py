@@ -177,7 +177,7 @@ def test_the_cheap_way_from_one_job_to_the_next_is_not_for_batches() -> None:
     running = machine.job("r")._replace(name="else")
     machine.give(running, *jobs_of(machine, "ab"))
     machine.steps.wake_at_ns(machine.now_ns)
-    assert machine.steps.turn(running.lease, machine.now_ns) is None
+    assert machine.steps.next_start(running.lease, machine.now_ns) is None
     assert batches(machine.handler_ends(running)) == [["a", "b"]]
 
 

@@ -40,7 +40,7 @@ def batch(machine: Machine, count: int, **options: object) -> list[LeasedJob]:
 def turn(machine: Machine, job: LeasedJob) -> str | None:
     """Ask for a turn; the id of the job that starts."""
     machine.steps.wake_at_ns(machine.now_ns)
-    following = machine.steps.turn(job.lease, machine.now_ns)
+    following = machine.steps.next_start(job.lease, machine.now_ns)
     return None if following is None else following.lease.job
 
 
@@ -225,7 +225,7 @@ def test_turns_change_nothing_but_the_cost(seed: int) -> None:
             machine.now_ms += draw.choice([0, 0, 1])
             if running and draw.random() < 0.8:
                 job = running.pop()
-                following = machine.steps.turn(job.lease, machine.now_ns) if turns else None
+                following = machine.steps.next_start(job.lease, machine.now_ns) if turns else None
                 if following is not None:
                     used += 1
                     running.append(following)

@@ -103,7 +103,7 @@ def test_places_are_shared_and_a_queue_that_waits_gets_the_next_one(queues: tupl
         wait_until(lambda: book.running == 3, "one queue may have all places")
         queues[0].enqueue("work", {}, id="critical-0")
         share: Any = group.workers[0]._share  # pyright: ignore[reportPrivateUsage]
-        wait_until(lambda: share.hungry, "its worker has heard of it")
+        wait_until(lambda: share.wants_jobs, "its worker has heard of it")
         book.release()
         wait_until(lambda: finished(queues) == 61, "all")
     assert kinds(book)[:3] == ["low"] * 3 and "critical" in kinds(book)[3:45], "it did not wait for the end of the other queue"
@@ -187,7 +187,7 @@ def test_places_are_never_overdrawn_and_somebody_may_always_claim(
         tell(number)
 
     def tell(number: int) -> None:
-        sharing.shares[number].report(held[number], asking=asked[number] > 0, hungry=asked[number] > 0 or waiting[number] > 0)
+        sharing.shares[number].report(held[number], asking=asked[number] > 0, wants_jobs=asked[number] > 0 or waiting[number] > 0)
         assert sum(held) + sum(asked) <= places
 
     for _ in range(2000):

@@ -95,7 +95,7 @@ def test_rule_10_a_leader_that_died_before_the_clock_stepped_back_is_succeeded_a
 def test_rule_13_followers_look_after_the_leader_in_turn_and_one_finds_it_silent_at_once(desk: Desk, followers: int) -> None:
     """Together they beat once in each interval, or else each of them every eight seconds."""
     letters = "bcdefghijklmnopqrstuvwxyz"[:followers]
-    assert desk.beat("a").leads and desk.beat("a").turn_ms == 0
+    assert desk.beat("a").leads and desk.beat("a").watch_in_ms == 0
     turns = {letter: desk.now_ms + 37 * at for at, letter in enumerate(letters)}
     looks: list[int] = []
     sweep_at_ms = start_ms = desk.now_ms
@@ -108,8 +108,8 @@ def test_rule_13_followers_look_after_the_leader_in_turn_and_one_finds_it_silent
             sweep_at_ms += 1000
             continue
         reply = desk.beat(letter)
-        assert not reply.leads and 0 < reply.turn_ms <= 8_500
-        turns[letter] = desk.now_ms + reply.turn_ms
+        assert not reply.leads and 0 < reply.watch_in_ms <= 8_500
+        turns[letter] = desk.now_ms + reply.watch_in_ms
         looks.append(desk.now_ms)
     late = [at_ms for at_ms in looks if at_ms > start_ms + 30_000]
     assert len(late) <= max(30, 30 / 8 * followers + followers) + 1
@@ -120,7 +120,7 @@ def test_rule_13_followers_look_after_the_leader_in_turn_and_one_finds_it_silent
         letter = min(turns, key=lambda name: turns[name])
         desk.tick(turns[letter] - desk.now_ms)
         reply = desk.beat(letter)
-        leads, turns[letter] = reply.leads, desk.now_ms + reply.turn_ms
+        leads, turns[letter] = reply.leads, desk.now_ms + reply.watch_in_ms
     assert desk.now_ms - (sweep_at_ms - 1000) <= 1250
 
 
@@ -130,13 +130,13 @@ def test_rule_13_a_follower_that_beats_before_its_turn_keeps_it(desk: Desk) -> N
     for _ in range(12):
         desk.tick(1000)
         assert desk.sweep("a").leads
-        turns = [desk.beat(worker).turn_ms for worker in "bcd"]
+        turns = [desk.beat(worker).watch_in_ms for worker in "bcd"]
         assert sorted(turns) in ([250, 1250, 2250], [1250, 2250, 3250]), "they have the next three turns"
     call = desk.call(desk.beat_operation("b"))
-    assert [desk.send(call).turn_ms for _ in range(2)] == [turns[0]] * 2, "an answer that was lost is repeated"
+    assert [desk.send(call).watch_in_ms for _ in range(2)] == [turns[0]] * 2, "an answer that was lost is repeated"
     desk.tick(-3_600_000)
     desk.sweep("a")
-    assert 0 < desk.beat("b").turn_ms <= 10_500, "no turn lies where the clock was before"
+    assert 0 < desk.beat("b").watch_in_ms <= 10_500, "no turn lies where the clock was before"
 
 
 @pytest.mark.feature("BQ32", "MQ31")

@@ -29,12 +29,12 @@ from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
 
-#: What reads a value: its place in the file, and the value.
+#: What reads a value: its path in the file, and the value.
 Reader = Callable[[str, object], Any]
 
 
 def read(file: Path) -> ChannelSettings:
-    """The settings in a file. Raises Malformed, which names the place in it, and OSError."""
+    """The settings in a file. Raises Malformed, which names the path in it, and OSError."""
     data = file.read_bytes()
     try:
         found: object = json.loads(data) if file.suffix == ".json" else tomllib.loads(data.decode())
@@ -57,18 +57,18 @@ def _top(folder: Path, found: object) -> dict[str, Any]:
     return {**fields.pop("admin", {}).get("auth", {}), **fields.pop("http", {}), **fields}
 
 
-def _channel(folder: Path, place: str, value: object) -> ChannelPolicy:
+def _channel(folder: Path, path: str, value: object) -> ChannelPolicy:
     jwt = partial(_made, JwtSettings, {**_JWT, "keys": ("keys", partial(_keys, folder))})
-    return _made(ChannelPolicy, {**_CHANNEL, "jwt": ("jwt", jwt)}, place, value)
+    return _made(ChannelPolicy, {**_CHANNEL, "jwt": ("jwt", jwt)}, path, value)
 
 
-def _table(place: str, value: object, known: Mapping[str, tuple[str, Reader]]) -> dict[str, Any]:
+def _table(path: str, value: object, known: Mapping[str, tuple[str, Reader]]) -> dict[str, Any]:
     """The values of a table by the names that they have here. Raises Malformed for a name that there is not."""
     if not isinstance(value, dict):
-        raise Malformed(place or "the file", value, "a table")
+        raise Malformed(path or "the file", value, "a table")
     found: dict[str, Any] = {}
     for name, given in cast("dict[str, object]", value).items():
-        inner = f"{place}.{name}" if place else name
+        inner = f"{path}.{name}" if path else name
         if name not in known:
             raise Malformed(inner, "", f"one of {', '.join(known)}")
         field, reader = known[name]
@@ -76,28 +76,28 @@ def _table(place: str, value: object, known: Mapping[str, tuple[str, Reader]]) -
     return found
 
 
-def _made(kind: type[Any], known: Mapping[str, tuple[str, Reader]], place: str, value: object) -> Any:
-    fields = _table(place, value, known)
+def _made(kind: type[Any], known: Mapping[str, tuple[str, Reader]], path: str, value: object) -> Any:
+    fields = _table(path, value, known)
     try:
         return kind(**fields)
     except TypeError as error:
-        raise Malformed(place, "", f"complete ({error})") from None
+        raise Malformed(path, "", f"complete ({error})") from None
 
 
 def _list(reader: Reader) -> Reader:
-    def listed(place: str, value: object) -> list[Any]:
+    def listed(path: str, value: object) -> list[Any]:
         if not isinstance(value, list):
-            raise Malformed(place, value, "a list")
-        return [reader(f"{place}[{at}]", item) for at, item in enumerate(cast("list[object]", value))]
+            raise Malformed(path, value, "a list")
+        return [reader(f"{path}[{at}]", item) for at, item in enumerate(cast("list[object]", value))]
 
     return listed
 
 
 def _of(kind: type | tuple[type, ...], bound: str) -> Reader:
-    def plain(place: str, value: object) -> Any:
+    def plain(path: str, value: object) -> Any:
         # A truth value is a number in Python.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise Malformed(place, value, bound)
+            raise Malformed(path, value, bound)
         return value
 
     return plain
@@ -107,26 +107,26 @@ _text, _whole, _number = _of(str, "text"), _of(int, "a whole number"), _of((int,
 _truth, _texts = _of(bool, "true or false"), _list(_text)
 
 
-def _duration(place: str, value: object) -> int:
-    return duration_ms(place, _text(place, value))
+def _duration(path: str, value: object) -> int:
+    return duration_ms(path, _text(path, value))
 
 
-def _keys(folder: Path, place: str, value: object) -> dict[str, list[Path]]:
+def _keys(folder: Path, path: str, value: object) -> dict[str, list[Path]]:
     found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    return {algorithm: [folder / name for name in _texts(f"{place}.{algorithm}", names)] for algorithm, names in found.items()}
+    return {algorithm: [folder / name for name in _texts(f"{path}.{algorithm}", names)] for algorithm, names in found.items()}
 
 
 def _by_name(reader: Reader) -> Reader:
-    def named(place: str, value: object) -> dict[str, Any]:
+    def named(path: str, value: object) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Malformed(place, value, "a table")
-        return {name: reader(f"{place}.{name}", given) for name, given in cast("dict[str, object]", value).items()}
+            raise Malformed(path, value, "a table")
+        return {name: reader(f"{path}.{name}", given) for name, given in cast("dict[str, object]", value).items()}
 
     return named
 
 
-def _claim(place: str, value: object) -> str | list[str]:
-    return _texts(place, cast("object", value)) if isinstance(value, list) else _text(place, value)
+def _claim(path: str, value: object) -> str | list[str]:
+    return _texts(path, cast("object", value)) if isinstance(value, list) else _text(path, value)
 
 
 _ADMIN: Mapping[str, tuple[str, Reader]] = {"bearer": ("admin_tokens", _texts), "networks": ("admin_networks", _texts)}

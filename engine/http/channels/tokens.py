@@ -95,7 +95,7 @@ def _public_key(field: str, algorithm: str, data: bytes) -> RSAPublicKey | Ellip
 # -- Texts with parts of a channel's name in them, as DSPS writes them: `{{.channel.id}}` is what the
 # group `id` of the pattern took.
 
-_PLACE = re.compile(r"\{\{\s*\.channel\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_GROUP = re.compile(r"\{\{\s*\.channel\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
 def check(field: str, text: object, groups: Iterable[str]) -> str:
@@ -103,7 +103,7 @@ def check(field: str, text: object, groups: Iterable[str]) -> str:
     known = sorted(groups)
     if not isinstance(text, str):
         raise Malformed(field, text, "text, with {{.channel.NAME}} for a named group of the pattern")
-    if "{{" in _PLACE.sub("", text) or any(name not in known for name in _PLACE.findall(text)):
+    if "{{" in _GROUP.sub("", text) or any(name not in known for name in _GROUP.findall(text)):
         shown = ", ".join(known) if known else "none"
         raise Malformed(field, text, f"text in which {{{{.channel.NAME}}}} names a group of the pattern; it has {shown}")
     return text
@@ -111,7 +111,7 @@ def check(field: str, text: object, groups: Iterable[str]) -> str:
 
 def filled(text: str, groups: Mapping[str, str]) -> str:
     """The text for one channel."""
-    return _PLACE.sub(lambda place: groups[place.group(1)], text)
+    return _GROUP.sub(lambda place: groups[place.group(1)], text)
 
 
 #: A longer one is no token: headers of requests end near this.

@@ -19,7 +19,7 @@ from engine.http.jobs.looking import unknown
 from engine.http.opening import queue_of
 from engine.http.security.access import access_of, needs, noted, refuse_elsewhere
 from engine.ops.admin import Altered
-from engine.ops.jobs import Enqueued, reroute_place
+from engine.ops.jobs import Enqueued, reroute_target
 from engine.options import nearest
 from engine.queue.producing import NewJob
 
@@ -65,7 +65,7 @@ async def refuse_schedule(request: Request) -> None:
 def _refuse(request: Request, field: str, reroutes: Iterable[tuple[Any, Any]]) -> None:
     access = access_of(request)
     for _, target in reroutes:
-        queue = reroute_place(target)[0] if isinstance(target, str) else ""
+        queue = reroute_target(target)[0] if isinstance(target, str) else ""
         if queue and not access.reaches(queue):
             noted(request, refused=f"{field} leads to the queue {queue[:128]}")
             own = ", ".join(access.queues)

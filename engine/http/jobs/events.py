@@ -45,7 +45,7 @@ _AGAIN_S = 1.0
 _CATCHING_UP_MAX = 8
 _HEADER = "Last-Event-ID"
 #: The greatest number in the id of an entry of a stream.
-PLACE_MAX = 2**64 - 1
+POSITION_MAX = 2**64 - 1
 _ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
 
@@ -57,17 +57,17 @@ class Listener:
         self.behind = False
         self._told = asyncio.Event()
 
-    def tell(self, place: tuple[int, int], chunk: bytes) -> None:
+    def tell(self, position: tuple[int, int], chunk: bytes) -> None:
         """Hand it an event, which it sends once it is woken."""
         if len(self.waiting) >= BEHIND_MAX:
             self.behind = True
         else:
-            self.waiting.append((place, chunk))
+            self.waiting.append((position, chunk))
 
     def take(self, seen: tuple[int, int]) -> bytes:
         """Some of its events, those after `seen`, in one piece."""
         some = [self.waiting.popleft() for _ in range(min(_SENT_MAX, len(self.waiting)))]
-        return b"".join(chunk for place, chunk in some if place > seen)
+        return b"".join(chunk for position, chunk in some if position > seen)
 
     async def rest(self) -> None:
         """Wait until it is woken."""
@@ -129,10 +129,10 @@ class Reader:
                 if number % WOKEN_MAX == 0:
                     await asyncio.sleep(0)
 
-    def tell(self, place: tuple[int, int], chunk: bytes) -> None:
+    def tell(self, position: tuple[int, int], chunk: bytes) -> None:
         """Hand an event to all listeners."""
         for listener in self._listeners:
-            listener.tell(place, chunk)
+            listener.tell(position, chunk)
         self._news.set()
 
     async def _read(self, after: str) -> None:
@@ -140,7 +140,7 @@ class Reader:
             try:
                 async for event in self.queue.events.read(after):
                     after = event.id
-                    self.tell(place_of(after), _chunk(event))
+                    self.tell(position_of(after), _chunk(event))
             except EngineError as error:
                 log.warning("events of %s: %s", self.queue.name, error)
                 await asyncio.sleep(_AGAIN_S)
@@ -175,8 +175,8 @@ class Readers:
 async def stream_events(request: Request) -> Response:
     """Server-sent events, each with its id and the fields of an event as JSON."""
     after = request.headers.get(_HEADER)
-    if after is not None and (not _ID.fullmatch(after) or max(place_of(after)) > PLACE_MAX):
-        raise bad_value(_HEADER, after, f"the id of an event, two numbers up to {PLACE_MAX} with a - between them")
+    if after is not None and (not _ID.fullmatch(after) or max(position_of(after)) > POSITION_MAX):
+        raise bad_value(_HEADER, after, f"the id of an event, two numbers up to {POSITION_MAX} with a - between them")
     state, queue = request.app.state, queue_of(request)
     # All that may refuse comes before the answer begins, so that a refusal is a problem and not a broken stream.
     stack = contextlib.AsyncExitStack()
@@ -215,7 +215,7 @@ async def _stream(request: Request, reader: Reader, listener: Listener, after: s
     if after is not None:
         async with reader.catching_up:
             async for event in reader.queue.events.read(after, wait_ms=0):
-                seen = place_of(event.id)
+                seen = position_of(event.id)
                 yield _chunk(event)
     while not waits.ending.is_set() and await still_admitted(request, "read"):
         while listener.waiting:
@@ -228,8 +228,8 @@ async def _stream(request: Request, reader: Reader, listener: Listener, after: s
         await listener.rest()
 
 
-def place_of(id: str) -> tuple[int, int]:
-    """The place of an event among the others."""
+def position_of(id: str) -> tuple[int, int]:
+    """The position of an event among the others."""
     at_ms, _, number = id.partition("-")
     return int(at_ms), int(number or 0)
 

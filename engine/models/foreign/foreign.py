@@ -175,7 +175,7 @@ class Foreign(Scripted):
     #: Foreign producers push no wake marker: an idle worker polls after this time (ms).
     poll_ms: int = 100
     #: Foreign clients send no notification when a job has ended, so a wait polls this often (ms).
-    hear_ms = 200
+    result_poll_ms = 200
     routes_at_claim = True
 
     def __init__(self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "", settings: str = "") -> None:
@@ -204,7 +204,7 @@ class Foreign(Scripted):
         return other
 
     #: The nonce is kept apart from the job.
-    draws_ids = False
+    generates_ids = False
 
     def new_id(self) -> str:
         """A new id for a job without one; '' if the server assigns it."""

@@ -39,7 +39,7 @@ class AsyncEndListeners:
     last wait."""
 
     def __init__(self, queue: AsyncQueueCalls) -> None:
-        self._model_ms = queue.model.hear_ms
+        self._model_ms = queue.model.result_poll_ms
         self._by_job: dict[str, set[AsyncEndListener]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None

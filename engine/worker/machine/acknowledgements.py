@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, DropOutcome, Failure, LeasedJob, Release, Retry, Value
-from engine.ops.jobs import Enqueue, Lease, reroute_place
+from engine.ops.jobs import Enqueue, Lease, reroute_target
 from engine.redis.call import CALL_BYTES_MAX
 from engine.worker.machine.concurrency import LINGER_MS
 from engine.worker.machine.events import MS
@@ -30,7 +30,7 @@ class Reroute(NamedTuple):
     @property
     def queue(self) -> str:
         """The queue that the job goes to; '' for its own."""
-        return reroute_place(self.target)[0]
+        return reroute_target(self.target)[0]
 
 
 class Rerouting:
@@ -59,7 +59,7 @@ class Rerouting:
         lease = job.lease
         token = f"{lease.job} {lease.fence} {lease.nonce}".encode()
         options = replace(job.options, unique="", needs=(), on_parent_failure="bury", reroute_on=(), expires_ms=0)
-        _, name = reroute_place(target)
+        _, name = reroute_target(target)
         nonce = hashlib.blake2b(token, digest_size=8).digest()
         return Enqueue(f"{lease.job}>reroute", name, job.payload, nonce, now_ms + SEND_MS, options)
 

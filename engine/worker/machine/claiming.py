@@ -20,7 +20,7 @@ CLASSES_PER_CALL_MAX = 15
 BLOCK_MS = 5_000
 
 
-class ClassTurns:
+class ClassRotation:
     """Which of a worker's classes its next claim and its next wait are about: at most 15 a call, group by group (rules 18 and
     22)."""
 
@@ -74,23 +74,23 @@ class Claiming:
         self._plain = settings.classes if plain else ()
         #: The classes whose jobs this worker may run, as far as it knows.
         self.classes = self._plain
-        self._turns = ClassTurns(self.classes)
+        self._rotation = ClassRotation(self.classes)
         #: Of the news, as this worker knows them.
         self.version = 0
-        self._hungry = True
+        self._wants_jobs = True
         #: A claim is on its way.
         self.asking = False
         # A marker came since the last claim was built: that claim may have been answered before the work came.
-        self._heard = False
+        self._notified = False
 
     @property
-    def hungry(self) -> bool:
+    def wants_jobs(self) -> bool:
         """Whether a claim may find work."""
-        return self._hungry and bool(self.classes)
+        return self._wants_jobs and bool(self.classes)
 
-    @hungry.setter
-    def hungry(self, hungry: bool) -> None:
-        self._hungry = hungry
+    @wants_jobs.setter
+    def wants_jobs(self, wants_jobs: bool) -> None:
+        self._wants_jobs = wants_jobs
 
     def learned(self, reply: WorkerUpdates) -> None:
         """The classes with targets, of which some may match this worker."""
@@ -99,43 +99,43 @@ class Claiming:
         classes = self._plain + matching(reply.targets, self._settings.classes, self._settings.attributes)
         if classes != self.classes:
             self.classes = classes
-            self._turns = ClassTurns(classes)
-            self.hear(True)
+            self._rotation = ClassRotation(classes)
+            self.notify_work(True)
 
     def take_new_incarnation(self) -> None:
         """Go on under a new incarnation: another process uses the present one."""
         self.incarnation = self._new_incarnation()
         self._counter = 0
-        self.hungry = True
+        self.wants_jobs = True
 
-    def hear(self, of_work: bool) -> None:
+    def notify_work(self, found_work: bool) -> None:
         """Note that there may be work."""
-        self.hungry = self._hungry or of_work
-        self._heard = self._heard or of_work
+        self.wants_jobs = self._wants_jobs or found_work
+        self._notified = self._notified or found_work
 
     def look_again(self) -> bool:
         """Claim from all classes once more, whatever was found before. False: there is no class to claim from."""
-        self._turns.begin()
-        self.hear(True)
-        return self.hungry
+        self._rotation.begin()
+        self.notify_work(True)
+        return self.wants_jobs
 
     def waited(self, *, marker: bool) -> None:
         """Note the end of a wait for a marker."""
-        self._turns.waited(marker=marker)
-        self.hear(marker)
+        self._rotation.waited(marker=marker)
+        self.notify_work(marker)
 
     def answered(self, claim: Claim | None, claimed: Claimed) -> None:
         """What a claim found. Fewer than it asked for: nothing was left, or the script has left a marker for what was."""
         self.asking = False
         asked = claim.limit if claim is not None else 0
         full = len(claimed.jobs) + len(claimed.unreadable) >= asked
-        more = full or self._heard or claimed.result not in ("leased", "empty")
-        self.hungry = self._turns.claimed(more=more)
+        more = full or self._notified or claimed.result not in ("leased", "empty")
+        self.wants_jobs = self._rotation.claimed(more=more)
 
     def next_claim(self, limit: int, crashed_max: int, now_ns: int) -> Claim:
         """Build the next claim, which is sent now. The server's time must be known."""
         self._counter += 1
-        self._heard = False
+        self._notified = False
         self.asking = True
         return Claim(
             incarnation=self.incarnation,
@@ -145,7 +145,7 @@ class Claiming:
             not_after_ms=self._clock.now_ms(now_ns) + self._settings.lease_ms * 4 // 5,
             owner=self._settings.name,
             sleep_max_ms=self._settings.sweep_ms,
-            classes=self._turns.current(),
+            classes=self._rotation.current(),
             crashed_max=crashed_max,
             priorities=self._settings.priorities,
             worker=self._settings.attributes,
@@ -153,9 +153,9 @@ class Claiming:
 
     def next_wait(self) -> Wait:
         """The wait for a marker; where there are several groups of classes, of all of them in one sweep interval (rule 22)."""
-        groups = self._turns.groups
+        groups = self._rotation.groups
         block_ms = BLOCK_MS if groups == 1 else max(1, min(self._settings.sweep_ms, BLOCK_MS) // groups)
-        return Wait(block_ms, self._turns.current(), self.version)
+        return Wait(block_ms, self._rotation.current(), self.version)
 
 
 # -- The machine's slots: which of them carries a call, and what has to be sent again. Pure code, a part

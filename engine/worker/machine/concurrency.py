@@ -83,7 +83,7 @@ class Share:
         self.held = 0
         self.asked = 0
         self.asked_s = 0.0
-        self.hungry = True
+        self.wants_jobs = True
         #: Jobs so far by weight: the least is next.
         self.passed = 0.0
 
@@ -91,9 +91,9 @@ class Share:
         """How many of so many jobs may be claimed now; so many are leased."""
         return self._sharing.allow(self, want, held)
 
-    def report(self, held: int, *, asking: bool, hungry: bool) -> None:
+    def report(self, held: int, *, asking: bool, wants_jobs: bool) -> None:
         """What the machine has come to: jobs leased, whether a claim is on its way, and whether it would claim more."""
-        self._sharing.report(self, held, asking=asking, hungry=hungry)
+        self._sharing.report(self, held, asking=asking, wants_jobs=wants_jobs)
 
     def answered(self, jobs: int) -> None:
         """Note how many jobs a claim has brought."""
@@ -152,24 +152,24 @@ class Sharing:
         with self._lock:
             share.passed -= max(0, share.asked - jobs) / self._weights[share.number]
 
-    def report(self, share: Share, held: int, *, asking: bool, hungry: bool) -> None:
+    def report(self, share: Share, held: int, *, asking: bool, wants_jobs: bool) -> None:
         """Record the state of one queue, and wake the queues that may claim now."""
         with self._lock:
             before = self.free
-            if hungry:
+            if wants_jobs:
                 self._begins_to_want(share)
-            gone = share.hungry and not hungry and not asking
+            gone = share.wants_jobs and not wants_jobs and not asking
             share.held = held
             share.asked = share.asked if asking else 0
-            share.hungry = hungry or asking
+            share.wants_jobs = wants_jobs or asking
             other = self._to_poke(share) if self.free > 0 and (gone or self.free > before) else None
         if other is not None:
             other.poke()
 
     def _begins_to_want(self, share: Share) -> None:
         """Start counting the turns of a queue that was idle: it has saved up none."""
-        if not share.hungry:
-            share.hungry = True
+        if not share.wants_jobs:
+            share.wants_jobs = True
             share.passed = max(share.passed, min((other.passed for other in self._wanting(share)), default=share.passed))
 
     def _to_poke(self, share: Share) -> Share | None:
@@ -178,14 +178,14 @@ class Sharing:
         return None if other is None or other is share or other.asked else other
 
     def _wanting(self, share: Share) -> list[Share]:
-        return [other for other in self.shares if other is not share and other.hungry]
+        return [other for other in self.shares if other is not share and other.wants_jobs]
 
     def _next(self) -> Share | None:
         """The queue whose turn it is."""
         # One whose claim is on its way may want more, and its answer says so: the others wait for that, or else whoever is
         # answered fastest would have the most turns.
         now_s = time.monotonic()
-        wanting = [share for share in self.shares if share.hungry and (not share.asked or now_s - share.asked_s < PATIENCE_S)]
+        wanting = [share for share in self.shares if share.wants_jobs and (not share.asked or now_s - share.asked_s < PATIENCE_S)]
         if not wanting:
             return None
         if self._strategy == "strict":

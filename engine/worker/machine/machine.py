@@ -77,8 +77,8 @@ from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatist
 from engine.worker.machine.run_queue import NOTHING
 from engine.worker.machine.sweeping import Presence, Sweeping
 
-#: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
-TURNING_MS = 20
+#: After the last `next_start` the machine is woken for so long within each linger: what those left undecided is due then.
+START_POLL_MS = 20
 
 
 class WorkerSteps:
@@ -137,8 +137,8 @@ class WorkerSteps:
         self._led = False
         self._exited = False
         self._asked_ns: int | None = None
-        # When somebody last asked for a turn: what turns leave undecided is looked at soon.
-        self._turn_asked_ns: int | None = None
+        # When `next_start` was last asked: what it leaves undecided is decided within a linger.
+        self._start_asked_ns: int | None = None
         self._starved_ms = 0
         self._progress = ProgressReports(self._lease_table)
 
@@ -155,7 +155,7 @@ class WorkerSteps:
             times += (self._stopping.next_ns(now_ns), self._heartbeat.leaving_until_ns)
         if self._acknowledgements.finishes and self._call_slots.free("work"):
             times.append(self._acknowledgements.linger_until_ns)
-        if self._turn_asked_ns is not None and now_ns - self._turn_asked_ns < TURNING_MS * MS:
+        if self._start_asked_ns is not None and now_ns - self._start_asked_ns < START_POLL_MS * MS:
             times.append(now_ns + LINGER_MS * MS)
         known = [at_ns for at_ns in times if at_ns is not None]
         self._asked_ns = max(now_ns, min(known, default=now_ns + self._settings.sweep_ms * MS))
@@ -241,7 +241,7 @@ class WorkerSteps:
                 self.on_lead(self._led)
         return actions
 
-    def turn(self, lease: Lease, now_ns: int, result: bytes | None = None) -> LeasedJob | None:
+    def next_start(self, lease: Lease, now_ns: int, result: bytes | None = None) -> LeasedJob | None:
         """A handler has returned, and its place is asked for the next job: `on` with HandlerEnded for runners of many short
         handlers, who would else pay for a whole decision after each. None: nothing was taken in, give the end to `on`.
 
@@ -251,7 +251,7 @@ class WorkerSteps:
         run_queue = self._lease_table.queue_running(lease)
         if run_queue is None or not run_queue.ready or self._stopping.reason is not None:
             return None
-        self._turn_asked_ns = now_ns
+        self._start_asked_ns = now_ns
         if self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
             return None
         if self._call_slots.free("work") and not self._acknowledgements.lingers(self._lease_table.startable - 1, now_ns, more=1):
@@ -284,7 +284,7 @@ class WorkerSteps:
 
     def _take_places(self, quota: Quota, now_ns: int) -> None:
         """Use as many places as this shard has now."""
-        work = self._claiming.hungry or self._lease_table.startable > 0 or bool(self._acknowledgements.finishes)
+        work = self._claiming.wants_jobs or self._lease_table.startable > 0 or bool(self._acknowledgements.finishes)
         wants = self._able(now_ns) and work
         running = len(self._lease_table.running_since_ns())
         places = quota.update(self.leased + self._claiming.asking, running, now_ns, wants=wants)
@@ -300,7 +300,7 @@ class WorkerSteps:
     def _report(self, share: Share, now_ns: int) -> None:
         """Report this queue's use of the group's places, so that other queues can claim."""
         able = self._able(now_ns)
-        share.report(self.leased, asking=self._claiming.asking, hungry=able and self._claiming.hungry)
+        share.report(self.leased, asking=self._claiming.asking, wants_jobs=able and self._claiming.wants_jobs)
 
     # -- What to send, of all that is wanted and may go now.
 
@@ -366,7 +366,7 @@ class WorkerSteps:
         if self._acknowledgements.finishes:
             leases, values = self._acknowledgements.take_finishes()
             return Finish(leases, claim, values)
-        return claim if self._claiming.hungry else None
+        return claim if self._claiming.wants_jobs else None
 
     def _lingers(self, now_ns: int) -> bool:
         """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a handler than have ended,
@@ -381,9 +381,9 @@ class WorkerSteps:
         if not self._acknowledgements.finishes and self._lease_table.busy and free < self._lease_table.startable:
             # It would bring a few, and the next one many: as long as most of what was taken ahead has not started, it can wait.
             return None
-        if not self._claiming.hungry and not self._acknowledgements.finishes:
+        if not self._claiming.wants_jobs and not self._acknowledgements.finishes:
             return None
-        if self._allowance.share is not None and not self._claiming.hungry:
+        if self._allowance.share is not None and not self._claiming.wants_jobs:
             # Places that others may need are not kept for what is not known to be there.
             return None
         if not self._claiming.classes or (free := self._allowance.most(free, self.leased, now_ns)) <= 0:
@@ -421,7 +421,7 @@ class WorkerSteps:
 
     def _use_wake_slot(self, now_ns: int, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
-        if self._claiming.hungry or not self._room(now_ns) or self._stopping.on or self._sweeping.asking:
+        if self._claiming.wants_jobs or not self._room(now_ns) or self._stopping.on or self._sweeping.asking:
             return
         if self._call_slots.free("wake"):
             self._call_slots.send("wake", self._build(self._claiming.next_wait()), actions)
@@ -463,7 +463,7 @@ class WorkerSteps:
             case Marked() if isinstance(operation, Mark):
                 self._marked(operation.lease, reply, actions)
             case Beaten() if isinstance(operation, Beat):
-                self._heartbeat.answered(operation, reply.turn_ms, event.done_ns)
+                self._heartbeat.answered(operation, reply.watch_in_ms, event.done_ns)
                 self._sweeping.beaten(reply, event.done_ns)
                 if reply.looks and self._presence.run_id:
                     # Its sweep is answered with the look, unless another one was first.
@@ -472,7 +472,7 @@ class WorkerSteps:
             case RunTimesReported():
                 self._statistics.answered()
             case Swept() if isinstance(operation, Sweep):
-                self._claiming.hear(bool(reply.leases) or reply.promoted > 0)
+                self._claiming.notify_work(bool(reply.leases) or reply.promoted > 0)
                 if self._sweeping.swept(operation, reply, event.done_ns):
                     self._heartbeat.soon(event.done_ns)
                 self._presence.assigned(reply.watched, event.done_ns)
@@ -481,7 +481,7 @@ class WorkerSteps:
             case ListedConnections():
                 self._presence.looked(reply, event.first_send_ns, event.done_ns)
             case Swept() if isinstance(operation, ReapLost):
-                self._claiming.hear(bool(reply.leases))
+                self._claiming.notify_work(bool(reply.leases))
                 self._presence.reaped(reply, event.done_ns)
             case WorkerUpdates():
                 self._claiming.learned(reply)
@@ -489,7 +489,7 @@ class WorkerSteps:
                 self._allowance.learned(reply, event.done_ns)
                 self._lease_table.resize(self._allowance.pooled)
             case Ticked():
-                self._claiming.hear(bool(reply.jobs))
+                self._claiming.notify_work(bool(reply.jobs))
             case Counts() if reply.cursor and not reply.waiting:
                 self._sweeping.count_on(reply.cursor)
             case Counts():
@@ -509,7 +509,7 @@ class WorkerSteps:
         on = counts.active + counts.handing
         if self._settings.delayed:
             return counts.waiting + counts.delayed + on == 0
-        if on or self._claiming.hungry or self._call_slots.busy("work"):
+        if on or self._claiming.wants_jobs or self._call_slots.busy("work"):
             return False
         # The last claim may be older than the last finish, which has let go of a child: a claim that is sent now would find it.
         self._last_look = self._room(now_ns) and self._claiming.look_again()
@@ -544,7 +544,7 @@ class WorkerSteps:
             self._call_slots.pause("wake", now_ns)
         self._claiming.answered(claim if isinstance(claim, Claim) else None, claimed)
         self._last_look = self._last_look and not claimed.jobs
-        if self._last_look and not self._claiming.hungry:
+        if self._last_look and not self._claiming.wants_jobs:
             self._stopping.ask("empty", event.done_ns)
         if self._allowance.share is not None:
             self._allowance.share.answered(len(claimed.jobs))
@@ -581,7 +581,7 @@ class WorkerSteps:
                 self._call_slots.resend(event.slot, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
             case Claim():
                 self._claiming.asking = False
-                self._claiming.hungry = True
+                self._claiming.wants_jobs = True
                 self._call_slots.pause("work", now_ns)
             case Enqueue():
                 # It cannot go there: here it has failed like any other.
@@ -606,7 +606,7 @@ class WorkerSteps:
             case Extend():
                 self._renewing.soon(now_ns)
             case Wait():
-                self._claiming.hungry = True
+                self._claiming.wants_jobs = True
                 self._call_slots.pause("wake", now_ns)
             case _:
                 pass
@@ -623,7 +623,7 @@ class WorkerSteps:
         self._stopping.job_ended(now_ns)
         self._timeouts.ended(event.lease)
         # The next job with a crash behind it may be claimed: it was passed by while this one ran.
-        self._claiming.hear(job.crashes > 0)
+        self._claiming.notify_work(job.crashes > 0)
         if job.crashes:
             self._crashed_end = event.lease
         if given_up:

@@ -117,13 +117,13 @@ class Heartbeat:
         """Until when the worker waits for that answer, monotonic ns."""
         return None if self._leaving_since_ns is None or self._gone else self._leaving_since_ns + LEAVE_MS * MS
 
-    def answered(self, beat: Beat, turn_ms: int, done_ns: int) -> None:
+    def answered(self, beat: Beat, watch_in_ms: int, done_ns: int) -> None:
         """Note that a heartbeat was answered. A follower sends the next one when its turn comes to look after the leader, if that
         is before the interval is over (rule 13)."""
         self._gone = self._gone or not beat.until_ms
         self._again_ms = _FIRST_AGAIN_MS
-        if turn_ms and self._at_ns is not None and (self._watches or self._holds()):
-            self._at_ns = min(self._at_ns, done_ns + turn_ms * MS)  # anchor: followers-look-after-the-leader
+        if watch_in_ms and self._at_ns is not None and (self._watches or self._holds()):
+            self._at_ns = min(self._at_ns, done_ns + watch_in_ms * MS)  # anchor: followers-look-after-the-leader
 
     def soon(self, now_ns: int) -> None:
         """Send one now: this worker leads no more, and has no turn yet; or its control connection is another one."""
