@@ -213,7 +213,7 @@ class ServerConnection:
             raise _broken(error) from error
         return replies
 
-    def heard(self) -> list[Any]:
+    def received(self) -> list[Any]:
         """What has come unasked, as a subscriber hears it."""
         found: list[Any] = []
         try:

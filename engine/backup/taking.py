@@ -62,26 +62,26 @@ def take(queue: QueueSettings, file: Path, progress: Progress, *, at_instant: Ca
     old keyspace, BackupFailed, ServerUnavailable, and OSError for the file."""
     if "restore_load" not in queue.model.scripts:
         raise UnsupportedFeature(f"{queue.model.name} has no backup: its keyspace is shared with programs that know of none")
-    with ServerConnection(queue) as data, ServerConnection(queue) as news:
+    with ServerConnection(queue) as data, ServerConnection(queue) as tracking:
         server = data.info("server")
-        if server.get("run_id") != news.info("server").get("run_id"):
+        if server.get("run_id") != tracking.info("server").get("run_id"):
             raise BackupFailed("the two connections lead to two servers: a failover is under way, begin again")
         header = {
             **{"id": os.urandom(8).hex(), "model": queue.model.name, "queue": queue.name, "engine": __version__},
             **{"server": _version(server), "run_id": server.get("run_id", "")},
         }
         with ArchiveWriter(file, header) as archive:
-            return _Taking(queue, data, news, archive, progress).run(at_instant)
+            return _Taking(queue, data, tracking, archive, progress).run(at_instant)
 
 
 class _Taking:
     def __init__(
-        self, queue: QueueSettings, data: ServerConnection, news: ServerConnection, archive: ArchiveWriter, progress: Progress
+        self, queue: QueueSettings, data: ServerConnection, tracking: ServerConnection, archive: ArchiveWriter, progress: Progress
     ) -> None:
         self._queue = queue
         self._prefix = queue.model.keys.prefix.encode()
         self._data = data
-        self._news = news
+        self._tracking = tracking
         self._archive = archive
         self._progress = progress
         self._changed: set[bytes] = set()
@@ -97,7 +97,7 @@ class _Taking:
             raise BackupFailed(f"there is no queue {self._queue.name}: the server has no key of it")
         copies: Counter[bytes] = Counter()
         for _ in range(_ROUNDS_MAX):
-            self._hear(self._news.ping())
+            self._note_changed_keys(self._tracking.ping())
             again = [key for key in self._changed if copies[key] < _COPIES_MAX]
             if len(again) <= _FEW_KEYS:
                 break
@@ -112,9 +112,9 @@ class _Taking:
 
     def _listen(self) -> None:
         """Hear of each key that changes from now on."""
-        news, data = self._news, self._data
-        (number,) = news.ask(("CLIENT", "ID"))
-        news.ask(("SUBSCRIBE", _CHANNEL))
+        tracking, data = self._tracking, self._data
+        (number,) = tracking.ask(("CLIENT", "ID"))
+        tracking.ask(("SUBSCRIBE", _CHANNEL))
         data.ask(("CLIENT", "TRACKING", "ON", "REDIRECT", number, "BCAST", "PREFIX", self._prefix))
 
     def _scanned(self) -> Iterator[list[bytes]]:
@@ -131,7 +131,7 @@ class _Taking:
         todo = list(keys)
         while todo:
             page, todo = todo[: self._page], todo[self._page :]
-            self._hear(self._news.heard())
+            self._note_changed_keys(self._tracking.received())
             self._changed.difference_update(page)
             size = 0
             replies = self._data.ask(*(words for key in page for words in self._words(key)))
@@ -150,12 +150,12 @@ class _Taking:
         # Compressed and written when the writes go on again.
         last: list[Entry] = []
         with self._paused(pause_ms) as since_s:
-            self._hear(self._news.ping())
+            self._note_changed_keys(self._tracking.ping())
             self._copy(self._changed, last.append)
             (sequence,) = self._data.ask(("GET", self._queue.model.keys.seq))
             ((seconds, micros),) = self._data.ask(("TIME",))
             at_instant()
-            self._hear(self._news.ping())
+            self._note_changed_keys(self._tracking.ping())
             paused_ms = round((time.monotonic() - since_s) * 1000, 1)
         for entry in last:
             self._archive.add(entry)
@@ -180,9 +180,9 @@ class _Taking:
                 with suppress(ServerUnavailable):
                     self._data.ask(("CLIENT", "UNPAUSE"))
 
-    def _hear(self, told: list[Any]) -> None:
-        for said in told:
-            words = cast("list[Any]", said) if isinstance(said, list) else []
+    def _note_changed_keys(self, messages: list[Any]) -> None:
+        for message in messages:
+            words = cast("list[Any]", message) if isinstance(message, list) else []
             if words[:1] != [b"message"]:
                 continue
             if words[2] is None:

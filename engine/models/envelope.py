@@ -73,12 +73,12 @@ class HeaderTemplate(NamedTuple):
 def encode(operation: Enqueue) -> tuple[bytes, bytes]:
     """The envelope without the fields that the server sets, as the parts before and after them."""
     global _header_template
-    mould, nonce = _header_template, operation.nonce
+    template, nonce = _header_template, operation.nonce
     # Most jobs have the options of the one before: those that all jobs without options of their own share.
-    alike = mould is not None and operation.options is mould.options and operation.name == mould.name
-    if mould is None or not alike or mould.has_nonce != (nonce != b""):
-        mould = _header_template = _shape(operation.name, operation.options, nonce != b"")
-    return mould.head, nonce + mould.common + operation.payload
+    same_as_last = template is not None and operation.options is template.options and operation.name == template.name
+    if template is None or not same_as_last or template.has_nonce != (nonce != b""):
+        template = _header_template = _shape(operation.name, operation.options, nonce != b"")
+    return template.head, nonce + template.common + operation.payload
 
 
 #: The last one: replaced as a whole, so that threads may share it.
@@ -138,7 +138,7 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
             # What most jobs have: no flags, no settings.
             due_ms, at = 0, 1 + NUMBERS_BYTES
             end = at + 1 + raw[at]
-            alike = raw[:1] + raw[at:end]
+            form_bytes = raw[:1] + raw[at:end]
             enqueued_ms = int.from_bytes(raw[1:at], "big") & _TIME_MASK
         else:
             flags = raw[1]
@@ -155,33 +155,33 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
                 end = at + 16 + raw[at + 12] + raw[at + 13] + raw[at + 14] + raw[at + 15]
             if flags & _OPTIONS:
                 end += 2 + (raw[end] << 8 | raw[end + 1])
-            alike = raw[:2] + raw[at:end]
+            form_bytes = raw[:2] + raw[at:end]
         # All but the sequence, the times and the nonce. An envelope that is cut off has fewer bytes than its lengths say, so
         # it is never taken for a whole one.
-        form = _forms.get(alike)
+        form = _forms.get(form_bytes)
         if form is None:
             if len(raw) < end:
                 raise ValueError(f"{end - len(raw)} bytes are missing")
-            form = _form(alike)
+            form = _form(form_bytes)
             if len(_forms) >= _FORMS_MAX:
                 _forms.clear()
-            _forms[alike] = form
+            _forms[form_bytes] = form
     except (struct.error, ValueError, IndexError, RecursionError) as error:
         raise ScriptFault(f"envelope of job {lease.job}: {error}") from error
     name, class_name, lane, options = form
     return LeasedJob(lease, deadline_ms, name, class_name, lane, raw[end:], options, enqueued_ms, due_ms, *counters)
 
 
-def _form(alike: bytes) -> Form:
+def _form(form_bytes: bytes) -> Form:
     """What the parts of an envelope say that are alike in many. Raises ValueError or struct.error."""
-    flagged = alike[0] >= _FLAGGED
-    priority = alike[0] - (_FLAGGED if flagged else _PLAIN)
+    flagged = form_bytes[0] >= _FLAGGED
+    priority = form_bytes[0] - (_FLAGGED if flagged else _PLAIN)
     if priority not in _PRIORITIES:
-        raise ValueError(f"{alike[0]} is no first byte of a job")
-    flags, at = (alike[1], 2) if flagged else (0, 1)
+        raise ValueError(f"{form_bytes[0]} is no first byte of a job")
+    flags, at = (form_bytes[1], 2) if flagged else (0, 1)
     numbers, lengths = _numbers(_DEFAULTS), [0, 0, 0]
     if flags & _SETTINGS:
-        *found, key_bytes, name_bytes, unique_bytes = cast("tuple[int, ...]", _SETTINGS_FIELDS.unpack_from(alike, at))
+        *found, key_bytes, name_bytes, unique_bytes = cast("tuple[int, ...]", _SETTINGS_FIELDS.unpack_from(form_bytes, at))
         numbers, lengths = tuple(found), [key_bytes, name_bytes, unique_bytes]
         at += _SETTINGS_FIELDS.size
     if lengths[2] > _UNIQUE_BYTES_MAX:
@@ -190,10 +190,10 @@ def _form(alike: bytes) -> Form:
     if backoff >= len(_BACKOFFS):
         raise ValueError(f"back-off {backoff}")
     texts: list[str] = []
-    lengths.insert(0, alike[at])
+    lengths.insert(0, form_bytes[at])
     at += 1
     for size in lengths:
-        texts.append(alike[at : at + size].decode())
+        texts.append(form_bytes[at : at + size].decode())
         at += size
     class_name, key, name, unique = texts
     options = Options(
@@ -207,7 +207,7 @@ def _form(alike: bytes) -> Form:
         key=key,
         unique=unique,
         on_parent_failure="ignore" if flags & _ALONE else "bury",
-        **_read_extras(alike[at + 2 :]),
+        **_read_extras(form_bytes[at + 2 :]),
     )
     if options.backoff == "custom" and not options.backoff_delays_ms:
         raise ValueError("a back-off of its own without waits")

@@ -39,10 +39,10 @@ _BEAT_RESULTS = get_args(BeatResult)
 
 @immutable
 class Beaten:
-    """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped beating and may have left
-    leases; `watch_in_ms`: in so long it is this follower's turn to look after the leader, with a beat (0: when the next one is due
-    anyway); `version` of the news; `looks`: nobody looks at the control connections of workers, so this follower has to
-    (rule 39)."""
+    """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped beating and may have
+    left leases; `watch_in_ms`: in so long it is this follower's turn to look after the leader, with a beat (0: when the next
+    one is due anyway); `version` of the news; `looks`: nobody looks at the control connections of workers, so this follower has
+    to (rule 39)."""
 
     srv_us: int
     result: BeatResult
@@ -173,7 +173,8 @@ def bucket_end_ns(bucket: int) -> float:
 
 
 class RunTimes(NamedTuple):
-    """How long runs of one name and outcome took: all together, the longest of them, and how many by bucket (see `Durations`)."""
+    """How long runs of one name and outcome took: all together, the longest of them, and how many by bucket (see
+    `Durations`)."""
 
     name: str
     outcome: Literal["ok", "failed"]

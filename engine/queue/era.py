@@ -83,7 +83,7 @@ class EraWatch:
         self._met: dict[str, ServerIdentity] = {}
         self._claims: dict[str, tuple[int, int, int]] = {}
         #: What is done with the reply of each kind of call.
-        self._hears: dict[Any, Callable[[Any, Any, Any], None]] = {
+        self._readers: dict[Any, Callable[[Any, Any, Any], None]] = {
             **{Enqueue: self._enqueued, EnqueueMany: self._enqueued_many},
             **{Claim: self._claimed, Finish: self._claimed, Beat: self._beaten, NoteEra: self._noted_by_call},
         }
@@ -133,9 +133,9 @@ class EraWatch:
     def answered(self, call: Call[Any], raw: Any, mark: Any) -> None:
         """A call has been answered; `mark` is what `mark_of` returned when it left."""
         operation = call.operation
-        hear = self._hears.get(type(operation))
-        if hear is not None:
-            hear(operation, raw, mark)
+        read = self._readers.get(type(operation))
+        if read is not None:
+            read(operation, raw, mark)
 
     def call_back(self, callback: OnDataLoss) -> None:
         """Call this with each DataLoss."""

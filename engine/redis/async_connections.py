@@ -182,21 +182,21 @@ class AsyncConnections:
                 raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
         except BaseException as error:
             await connection.disconnect(nowait=True)
-            self.hears(error)
+            self.note_error(error)
             raise
         return connection
 
-    def hears(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Take an error that ended a call or a connection: another server may have to be found."""
         if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
-            self._resolver.hears(error)
+            self._resolver.note_error(error)
 
-    def hears_of(self, replies: Sequence[Any]) -> None:
+    def note_errors(self, replies: Sequence[Any]) -> None:
         """Take the errors among replies. Where the address is fixed nothing is looked at."""
         if self._resolver is not None:
             for reply in replies:
                 if isinstance(reply, Exception):
-                    self.hears(reply)
+                    self.note_error(reply)
 
     def asked_node(self, error: AskError) -> Node | None:
         """The node that an ASK has named; None where the address is fixed."""

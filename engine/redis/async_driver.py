@@ -186,7 +186,7 @@ class AsyncDriver:
             if loads_again(replies):
                 await connections.retire(pipelined)
             await connections.end_exchange(pipelined)
-        connections.hears_of(replies)
+        connections.note_errors(replies)
         if asks:
             replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

@@ -110,7 +110,7 @@ class Connections:
                 raise redis.ConnectionError("the connections are broken")
         except BaseException as error:
             self._turn_over()
-            self.hears(error)
+            self.note_error(error)
             raise
         return connection
 
@@ -143,17 +143,17 @@ class Connections:
         self.drop(connection)
         self._close_idle()
 
-    def hears(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Take an error that ended a call or a connection: another server may have to be found."""
         if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
-            self._resolver.hears(error)
+            self._resolver.note_error(error)
 
-    def hears_of(self, replies: Sequence[Any]) -> None:
+    def note_errors(self, replies: Sequence[Any]) -> None:
         """Take the errors among replies. Where the address is fixed nothing is looked at."""
         if self._resolver is not None:
             for reply in replies:
                 if isinstance(reply, Exception):
-                    self.hears(reply)
+                    self.note_error(reply)
 
     def asked_node(self, error: AskError) -> Node | None:
         """The node that an ASK has named; None where the address is fixed."""

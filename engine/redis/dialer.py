@@ -102,8 +102,8 @@ KEEP_ALIVE_S = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2}
 
 
 def identify(connection: Connection) -> ClientConnection | None:
-    """What the server says of this connection, which has nothing outstanding. None where others could learn nothing from it: the
-    user may not ask, or what the server sees is the connection of a proxy, which need not end with this process."""
+    """What the server says of this connection, which has nothing outstanding. None where others could learn nothing from it:
+    the user may not ask, or what the server sees is the connection of a proxy, which need not end with this process."""
     client, server = ask(connection, (("CLIENT", "INFO"), ("INFO", "server")))
     for reply in (client, server):
         if isinstance(reply, Exception):
@@ -158,10 +158,10 @@ PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 class Subscription:
     """One thread and its connection.
 
-    `heard` gets each message, and `changed` is called when `live` has changed; both in the thread, so they must be short and not
-    raise. `failed` gets the error of each attempt. Whenever nothing came for `look_s` seconds it asks `wanted` whether to go on,
-    and `checked` whether a PING shall find out if the connection was silently cut. After a failure it pauses for up to
-    `pause_most_s` seconds. `identify` says how the server lists a new connection, before anything is subscribed to.
+    `on_message` gets each message, and `changed` is called when `live` has changed; both in the thread, so they must be short
+    and not raise. `failed` gets the error of each attempt. Whenever nothing came for `look_s` seconds it asks `wanted` whether
+    to go on, and `checked` whether a PING shall find out if the connection was silently cut. After a failure it pauses for up
+    to `pause_most_s` seconds. `identify` says how the server lists a new connection, before anything is subscribed to.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Subscription:
         channels: tuple[str, ...],
         *,
         name: str,
-        heard: Callable[[bytes], None],
+        on_message: Callable[[bytes], None],
         changed: Callable[[], None],
         wanted: Callable[[], bool],
         checked: Callable[[], bool],
@@ -183,7 +183,7 @@ class Subscription:
         self._answer_s = dialer.endpoint.options.timeout_ms / 1000
         self._channels = channels
         self._name = name
-        self._heard = heard
+        self._on_message = on_message
         self._changed = changed
         self._wanted = wanted
         self._checked = checked
@@ -236,7 +236,7 @@ class Subscription:
             except FAILURES as error:
                 self._silence()
                 if self._dialer.resolver is not None and not isinstance(error, UnsafeServer):
-                    self._dialer.resolver.hears(error)
+                    self._dialer.resolver.note_error(error)
                 if not self._ended.is_set():
                     self._told_failure(error)
                 self._ended.wait(pause_s)
@@ -270,7 +270,7 @@ class Subscription:
                     raise redis.TimeoutError("no answer to a PING")
             said = self._read()
             if said[0] == b"message":
-                self._heard(said[2])
+                self._on_message(said[2])
 
     def _read(self) -> list[Any]:
         """Read the next message of the server."""
@@ -312,11 +312,11 @@ def resolver_of(endpoint: Endpoint) -> Resolver | None:
         def reach(address: Address) -> Endpoint:
             return plain.of_address(address, credentials)
 
-        def listen(address: Address, heard: Callable[[bytes], None], wanted: Callable[[], bool]) -> None:
+        def listen(address: Address, on_message: Callable[[bytes], None], wanted: Callable[[], bool]) -> None:
             Subscription(
                 *(Dialer(reach(address), None, None), (SWITCHED,)),
                 name=f"ironclaim-sentinel-{address.port}",
-                heard=heard,
+                on_message=on_message,
                 changed=lambda: None,
                 wanted=wanted,
                 checked=lambda: True,

@@ -94,7 +94,7 @@ class SyncDriver:
             connection.send_packed_command(packed(connection, self._commands((in_flight_call,))), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
-            self._connections.hears(error)
+            self._connections.note_error(error)
             return Flight(in_flight_call, failure=error)
         except BaseException:
             self._connections.drop(connection)
@@ -203,7 +203,7 @@ class SyncDriver:
             connection.send_packed_command(packed(connection, commands), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
-            self._connections.hears(error)
+            self._connections.note_error(error)
             return [error]
         except BaseException:
             # A killed greenlet or an interrupt: the replies may still come, so the connection is not for others.
@@ -236,7 +236,7 @@ class SyncDriver:
                 self._connections.retire(connection)
             else:
                 self._connections.give_back(connection)
-        self._connections.hears_of(replies)
+        self._connections.note_errors(replies)
         if asks:
             replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

@@ -98,7 +98,7 @@ class Notifier:
             dialer_of(self._endpoint),
             (self._topic,),
             name=f"ironclaim-notifier-{self._topic}",
-            heard=lambda _: self.notify(),
+            on_message=lambda _: self.notify(),
             changed=self.notify,
             wanted=wanted,
             checked=lambda: True,
@@ -190,7 +190,7 @@ class AsyncNotifier:
             except FAILURES as error:
                 # Callers that wait poll meanwhile, and get the server's error there.
                 if self._dialer.resolver is not None:
-                    self._dialer.resolver.hears(error)
+                    self._dialer.resolver.note_error(error)
             finally:
                 was_live, self._live = self._live, False
                 await self._disconnect()

@@ -140,7 +140,7 @@ class Resolver:
         """Ask again before the next call."""
         self._doubted = True
 
-    def hears(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Take an error that a server or a connection has ended a call with."""
         if isinstance(error, MovedError):
             self.moved(error.slot_id, Address.of(error))
@@ -351,7 +351,7 @@ FRESH_NS = 1_000_000_000
 #: primary as soon as they have connected to it.
 SWITCH_PAUSE_S, SWITCH_MOST_S = 0.1, 30.0
 
-#: Calls `heard` with what a sentinel publishes, for as long as `wanted`.
+#: Calls `on_message` with what a sentinel publishes, for as long as `wanted`.
 Listen = Callable[[Address, Callable[[bytes], None], Callable[[], bool]], None]
 
 
@@ -400,7 +400,7 @@ class Sentinels(Resolver):
         for address, answer in answers.items():
             if isinstance(answer, Exception) or isinstance(answer[1], Exception):
                 continue
-            self._hear(address)
+            self._subscribe(address)
             identity, primary, others = _text(answer[0]) or str(address), _fields(answer[1]), answer[2]
             count = max(count, 1 + int(primary.get("num-other-sentinels", 0)))
             if isinstance(others, list):
@@ -422,13 +422,13 @@ class Sentinels(Resolver):
         why = f" ({'; '.join(sorted(refusals))})" if refusals else ""
         return f"no majority of {count} sentinels names the primary of {self._route.service}: {named or 'no server'}{why}"
 
-    def _hear(self, address: Address) -> None:
+    def _subscribe(self, address: Address) -> None:
         """Listen to a sentinel that has answered."""
         with self._lock:
             if address in self._listened:
                 return
             self._listened.add(address)
-        self._listen(address, self._heard, lambda: self._wants(address))
+        self._listen(address, self._on_message, lambda: self._wants(address))
 
     def _wants(self, address: Address) -> bool:
         with self._lock:
@@ -436,7 +436,7 @@ class Sentinels(Resolver):
                 self._listened.discard(address)
             return self.wanted
 
-    def _heard(self, message: bytes) -> None:
+    def _on_message(self, message: bytes) -> None:
         if message.split(b" ", 1)[0].decode() != self._route.service:
             return
         self.doubt()

@@ -123,7 +123,7 @@ class Child:
                     raise OSError
                 self._leases = frozenset(job.lease for job in jobs)
             self._pipe.send((reference, work, serializers))
-            answers = self._hear()
+            answers = self._receive()
         except Exception:
             # It has died, or what it says cannot be read.
             died = Fault(self._died(), "")
@@ -143,20 +143,20 @@ class Child:
                 self.start()
         return answers
 
-    def _hear(self) -> list[Answer]:
+    def _receive(self) -> list[Answer]:
         """What comes of the run; what its handler says meanwhile is passed on. Raises EOFError or OSError when the child died."""
         while True:
             while not self._pipe.poll(_LOOK_S):
                 if self._process is not None and self._process.poll() is not None:
                     raise EOFError
                 self._tell_lost()
-            heard = self._pipe.recv()
-            if isinstance(heard, Logged):
-                write(heard)
-            elif isinstance(heard, MoreTime | Progressed):
-                self._say(heard)
+            received = self._pipe.recv()
+            if isinstance(received, Logged):
+                write(received)
+            elif isinstance(received, MoreTime | Progressed):
+                self._say(received)
             else:
-                return heard
+                return received
 
     @property
     def busy(self) -> bool:
@@ -210,8 +210,8 @@ class Child:
         rest: list[Logged] = []
         with contextlib.suppress(EOFError, OSError):
             while self._pipe.poll(0):
-                heard = self._pipe.recv()
-                rest += [heard] if isinstance(heard, Logged) else []
+                received = self._pipe.recv()
+                rest += [received] if isinstance(received, Logged) else []
         self._pipe.close()
         return rest
 

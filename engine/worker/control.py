@@ -57,7 +57,7 @@ class Control:
             dialer_of(endpoint),
             channels,
             name="control",
-            heard=self._heard,
+            on_message=self._on_message,
             changed=self._changed,
             wanted=lambda: True,
             checked=busy,
@@ -75,7 +75,7 @@ class Control:
         """End it."""
         self._subscription.stop()
 
-    def _heard(self, message: bytes) -> None:
+    def _on_message(self, message: bytes) -> None:
         parsed = read_control(message)
         if parsed is not None:
             self._say(parsed)
@@ -127,7 +127,7 @@ def stop_signals(ask: Callable[[StopReason], None]) -> Generator[list[int]]:
         yield came
         return
 
-    def hear(number: int, _frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         came.append(number)
         ask("stopped" if len(came) == 1 else "at once")
         if len(came) > 1:
@@ -135,7 +135,7 @@ def stop_signals(ask: Callable[[StopReason], None]) -> Generator[list[int]]:
             for other in NUMBERS:
                 signal.signal(other, signal.SIG_DFL)
 
-    before = {number: signal.signal(number, hear) for number in NUMBERS}
+    before = {number: signal.signal(number, on_signal) for number in NUMBERS}
     try:
         yield came
     finally:

@@ -272,7 +272,7 @@ class _Channels:
                 return
             by_channel = {channel.encode(): member for member in members for channel in member.channels}
 
-            def heard(message: bytes) -> None:
+            def on_message(message: bytes) -> None:
                 parsed, member = read_control(message), by_channel.get(made.channel)
                 if parsed is not None and member is not None:
                     member.say(parsed)
@@ -288,7 +288,7 @@ class _Channels:
                 dialer_of(self._endpoint),
                 tuple(channel.decode() for channel in by_channel),
                 name="control",
-                heard=heard,
+                on_message=on_message,
                 changed=changed,
                 wanted=lambda: True,
                 checked=lambda: any(member.busy() for member in members),

@@ -76,8 +76,8 @@ class AsyncEndListeners:
         after = FIRST_ENTRY
         while True:
             try:
-                heard: EndedJobs = await self._blocking.run(AwaitEnds(token, after, BLOCK_MS))
-                after, told = heard.after, heard.jobs
+                ended: EndedJobs = await self._blocking.run(AwaitEnds(token, after, BLOCK_MS))
+                after, told = ended.after, ended.jobs
             except EngineError:
                 # The server fails: the tasks that wait poll, and get the error themselves.
                 told = tuple(by_job)
