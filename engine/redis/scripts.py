@@ -1,13 +1,13 @@
-"""The script loader: reads `lua/<model>/*.lua`, holds each script to its header, and links the functions that it uses.
+"""The script loader: reads a model's folders of `lua/`, holds each script to its header, and links the functions that it uses.
 
 A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the loader puts a local of that name for
 each of them before the body, a number where the description begins with `number:`. It refuses a script that does not use one of
 them, or uses a name that nobody declares. A name with a count stands for a repeated group of slots
 (`items  2 for each item: ...`); groups come last, in their order.
 
-Functions that several scripts use are in modules, `lua/<model>/modules/*.lua`. A script gets those whose names it uses, and those
-that these use, each behind what it needs. A foreign model's scripts see its own modules, then those that all foreign models
-share, then those of Lanes.
+Functions that several scripts use are in modules, `modules/*.lua` of each folder. A script gets those whose names it uses, and
+those that these use, each behind what it needs. A foreign model's scripts see its own modules, then those that all foreign models
+share, then those of Lanes (`layers_of`).
 
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does not get it.
 
@@ -115,83 +115,92 @@ def scripts_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "lua"
 
 
-def load_folder(folder: Path) -> Mapping[str, Script]:
-    """Every script of one model's folder by name. Raises ScriptFault naming the file and what is wrong with it."""
-    return _load_folder(folder, PIECE_WORDS)
+#: The folders of `lua/` that hold the scripts and modules of a model; one that is not here is foreign and has `foreign/<model>`.
+FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "lanes": ("core", "admin", "looks", "schedules", "children", "shards", "backup"),
+    "dsps": ("dsps",),
+}
+#: Folders in which no name of a script or of a function occurs twice.
+Layer = tuple[Path, ...]
 
 
-def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, Script]:
-    """The scripts of a foreign model by name: those that all foreign models share, the model's own, which come first, and those
-    of Lanes that it uses as they are."""
-    return _load_foreign(lua, model, tuple(reused), PIECE_WORDS)
+def layers_of(lua: Path, model: str) -> tuple[Layer, ...]:
+    """The folders whose scripts and modules a model sees. Of those that have one name it gets that of the first layer."""
+    lanes = tuple(lua / name for name in FOLDERS["lanes"])
+    if model in FOLDERS:
+        return (tuple(lua / name for name in FOLDERS[model]),)
+    return ((lua / "foreign" / model,), (lua / "foreign",), lanes)
+
+
+def all_models(lua: Path) -> Sequence[str]:
+    """The names of the models that have scripts there."""
+    formats = (path.name for path in (lua / "foreign").iterdir() if path.is_dir() and path.name != "modules")
+    return [*FOLDERS, *sorted(formats)]
+
+
+def load_model(lua: Path, model: str, reused: Iterable[str] = ()) -> Mapping[str, Script]:
+    """The scripts of a model by name. A foreign model has its own, those that all foreign models share, and those of Lanes that
+    are `reused` as they are. Raises ScriptFault naming the file and what is wrong with it."""
+    return _load(lua, model, tuple(reused), PIECE_WORDS)
 
 
 # A process reads a folder once: a service may have many queues, and all of them run the scripts that its first one did, also
 # while a newer release is being installed below it. Other scripts are another folder. What failed to load is read again.
-@lru_cache(maxsize=16)
-def _load_folder(folder: Path, piece_words: int) -> Mapping[str, Script]:
-    return _load(*_files(folder), piece_words)
-
-
-@lru_cache(maxsize=16)
-def _load_foreign(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
-    return _load(*_foreign_files(lua, model, reused), piece_words)
-
-
-#: The files of scripts, and the folders whose modules they see.
-_Files = tuple[Sequence[Path], tuple[Path, ...]]
-
-
-def _files(folder: Path) -> _Files:
-    _check_folders(folder)
-    return sorted(folder.glob("*.lua")), (folder,)
-
-
-def _foreign_files(lua: Path, model: str, reused: Iterable[str]) -> _Files:
-    own, shared, lanes = lua / model, lua / "foreign", lua / "lanes"
-    _check_folders(own, shared, lanes)
-    provided = {name for path in (own / "modules").glob("*.lua") for name in _PROVIDED.findall(path.read_text())}
-    lacking = [name for name in required_of_formats(lua) if name not in provided]
-    if lacking:
-        raise ScriptFault(f"model {model}: its wire lacks {', '.join(lacking)}")
-    paths = {name: lanes / f"{name}.lua" for name in reused}
-    for folder in (shared, own):
-        paths |= {path.stem: path for path in sorted(folder.glob("*.lua"))}
-    return [paths[name] for name in sorted(paths)], (own, shared, lanes)
-
-
-def _check_folders(*folders: Path) -> None:
-    for folder in folders:
-        if not folder.is_dir():
-            raise ScriptFault(f"no folder of scripts at {folder}")
-
-
-def _load(paths: Sequence[Path], folders: tuple[Path, ...], piece_words: int) -> Mapping[str, Script]:
-    linked = read_linked(folders[0], _digest(paths, folders, piece_words))
-    scripts = _link_all(paths, folders, piece_words) if linked is None else (Script.from_fields(fields) for fields in linked)
+@lru_cache(maxsize=32)
+def _load(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
+    paths, layers = _files(lua, model, reused)
+    linked = read_linked(layers[0][0], _digest(paths, layers, piece_words))
+    scripts = _link_all(paths, layers, piece_words) if linked is None else (Script.from_fields(fields) for fields in linked)
     return MappingProxyType({script.name: script for script in scripts})
 
 
-def _link_all(paths: Iterable[Path], folders: Iterable[Path], piece_words: int) -> Sequence[Script]:
-    functions = _functions(folders)
+def _files(lua: Path, model: str, reused: Iterable[str]) -> tuple[Sequence[Path], tuple[Layer, ...]]:
+    """The files of a model's scripts, and its layers."""
+    layers = layers_of(lua, model)
+    for folder in (folder for layer in layers for folder in layer):
+        if not folder.is_dir():
+            raise ScriptFault(f"no folder of scripts at {folder}")
+    paths = _scripts(layers[0])
+    if len(layers) > 1:
+        provided = {name for path in (layers[0][0] / "modules").glob("*.lua") for name in _PROVIDED.findall(path.read_text())}
+        lacking = [name for name in required_of_formats(lua) if name not in provided]
+        if lacking:
+            raise ScriptFault(f"model {model}: its wire lacks {', '.join(lacking)}")
+        _, shared, lanes = map(_scripts, layers)
+        paths = {name: lanes[name] for name in reused} | shared | paths
+    return [paths[name] for name in sorted(paths)], layers
+
+
+def _scripts(layer: Layer) -> dict[str, Path]:
+    """The files of a layer's scripts by name."""
+    found: dict[str, Path] = {}
+    for path in (path for folder in layer for path in sorted(folder.glob("*.lua"))):
+        if path.stem in found:
+            raise ScriptFault(f"script {path.name}: {found[path.stem].parent.name} and {path.parent.name} have one")
+        found[path.stem] = path
+    return found
+
+
+def _link_all(paths: Iterable[Path], layers: Iterable[Layer], piece_words: int) -> Sequence[Script]:
+    functions = _functions(layers)
     return [_script(path, functions, piece_words) for path in paths]
 
 
-def _digest(paths: Iterable[Path], folders: Iterable[Path], piece_words: int) -> str:
-    modules = (module for folder in folders for module in sorted((folder / "modules").glob("*.lua")))
+def _digest(paths: Iterable[Path], layers: Iterable[Layer], piece_words: int) -> str:
+    modules = (module for layer in layers for folder in layer for module in sorted((folder / "modules").glob("*.lua")))
     return sources_digest((*paths, *modules), piece_words)
 
 
-def linked_model(lua: Path, model: str, reused: Iterable[str] | None = None) -> str:
-    """The contents of a model's `linked.json`. `reused`: of a foreign model, as for `load_foreign`. Raises ScriptFault."""
-    paths, folders = _files(lua / model) if reused is None else _foreign_files(lua, model, reused)
-    scripts = _link_all(paths, folders, PIECE_WORDS)
-    return linked_text((script.fields() for script in scripts), _digest(paths, folders, PIECE_WORDS))
+def linked_model(lua: Path, model: str, reused: Iterable[str]) -> str:
+    """The contents of a model's `linked.json`; the arguments are those of `load_model`. Raises ScriptFault."""
+    paths, layers = _files(lua, model, reused)
+    scripts = _link_all(paths, layers, PIECE_WORDS)
+    return linked_text((script.fields() for script in scripts), _digest(paths, layers, PIECE_WORDS))
 
 
-def load_script(path: Path, folders: Sequence[Path] = (), piece_words: int = PIECE_WORDS) -> Script:
-    """One script with its functions linked and its header checked. `folders`: those whose modules it sees, else its own."""
-    return _script(path, _functions(folders or (path.parent,)), piece_words)
+def load_script(path: Path, layers: Sequence[Layer] = (), piece_words: int = PIECE_WORDS) -> Script:
+    """One script with its functions linked and its header checked. `layers`: whose modules it sees, else those of its folder."""
+    return _script(path, _functions(layers or ((path.parent,),)), piece_words)
 
 
 def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> Script:
@@ -237,9 +246,9 @@ def required_of_formats(lua: Path) -> Sequence[str]:
     return [name for name, optional in _OF_FORMATS.findall(listed) if not optional]
 
 
-def linked_functions(names: Iterable[str], folders: Sequence[Path]) -> str:
+def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
     """The text of these functions of modules, behind that of all that they use. Raises ScriptFault."""
-    functions, linked = _functions(folders), dict[str, str]()
+    functions, linked = _functions(layers), dict[str, str]()
     for name in names:
         _link("caller", name, functions, linked, ())
     return "".join(linked.values())
@@ -263,12 +272,12 @@ def _check_slots(path: Path, body: str, slots: Sequence[str]) -> set[str]:
     return used - declared - {*slots}
 
 
-def _functions(folders: Iterable[Path]) -> Mapping[str, Function]:
-    """The functions of the folders' modules by name: of those that have one name, that of the first folder."""
+def _functions(layers: Iterable[Layer]) -> Mapping[str, Function]:
+    """The functions of the layers' modules by name: of those that have one name, that of the first layer."""
     found: dict[str, Function] = {}
-    for folder in reversed([*folders]):
+    for layer in reversed([*layers]):
         own: dict[str, Function] = {}
-        for path in sorted((folder / "modules").glob("*.lua")):
+        for path in (path for folder in layer for path in sorted((folder / "modules").glob("*.lua"))):
             for function in _module(path):
                 if function.name in own:
                     raise ScriptFault(f"module {path.name}: {own[function.name].module} has a function {function.name}, too")
@@ -312,7 +321,7 @@ def _link(user: str, name: str, functions: Mapping[str, Function], linked: dict[
 # -- The linked scripts of a model as the wheel brings them: a process that starts need not link them
 # again, which takes 40 ms.
 #
-# They are in `linked.json` beside the scripts, with a digest of the files that they were linked from: where a file
+# They are in `linked.json` in the first folder of the model, with a digest of the files that they were linked from: where a file
 # was changed since, nothing there counts. `.ci/linked_scripts.py` writes it when a wheel is built; the source tree
 # has none.
 

@@ -31,7 +31,7 @@ local between = state == 'gone' and model.read(id)
 if state == 'waiting' or state == 'delayed' or state == 'active' or between and between.kind == 'J' then
   if token ~= '' then
     local tokens = redis.call('GET', waits) or ''
-    -- As in lua/lanes/look.lua: only its reader creates the stream.
+    -- As in lua/looks/look.lua: only its reader creates the stream.
     if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
     redis.call('PEXPIREAT', wait, now_ms + 60000)
     if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/lanes/sweep.lua). Takes expired leases
+-- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/core/sweep.lua). Takes expired leases
 -- away: the token is revoked, and the job goes back to the front of the waiting jobs or, after too many crashes, to the dead (rule
 -- 12). Leases that end too far ahead because the clock stepped back are cut to the longest lease length, once (rule 10). After a
 -- stall nothing is taken until workers could renew (rule 11). Jobs that foreign clients took and no longer hold come back as well,
