@@ -13,7 +13,8 @@ A comment `anchor: name` marks what the code there guarantees, for tests that pl
 
 A wheel brings the linked scripts (`engine.redis.scripts`); where a file was changed since, they are linked anew.
 
-A list that may be long goes to the server in pieces; the word PIECE in a script is their size."""
+Numbers that several scripts need, and defaults of the engine's options, stand in scripts as words (`CONSTANTS`). A list that may
+be long goes to the server in pieces; the word PIECE is their size."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from engine.errors import ScriptFault
+from engine.ops.jobs import Options
 
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
 _HEADER = re.compile(r"(?:[#-].*\n)+")
@@ -49,13 +51,40 @@ _KNOWN = frozenset(
     re.findall(
         r"\w+",
         "and break do else elseif end false for function if in local nil not or repeat return then true until while KEYS ARGV "
-        "PIECE redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
+        "redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
     )
 )
-_PIECE = re.compile(r"\bPIECE\b")
 #: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for some 8,000. A multiple
 #: of 4, so that no item is parted: the largest, a job with its unique key, has 4 words. Tests set it to 4, to cross each loop.
 PIECE_WORDS = 1000
+#: How long after its deadline a copy of a call may still come: records of calls and tombstones are kept so much longer.
+LATE_COPY_MS = 20_000
+#: A reply ends before it carries more than this, but never before its first item.
+REPLY_BYTES = 1_048_576
+_DEFAULTS = Options()
+#: The numbers that stand in scripts as words.
+CONSTANTS: Mapping[str, int] = {
+    #: What an envelope without settings means, so these defaults are part of the format.
+    "ATTEMPTS": _DEFAULTS.attempts,
+    "CRASHES_MAX": _DEFAULTS.crashes_max,
+    "ERROR_TTL_MS": _DEFAULTS.error_ttl_ms,
+    #: The width of a priority's band of scores, half of it for LIFO and half for FIFO (rule 16).
+    "BAND": 1 << 49,
+    #: The greatest whole number that a double, which is Lua's number, tells from its neighbours.
+    "EXACT_MAX": (1 << 53) - 1,
+    #: How long a foreign job's own record is kept while foreign clients may run the job.
+    "FOREIGN_RUN_MS": 7 * 86_400_000,
+    #: The last byte that an envelope's head can have: everything before its options and payload.
+    "HEAD_LAST": 700,
+    #: What is added to the expiry of a result while children may read it (rule 25).
+    "KEPT_MS": 1 << 48,
+    "LATE_COPY_MS": LATE_COPY_MS,
+    "REPLY_BYTES": REPLY_BYTES,
+    #: The greatest number that six bytes hold: of a sequence (rule 16), a time, a counter.
+    "U48_MAX": (1 << 48) - 1,
+}
+_CONSTANT = re.compile(rf"\b(?:PIECE|{'|'.join(CONSTANTS)})\b")
+_KNOWN |= {"PIECE", *CONSTANTS}
 #: The fields of a script that say which slots its header declares.
 _SLOT_FIELDS = ("keys", "arguments", "key_groups", "argument_groups")
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
@@ -236,8 +265,9 @@ def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> 
     linked: dict[str, str] = {}
     for name in sorted(foreign):
         _link(f"script {path.name}", name, functions, linked, ())
+    constants = {**CONSTANTS, "PIECE": piece_words}
     text = header[0] + "".join(bindings) + "".join(linked.values()) + body
-    return Script(path.stem, _PIECE.sub(str(piece_words), text), slots[0], slots[1], groups[0], groups[1])
+    return Script(path.stem, _CONSTANT.sub(lambda word: str(constants[word[0]]), text), slots[0], slots[1], groups[0], groups[1])
 
 
 def required_of_formats(lua: Path) -> Sequence[str]:
@@ -251,7 +281,7 @@ def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
     functions, linked = _functions(layers), dict[str, str]()
     for name in names:
         _link("caller", name, functions, linked, ())
-    return "".join(linked.values())
+    return _CONSTANT.sub(lambda word: str({**CONSTANTS, "PIECE": PIECE_WORDS}[word[0]]), "".join(linked.values()))
 
 
 def _names(code: str) -> tuple[set[str], set[str]]:
@@ -329,8 +359,8 @@ FILE = "linked.json"
 
 
 def sources_digest(files: Iterable[Path], piece_words: int) -> str:
-    """The digest of what scripts are linked from: the files, by name and text, and the size of a piece."""
-    digest = hashlib.sha256(b"%d" % piece_words)
+    """The digest of what scripts are linked from: the files, by name and text, the size of a piece and the other constants."""
+    digest = hashlib.sha256(f"{piece_words} {CONSTANTS}".encode())
     for file in files:
         text = file.read_bytes()
         digest.update(b"\n%s/%s %d\n" % (file.parent.name.encode(), file.name.encode(), len(text)))

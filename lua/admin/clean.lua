@@ -39,7 +39,7 @@ local old, kept, lanes, wakes = {}, 0, {}, {}
 -- anchor: clean-takes-the-named-state
 for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
   if #old >= most then break end
-  local job = state ~= 'finished' and envelope_open(look_at(prefix .. 'job:' .. entry.id, 700))
+  local job = state ~= 'finished' and job_head(prefix .. 'job:' .. entry.id)
   local readable = job and job.kind == 'J'
   -- An entry that lies ahead of now because the clock stepped back counts as old where no age is asked for (rule 10).
   -- anchor: clean-keeps-the-young
@@ -72,6 +72,6 @@ end
 for lane in pairs(lanes) do leave_empty(prefix, lane, turn) end
 for list in pairs(wakes) do wake_push(list) end
 local results = { #old, kept, string.format('%d', era_sequence), string.format('%d', era_ms) }
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', unpack(results) }

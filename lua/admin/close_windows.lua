@@ -16,7 +16,7 @@ local windows = {}
 for at = 1, #ARGV - 2 do windows[at] = KEYS[1 + at] end
 check_types({}, { sweep }, {}, windows)
 local srv_us = server_us(now_ms, sweep)
-local until_ms, open = math.floor(srv_us / 1000) + 20000, 0
+local until_ms, open = math.floor(srv_us / 1000) + LATE_COPY_MS, 0
 for at, window in ipairs(windows) do
   if redis.call('GET', window) == ARGV[2 + at] then
     redis.call('PEXPIREAT', window, string.format('%d', until_ms), 'LT')

@@ -29,7 +29,7 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
 local told, ends, wakes = {}, {}, {}
 for at = 1, (#KEYS - 7) / 2 do
-  local id, job = ARGV[6 + at], envelope_open(look_at(KEYS[6 + 2 * at], 700))
+  local id, job = ARGV[6 + at], job_head(KEYS[6 + 2 * at])
   local now = state_of(prefix, job, id)
   if job and job.kind == 'J' then check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class }) end
   -- The tombstone is of this very call: an earlier copy was cut off, and the rest of it is done now.
@@ -49,6 +49,6 @@ for _, job in ipairs(ends) do
   end
 end
 for list in pairs(wakes) do wake_push(list) end
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', told }

@@ -52,7 +52,7 @@ local results = { string.format('%d', tonumber(redis.call('GET', seq) or 0)), st
 if phase == 'begin' then
   if force ~= '1' and redis.call('ZCARD', active) > 0 then
     -- This refusal is recorded as well: a late copy must not begin what its caller has given up.
-    redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
+    redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + LATE_COPY_MS)
     return { srv_us, 'busy', unpack(results) }
   end
   for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, 999)) do
@@ -80,5 +80,5 @@ else
   end
   redis.call('DEL', paused, limits, retention)
 end
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done', unpack(results) }

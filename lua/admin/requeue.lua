@@ -33,7 +33,7 @@ if known then
 end
 local results, back, taken, wakes = {}, {}, {}, {}
 for at = 1, (#KEYS - 6) / 2 do
-  local id, run, job = ARGV[3 + at], KEYS[6 + 2 * at], envelope_open(look_at(KEYS[5 + 2 * at], 700))
+  local id, run, job = ARGV[3 + at], KEYS[6 + 2 * at], job_head(KEYS[5 + 2 * at])
   local since_ms = redis.call('ZSCORE', dead, id)
   local result, state, holder = 'done', 'dead', nil
   if since_ms and job and job.kind ~= 'T' then
@@ -74,7 +74,7 @@ for _, item in ipairs(back) do
   end
 end
 for list in pairs(wakes) do wake_push(list) end
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 for _, item in ipairs(back) do redis.call('ZREM', dead, item.id) end
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

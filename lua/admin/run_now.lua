@@ -24,7 +24,7 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
 local results, jobs, wakes = {}, {}, {}
 for at = 1, #KEYS - 5 do
-  local id, job = ARGV[3 + at], envelope_open(redis.call('GETRANGE', KEYS[5 + at], 0, 700))
+  local id, job = ARGV[3 + at], envelope_open(redis.call('GETRANGE', KEYS[5 + at], 0, HEAD_LAST))
   local state = state_of(prefix, job, id)
   if state == 'delayed' then
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
@@ -41,7 +41,7 @@ for _, item in ipairs(jobs) do
 end
 -- The record is written before the jobs leave `due`. A job that is in both places still waits, and if it has run meanwhile, its
 -- promotion does not start it again.
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 for _, item in ipairs(jobs) do redis.call('ZREM', due, due_member(item.job.sequence, item.id)) end
 for list in pairs(wakes) do wake_push(list) end
 if events then tell_events(prefix .. 'events', events) end

@@ -25,5 +25,5 @@ if keep == '0' then
 else
   redis.call('HSET', stats, 'events', keep)
 end
-redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done' }

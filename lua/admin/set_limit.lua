@@ -33,5 +33,5 @@ elseif string.sub(limit, 1, 2) == 'k:' then
 end
 if string.sub(limit, 1, 2) == 'n:' then wake_name(prefix, string.sub(limit, 3), now_ms) end
 for list in pairs(wakes) do wake_push(list) end
-redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done' }

@@ -18,5 +18,5 @@ local srv_us = server_us(now_ms, sweep)
 local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
 if known then return { srv_us, known } end
 redis.call('HSET', retention, unpack(ARGV, 4))
-redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done' }

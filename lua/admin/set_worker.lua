@@ -29,5 +29,5 @@ if string.sub(field, 1, 2) == 'p:' and value ~= '' then
 end
 if value == '' then redis.call('HDEL', settings, field) else redis.call('HSET', settings, field, value) end
 tell_news(prefix, now_ms)
-redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done' }

@@ -34,7 +34,7 @@ local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
 -- Once all is there, leases are those of workers that have begun.
 local given_back = restored == backup and {} or redis.call('ZRANGE', active, 0, limit - 1)
 for _, id in ipairs(given_back) do
-  local run, job = prefix .. 'run:' .. id, envelope_open(look_at(prefix .. 'job:' .. id, 700))
+  local run, job = prefix .. 'run:' .. id, job_head(prefix .. 'job:' .. id)
   local state = run_look(run, 'fence', 'limits', 'requeued_ms')
   local died_ms = tonumber(redis.call('ZSCORE', dead, id) or -1)
   if not job or job.kind ~= 'J' or not run_is_readable(run) then

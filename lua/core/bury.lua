@@ -22,7 +22,7 @@ local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 4) / 2 do
   local id, fence, nonce = ARGV[5 * at - 2], ARGV[5 * at - 1], ARGV[5 * at]
   local run = KEYS[4 + 2 * at]
-  local job = envelope_open(look_at(KEYS[3 + 2 * at], 700))
+  local job = job_head(KEYS[3 + 2 * at])
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' then
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce,

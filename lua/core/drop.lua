@@ -29,7 +29,7 @@ now_ms = math.floor(srv_us / 1000)
 local numbers, reply, held, wakes = { discarded = 2, skipped = 5, rerouted = 6 }, {}, {}, {}
 for at = 1, #jobs do
   local id, fence, nonce, outcome = ARGV[4 * at - 1], ARGV[4 * at], ARGV[4 * at + 1], ARGV[4 * at + 2]
-  local job = envelope_open(look_at(jobs[at], 700))
+  local job = job_head(jobs[at])
   local state, ended, limits = token_state(runs[at], job, fence, nonce)
   local leaves = state == 'held' and job.kind == 'J'
   -- A call that was cut off after writing the tombstone has left the lease behind.
@@ -46,7 +46,7 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
   if lease.fresh then
-    redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + 20000)
+    redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + LATE_COPY_MS)
     redis.call('HINCRBY', stats, lease.outcome, 1)
     free_unique(prefix, lease.job, lease.id) -- anchor: skipped-job-frees-its-unique-key
     if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end

@@ -70,7 +70,7 @@ if result then -- anchor: enqueue-is-recognized-when-repeated
   local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms or 0
   if until_ms > now_ms then redis.call('SET', dedup, id, 'NX', 'PXAT', until_ms) end
   -- A caller that was answered with an ended job must get the same answer to a late copy: keep the tombstone long enough.
-  if result == 'duplicate' and known.kind == 'T' then redis.call('PEXPIREAT', job, not_after_ms + 20000, 'GT') end
+  if result == 'duplicate' and known.kind == 'T' then redis.call('PEXPIREAT', job, not_after_ms + LATE_COPY_MS, 'GT') end
   return { srv_us, result, state, fence, first }
 end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end -- anchor: late-enqueue-is-void
@@ -84,13 +84,13 @@ end
 -- make (docs/guides/shards.md).
 local moved = noted[3] and string.sub(id, 1, 5) ~= 'cron:' and string.sub(id, -8) ~= '>reroute' and (string.byte(noted[3]) ~= 49 or unknown or #KEYS < 24)
 if unknown and not moved then
-  reject_enqueue(job, nonce, unknown, not_after_ms + 20000, 4)
+  reject_enqueue(job, nonce, unknown, not_after_ms + LATE_COPY_MS, 4)
   return { srv_us, 'orphan', '', 0, unknown }
 end
 if unique_key ~= '' or dedup_key ~= '' then
   first, state, fence = unique_holder(prefix, unique_key, dedup_key, id)
   if first then
-    reject_enqueue(job, nonce, first, not_after_ms + 20000, 3) -- anchor: late-copy-of-a-rejected-enqueue-stays-out
+    reject_enqueue(job, nonce, first, not_after_ms + LATE_COPY_MS, 3) -- anchor: late-copy-of-a-rejected-enqueue-stays-out
     return { srv_us, 'duplicate', state, fence, first }
   end
 end
@@ -107,7 +107,7 @@ if type(sequence) == 'table' then
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 -- anchor: sequences-end-at-2-48
-if sequence > 281474976710655 then
+if sequence > U48_MAX then
   redis.call('INCRBY', seq, -1)
   return redis.error_reply('IRONCLAIM sequence exhausted at 2^48')
 end
@@ -133,7 +133,7 @@ elseif due_ms > 0 then -- anchor: delayed-jobs-wait
   gains = redis.call('ZRANGE', due, 0, 0)[1] == member
 else
   -- As to_lane does, with what was read above.
-  local place = (10 - priority) * 562949953421312 + turn
+  local place = (10 - priority) * BAND + turn
   gains = is_parked == 0
   -- anchor: urgent-new-job-moves-its-lane-ahead
   if is_parked == 0 and place < (tonumber(score) or math.huge) then redis.call('ZADD', ready, 'LT', place, lane_name) end

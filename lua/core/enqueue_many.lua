@@ -138,7 +138,7 @@ for page = 1, count, PIECE / 2 do
   end
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
-if sequence > 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
+if sequence > U48_MAX then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local reply = { srv_us, table.concat(letters), known_states, fresh > 0 and sequence - fresh + 1 or nil, fresh > 0 and sequence or nil }
 if expiries[1] then check_types({ prefix .. 'expiring' }, {}, {}) end
 local new = {}
@@ -146,13 +146,13 @@ for _, lane in ipairs(lanes) do
   if lane.gains and new_class(prefix, classes, lane.class, lane.target) then new[lane.class] = lane.target end
 end
 
-for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, turned_away.nonce, turned_away.holder, not_after_ms + 20000, 3) end
+for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, turned_away.nonce, turned_away.holder, not_after_ms + LATE_COPY_MS, 3) end
 -- Windows of jobs that an earlier copy has made before it was cut off.
 for _, window in ipairs(windows) do
   redis.call('SET', prefix .. 'dedup:' .. window.dedup, window.id, 'NX', 'PXAT', window.until_ms)
 end
 -- A caller that was answered with an ended job must get the same answer to a late copy: keep the tombstones long enough.
-for _, key in ipairs(tombstones) do redis.call('PEXPIREAT', key, not_after_ms + 20000, 'GT') end
+for _, key in ipairs(tombstones) do redis.call('PEXPIREAT', key, not_after_ms + LATE_COPY_MS, 'GT') end
 if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
 for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms) end
@@ -164,7 +164,7 @@ for at = 1, #delayed, PIECE do redis.call('ZADD', due, unpack(delayed, at, math.
 for _, lane in ipairs(lanes) do
   if lane.best > 0 and redis.call('HEXISTS', parked, lane.name) == 0 then
     -- anchor: urgent-bulk-job-moves-its-lane-ahead
-    redis.call('ZADD', lane.ready, 'LT', (10 - lane.best) * 562949953421312 + turn, lane.name)
+    redis.call('ZADD', lane.ready, 'LT', (10 - lane.best) * BAND + turn, lane.name)
     lane.claimable = true
   end
   -- anchor: bulk-keeps-every-waiting-job

@@ -22,7 +22,7 @@ now_ms = math.floor(srv_us / 1000)
 local reply, held = {}, {}
 for at = 1, (#KEYS - 2) / 2 do
   local id, run = ARGV[3 + 3 * at], KEYS[2 + 2 * at]
-  local job = envelope_open(look_at(KEYS[1 + 2 * at], 700))
+  local job = job_head(KEYS[1 + 2 * at])
   local state, outcome, limits = token_state(run, job, ARGV[4 + 3 * at], ARGV[5 + 3 * at])
   local deadline_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
   if state ~= 'held' or deadline_ms == 0 then -- anchor: renewal-after-the-deadline-is-accepted

@@ -22,7 +22,7 @@ local held = holder and holder ~= '' and until_ms > now_ms -- anchor: lock-is-he
 if held and holder == token then
   -- Another copy of this call has taken the lock; if it was cut off, these two writes were still to be done.
   redis.call('PEXPIREAT', lock, until_ms + 86400000)
-  redis.call('SET', op, 'held', 'PXAT', not_after_ms + 20000)
+  redis.call('SET', op, 'held', 'PXAT', not_after_ms + LATE_COPY_MS)
   return { srv_us, 'held', fence, until_ms }
 end
 if redis.call('EXISTS', op) == 1 then return { srv_us, 'lost', 0, 0 } end -- anchor: late-copy-of-a-released-lock-is-lost
@@ -37,5 +37,5 @@ fence, until_ms = math.max(fence + 1, now_ms), now_ms + ttl_ms -- anchor: lock-f
 -- anchor: lock-lasts-as-asked
 redis.call('HSET', lock, 'token', token, 'fence', string.format('%d', fence), 'until_ms', until_ms, 'length_ms', ttl_ms, 'renewal', 0)
 redis.call('PEXPIREAT', lock, until_ms + 86400000)
-redis.call('SET', op, 'held', 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, 'held', 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'held', fence, until_ms }

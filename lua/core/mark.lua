@@ -15,7 +15,7 @@
 check_types({}, { sweep }, {}, { job, run })
 local srv_us = server_us(now_ms, sweep)
 local token = fence .. ':' .. nonce
-if token_state(run, envelope_open(redis.call('GETRANGE', job, 0, 700)), fence, nonce) ~= 'held' then
+if token_state(run, envelope_open(redis.call('GETRANGE', job, 0, HEAD_LAST)), fence, nonce) ~= 'held' then
   return { srv_us, 'stale' }
 end
 if run_read(run, 'marked')[1] == token then return { srv_us, 'repeated' } end

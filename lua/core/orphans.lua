@@ -39,6 +39,6 @@ local taken, more = take_orphans(prefix, keys, now_ms, limit, function(id)
   return reap_job(prefix, id, now_ms, turn, wakes, events)
 end)
 for list in pairs(wakes) do wake_push(list) end
-if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + LATE_COPY_MS) end
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, more and 0 or most_ms, taken }

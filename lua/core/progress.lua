@@ -17,7 +17,7 @@
 
 check_types({}, { sweep, stats }, {}, { run })
 local srv_us = server_us(now_ms, sweep)
-local known_job = envelope_open(redis.call('GETRANGE', job, 0, 700))
+local known_job = envelope_open(redis.call('GETRANGE', job, 0, HEAD_LAST))
 if token_state(run, known_job, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
 local token, known = string.match(run_read(run, 'progressed')[1] or '', '^(%S+) (%d+)$')
 if token == fence .. ':' .. nonce and tonumber(known) >= count then return { srv_us, 'repeated' } end

@@ -53,7 +53,7 @@ local taken, next_ms, next_id = take_leases(prefix, active, not first and start_
   function(id) return reap_job(prefix, id, now_ms, turn, wakes, events) end)
 for list in pairs(wakes) do wake_push(list) end
 if #taken > 0 then
-  redis.call('SET', swept, table.concat({ counter, next_ms or '-', next_id or '-', unpack(taken) }, ' '), 'PXAT', now_ms + 20000)
+  redis.call('SET', swept, table.concat({ counter, next_ms or '-', next_id or '-', unpack(taken) }, ' '), 'PXAT', now_ms + LATE_COPY_MS)
 end
 if not next_ms then
   for incarnation in pairs(gone) do

@@ -21,7 +21,7 @@ local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 3) / 2 do
   local id, run = ARGV[3 * at], KEYS[3 + 2 * at]
   local fence, nonce = ARGV[3 * at + 1], ARGV[3 * at + 2]
-  local job = envelope_open(look_at(KEYS[2 + 2 * at], 700))
+  local job = job_head(KEYS[2 + 2 * at])
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })

@@ -41,7 +41,7 @@ for at = 6, #ARGV, 5 do
   item.buckets = ARGV[at + 4]
   items[#items + 1] = item
 end
-redis.call('SET', told, counter, 'PXAT', not_after_ms + 20000)
+redis.call('SET', told, counter, 'PXAT', not_after_ms + LATE_COPY_MS)
 for _, item in ipairs(items) do
   redis.call('ZADD', took, 'NX', now_ms, item.name)
   redis.call('HINCRBY', item.key, item.outcome .. ':total_us', item.total_us)

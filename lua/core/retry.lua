@@ -23,7 +23,7 @@ local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 5) / 2 do
   local id, fence, nonce = ARGV[7 * at - 4], ARGV[7 * at - 3], ARGV[7 * at - 2]
   local run = KEYS[5 + 2 * at]
-  local job = envelope_open(look_at(KEYS[4 + 2 * at], 700))
+  local job = job_head(KEYS[4 + 2 * at])
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
     local charge = tonumber(ARGV[7 * at + 2])

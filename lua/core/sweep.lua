@@ -123,6 +123,6 @@ for _, id in ipairs(corrupt) do
   for _, field in ipairs({ 'corrupt', id, '0', '-', 0 }) do taken[#taken + 1] = field end
 end
 table.insert(taken, 1, promoted)
-if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + LATE_COPY_MS) end
 if events then tell_events(prefix .. 'events', events) end
 return reply(more and 0 or some and next_sweep_ms(prefix, now_ms, most_ms, {}, 'cron') or most_ms, taken)

@@ -46,5 +46,5 @@ if not own then
   if era > 0 then forget_expired(meta, string.sub(cursor, 1, -#subscriber - 3)) end
 end
 renew(channel_ends_ms, meta, live)
-redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + 20000))
+redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + LATE_COPY_MS))
 return { srv_us, result, last, own, era, turned and 1 or 0 }

@@ -57,7 +57,7 @@ for at = 1, #KEYS - 4 do
 end
 local keep = redis.call('HGET', stats, 'events')
 local events, wakes = keep and { keep = keep }, false
-if #actions > 0 then redis.call('SET', op, 'begun', 'PXAT', not_after_ms + 20000) end
+if #actions > 0 then redis.call('SET', op, 'begun', 'PXAT', not_after_ms + LATE_COPY_MS) end
 for _, item in ipairs(actions) do
   local name = item.job and item.job.name or ''
   if ends then
@@ -83,6 +83,6 @@ for _, item in ipairs(actions) do
   end
 end
 if wakes then wake_push(prefix .. 'wake') end
-redis.call('SET', op, record_of(results), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, record_of(results), 'PXAT', not_after_ms + LATE_COPY_MS)
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

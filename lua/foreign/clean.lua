@@ -61,6 +61,6 @@ for _, entry in ipairs(old) do
   end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, model, events)
 end
 local results = { #old, kept, era_sequence, string.format('%d', era_ms) }
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', unpack(results) }

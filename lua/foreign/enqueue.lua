@@ -71,7 +71,7 @@ if fresh or (record and not done) then
     for at, item in ipairs(items) do
       words[at + 1] = (signs[item.letter] or '+') .. record_of({ item.id }) .. (item.holder and '=' .. record_of({ item.holder }) or '')
     end
-    redis.call('SET', new, table.concat(words, ' '), 'PXAT', string.format('%d', not_after_ms + 20000))
+    redis.call('SET', new, table.concat(words, ' '), 'PXAT', string.format('%d', not_after_ms + LATE_COPY_MS))
   end
   for _, item in ipairs(items) do
     if item.letter == 'c' then

@@ -39,7 +39,7 @@ end
 local results = { '0', string.format('%d', now_ms), 0 }
 if phase == 'begin' then
   if force ~= '1' and model.count('active') > 0 then
-    redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
+    redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + LATE_COPY_MS)
     return { srv_us, 'busy', unpack(results) }
   end
   for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
@@ -65,5 +65,5 @@ else
   end
   redis.call('DEL', paused, prefix .. 'limits', prefix .. 'retention')
 end
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done', unpack(results) }

@@ -45,7 +45,7 @@ for at = 1, #KEYS - 2 do
   if whole == '1' then
     body = job and job.body or ''
     for _, part in ipairs(type(body) == 'table' and body or { body }) do bytes = bytes + #part end
-    if bytes > 1048576 and at > 1 then break end
+    if bytes > REPLY_BYTES and at > 1 then break end
     words = redis.pcall('HGETALL', run)
     -- A run that cannot be read must not hide the others.
     if words.err then words = { 'error', 'the key ' .. run .. ' cannot be read' } end

@@ -38,6 +38,6 @@ if model.paused and model.paused(class) then
 else
   redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))
 end
-redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
 if keep then tell_events(prefix .. 'events', { keep = keep, { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } }) end
 return { srv_us, 'done' }

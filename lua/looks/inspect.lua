@@ -20,7 +20,7 @@ check_types({ due, active, dead, done }, { sweep }, {})
 local reply, bytes = { server_us(now_ms, sweep) }, 0
 for at = 1, (#KEYS - 5) / 2 do
   local id, job_key = ARGV[3 + at], KEYS[4 + 2 * at]
-  local job = envelope_open(look_at(job_key, 700))
+  local job = job_head(job_key)
   local state, fence = state_of(prefix, job, id)
   local index = ({ delayed = due, active = active, dead = dead, finished = done })[state]
   local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(job.sequence, id) or id) or 0
@@ -28,9 +28,9 @@ for at = 1, (#KEYS - 5) / 2 do
   if whole == '1' then
     local size = redis.pcall('STRLEN', job_key)
     bytes = bytes + (type(size) == 'number' and size or 0)
-    if bytes > 1048576 and at > 1 then break end
+    if bytes > REPLY_BYTES and at > 1 then break end
     if job and job.kind ~= 'T' then
-      raw = type(size) == 'number' and redis.call('GET', job_key) or look_at(job_key, 700)
+      raw = type(size) == 'number' and redis.call('GET', job_key) or look_at(job_key, HEAD_LAST)
       local readable, fields = pcall(run_open, KEYS[5 + 2 * at])
       if not readable then fields = { error = 'the key ' .. KEYS[5 + 2 * at] .. ' cannot be read' } end
       for name, value in pairs(fields or {}) do run[#run + 1], run[#run + 2] = name, value end

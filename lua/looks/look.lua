@@ -23,7 +23,7 @@ settled(prefix)
 check_types({ done, dead }, { sweep, stats }, {}, { run })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local known = envelope_open(redis.call('GETRANGE', job, 0, 700))
+local known = envelope_open(redis.call('GETRANGE', job, 0, HEAD_LAST))
 local record = redis.call('GET', result) or ''
 local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber(redis.call('ZSCORE', dead, id) or 0)
 if known and known.kind == 'T' then

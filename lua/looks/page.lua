@@ -31,7 +31,7 @@ else
 end
 for _, entry in ipairs(found) do
   if names == '1' then
-    local job = envelope_open(look_at(prefix .. 'job:' .. entry.id, 700))
+    local job = job_head(prefix .. 'job:' .. entry.id)
     if job and job.kind ~= 'T' then counts[job.name or ''] = (counts[job.name or ''] or 0) + 1 end
   else
     words[#words + 1] = entry.id

@@ -55,7 +55,7 @@ if opened and opened.kind == 'J' then
   place = { tonumber(resting or 0), redis.call('ZRANK', prefix .. 'lane:' .. opened.lane, id) or 0, redis.call('SCARD', needs) }
   for _, parent in ipairs(redis.call('SRANDMEMBER', needs, 10)) do
     needed[#needed + 1] = parent
-    needed[#needed + 1] = state_of(prefix, envelope_open(look_at(prefix .. 'job:' .. parent, 700)), parent)
+    needed[#needed + 1] = state_of(prefix, job_head(prefix .. 'job:' .. parent), parent)
   end
 end
 -- A member of `feeds` that begins with > leads to the callbacks of the job, and is no child.
@@ -66,7 +66,7 @@ for _, key in ipairs({ feeds, heirs }) do
       children[1] = children[1] - 1
     elseif #told < 20 then
       told[#told + 1] = child
-      told[#told + 1] = state_of(prefix, envelope_open(look_at(prefix .. 'job:' .. child, 700)), child)
+      told[#told + 1] = state_of(prefix, job_head(prefix .. 'job:' .. child), child)
     end
   end
 end

@@ -53,7 +53,7 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local fresh, made, skipped, last_job = {}, {}, 0, was[6] or ''
 local function ended(id)
-  local state = job_state(prefix, envelope_open(look_at(prefix .. 'job:' .. id, 700)), id)
+  local state = job_state(prefix, job_head(prefix .. 'job:' .. id), id)
   return state ~= 'waiting' and state ~= 'delayed' and state ~= 'active'
 end
 if error_text == '' then

@@ -321,3 +321,13 @@ def test_the_size_of_a_piece_is_put_where_a_script_names_it(folder: Path) -> Non
     assert scripts.PIECE_WORDS == 1000
     for words, script in ((1000, load_script(path)), (4, load_script(path, (), 4))):
         assert f"double(now_ms) + {words} / 2 .. 'PIECES'" in script.text and f"number * {words}\n" in script.text
+
+
+def test_a_number_that_has_a_word_is_not_spelled_and_the_server_gets_the_number(folder: Path) -> None:
+    text = load_script(changed(folder, "double(now_ms)", "double(now_ms) + BAND / CRASHES_MAX")).text
+    assert f"double(now_ms) + {1 << 49} / 3," in text
+    numbers = {str(number) for name, number in scripts.CONSTANTS.items() if number > 100_000 and name != "ERROR_TTL_MS"}
+    spelled = re.compile(rf"\b({'|'.join(sorted(numbers))})\b|\+ {scripts.LATE_COPY_MS}\b")
+    for path in scripts_folder().rglob("*.lua"):
+        if path.parent.name != "published":
+            assert not spelled.search(path.read_text()), path

@@ -57,8 +57,7 @@ LANES = (
         (
             Edit(
                 "urgent-job-moves-its-lane-ahead",
-                "redis.call('ZADD', prefix .. 'ready:' .. job.class, 'NX', (10 - job.priority) * "
-                "562949953421312 + turn, job.lane)",
+                "redis.call('ZADD', prefix .. 'ready:' .. job.class, 'NX', (10 - job.priority) * BAND + turn, job.lane)",
             ),
             Edit(
                 "urgent-new-job-moves-its-lane-ahead",
@@ -66,7 +65,7 @@ LANES = (
             ),
             Edit(
                 "urgent-bulk-job-moves-its-lane-ahead",
-                "redis.call('ZADD', lane.ready, 'NX', (10 - lane.best) * 562949953421312 + turn, lane.name)",
+                "redis.call('ZADD', lane.ready, 'NX', (10 - lane.best) * BAND + turn, lane.name)",
             ),
         ),
         ("band",),

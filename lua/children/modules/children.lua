@@ -52,7 +52,7 @@ local function read_parents(prefix, keys_at, flags)
     local parent = string.sub(KEYS[at], #prefix + 5)
     redis.call('SCARD', KEYS[at + 1])
     redis.call('SCARD', KEYS[at + 2])
-    local fate = parent_fate(prefix, envelope_open(redis.call('GETRANGE', KEYS[at], 0, 700)), parent)
+    local fate = parent_fate(prefix, envelope_open(redis.call('GETRANGE', KEYS[at], 0, HEAD_LAST)), parent)
     if not fate then
       -- `done` keeps only the newest jobs; the result may show for longer how the parent has ended.
       local record = redis.pcall('GETRANGE', KEYS[at + 3], 0, 10)
@@ -123,7 +123,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
     local parent = string.sub(member, 2)
     local feeds = prefix .. 'feeds:' .. parent
-    local job = envelope_open(look_at(prefix .. 'job:' .. parent, 700))
+    local job = job_head(prefix .. 'job:' .. parent)
     local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
     local now, kept, handled = parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
     -- A parent that is open again was requeued, or its id is used again: its own children wait for its next end. With more than
@@ -140,7 +140,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
     table.sort(children)
     for _, child in ipairs(children) do
       local needs, fate = prefix .. 'needs:' .. child, now
-      local known = envelope_open(look_at(prefix .. 'job:' .. child, 700))
+      local known = job_head(prefix .. 'job:' .. child)
       if job and job.sequence and known and known.sequence and known.sequence < job.sequence then fate = before end
       local unread = type(redis.pcall('SCARD', needs)) == 'table'
       if unread and known and known.kind == 'J' then known.kind = 'corrupt' end
@@ -198,7 +198,7 @@ end
 -- are the children that were told of its end, `feeds` those that were not. Returns whether another call may find more at once:
 -- many results were released, or the reads of this call were used up.
 local function release_results(prefix, now_ms, most)
-  local keeping, more_ms, reads, gone = prefix .. 'keeping', 281474976710656, 10 * most, 0
+  local keeping, more_ms, reads, gone = prefix .. 'keeping', KEPT_MS, 10 * most, 0
   for _, parent in ipairs(redis.call('ZRANGE', keeping, 0, most - 1)) do
     local heirs, result = prefix .. 'heirs:' .. parent, prefix .. 'result:' .. parent
     local until_ms = redis.call('PEXPIRETIME', result)
@@ -207,7 +207,7 @@ local function release_results(prefix, now_ms, most)
       -- A key of another type must not stop the sweeps.
       local child = redis.pcall('SRANDMEMBER', heirs)
       if type(child) ~= 'string' then break end
-      local raw = redis.pcall('GETRANGE', prefix .. 'job:' .. child, 0, 700)
+      local raw = redis.pcall('GETRANGE', prefix .. 'job:' .. child, 0, HEAD_LAST)
       local job = type(raw) == 'string' and envelope_open(raw)
       -- anchor: results-stay-while-a-child-lives
       waits = job and job.kind ~= 'T' and not redis.call('ZSCORE', prefix .. 'dead', child)
@@ -232,7 +232,7 @@ end
 -- children never wait for ever, even if a job ends in a way that writes no entry or is lost.
 local function mend_feeding(prefix, now_ms)
   for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 10)) do
-    local job = envelope_open(look_at(prefix .. 'job:' .. parent, 700))
+    local job = job_head(prefix .. 'job:' .. parent)
     local fate = parent_fate(prefix, job, parent)
     if fate ~= 'open' then redis.call('ZADD', prefix .. 'handing', now_ms, (fate == 'done' and '+' or '-') .. parent) end
   end
@@ -246,8 +246,8 @@ local function keep_results(prefix, child, found, now_ms)
     local parent, until_ms = found[at], found[at + 1]
     redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, parent)
     redis.call('SADD', prefix .. 'heirs:' .. parent, child)
-    if until_ms < 281474976710656 then
-      redis.call('PEXPIREAT', prefix .. 'result:' .. parent, string.format('%d', until_ms + 281474976710656))
+    if until_ms < KEPT_MS then
+      redis.call('PEXPIREAT', prefix .. 'result:' .. parent, string.format('%d', until_ms + KEPT_MS))
     end
   end
 end

@@ -81,7 +81,7 @@ end
 -- Returns jobs, lanes (each with its picked jobs, its entries without a runnable job, its turn, and the limit that blocks it), the last turn.
 -- ask: prefix, limit, crashed_max, least, most, turn, expiring (whether any job may expire); limited: whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
-  local band_size, picked, visited, heads, keys, bytes, crashed, full, overdue = 562949953421312, {}, {}, {}, {}, 0, 0, false, 0
+  local band_size, picked, visited, heads, keys, bytes, crashed, full, overdue = BAND, {}, {}, {}, {}, 0, 0, false, 0
   local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
   -- The range of scores in a lane that jobs of these priorities have.
   local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
@@ -199,7 +199,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
           if runs[at] and (not kind or kind == 'T') then head.ended = { id, head.ended } end
         elseif kind == 'corrupt' then
           head.unread[#head.unread + 1] = id -- anchor: unreadable-envelope-is-set-aside
-        elseif run.fence and tonumber(run.fence) >= 9007199254740991 then
+        elseif run.fence and tonumber(run.fence) >= EXACT_MAX then
           -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
           head.unread[#head.unread + 1], head.spent = id, head.spent or {}
           head.spent[id] = true
@@ -209,7 +209,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
           full = overdue >= 200
         elseif least_band and 10 - string.byte(raw) % 16 > least_band then -- anchor: visit-stays-in-its-band
           return taken
-        elseif #picked > 0 and bytes + size > 1048576 then -- anchor: claim-is-bounded-in-bytes
+        elseif #picked > 0 and bytes + size > REPLY_BYTES then -- anchor: claim-is-bounded-in-bytes
           full = true
           return taken
         elseif metered and not spend(head, envelope_cost(raw)) then
@@ -346,12 +346,12 @@ local function claim_jobs(keys, ask, now_ms, events)
     for _, id in ipairs(lane.unread) do
       local spent = lane.spent and lane.spent[id]
       local why = spent and 'fences exhausted at 2^53' or 'corrupt envelope'
-      bury_job(prefix, spent and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)) or {}, id, now_ms, events, why)
+      bury_job(prefix, spent and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, HEAD_LAST)) or {}, id, now_ms, events, why)
       run_note(prefix .. 'run:' .. id, 'error', why)
       corrupt[#corrupt + 1] = id
     end
     for _, id in ipairs(lane.expired) do
-      expire_job(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)), id, now_ms, turn, {}, events)
+      expire_job(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, HEAD_LAST)), id, now_ms, turn, {}, events)
     end
     leave_lane(prefix, lane, now_ms)
   end

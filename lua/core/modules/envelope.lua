@@ -25,7 +25,7 @@ end
 local function pack_token(nonce)
   local is_claim = string.byte(nonce, 17) == 58 and string.find(nonce, '^[%da-f]+:[1-9]%d*$')
   local number = is_claim and tonumber(string.sub(nonce, 18))
-  if not number or number > 281474976710655 then return 32, nonce end
+  if not number or number > U48_MAX then return 32, nonce end
   return 0, struct.pack(number < 256 and '>I4I4B' or number < 65536 and '>I4I4H' or '>I4I4I6', tonumber(string.sub(nonce, 1, 8), 16),
     tonumber(string.sub(nonce, 9, 16), 16), number)
 end
@@ -78,7 +78,7 @@ local function envelope_open(raw)
   end
   if at < nonce_at then job.due_ms = struct.unpack('>I6', raw, at) end
   job.enqueue_nonce = string.sub(raw, nonce_at, settings_at - 1)
-  job.attempts, job.crashes_max = 3, 3
+  job.attempts, job.crashes_max = ATTEMPTS, CRASHES_MAX
   local _
   if settings_at < class_at then job.attempts, _, job.crashes_max = struct.unpack('>HBB', raw, settings_at) end
   at = class_at + 1
@@ -93,6 +93,11 @@ local function envelope_open(raw)
   if math.floor(flags / 8) % 2 == 1 then job.options_at = at + unique_length end
   job.kind = 'J'
   return job
+end
+
+-- The head of the job under a key, opened. A key of another type opens as corrupt, because it must not hide other jobs.
+local function job_head(key)
+  return envelope_open(look_at(key, HEAD_LAST))
 end
 
 -- The beginning of an envelope up to the enqueue nonce, with the fields that the server sets. `head`: its first byte, and the flags
@@ -170,10 +175,10 @@ end
 
 -- How long the error of a dead job is kept, in ms (0: not at all). `job` is its opened envelope, or a table without fields.
 local function error_ttl(prefix, id, job)
-  if not job.options_at then return 86400000 end
+  if not job.options_at then return ERROR_TTL_MS end
   local key = prefix .. 'job:' .. id
   local high, low = string.byte(redis.call('GETRANGE', key, job.options_at - 1, job.options_at), 1, 2)
   local length = (high or 0) * 256 + (low or 0)
   local read, options = pcall(cjson.decode, redis.call('GETRANGE', key, job.options_at + 1, job.options_at + length))
-  return read and type(options) == 'table' and tonumber(options.error_ttl_ms) or 86400000
+  return read and type(options) == 'table' and tonumber(options.error_ttl_ms) or ERROR_TTL_MS
 end

@@ -106,7 +106,7 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   -- A key of another type belongs to somebody else, and stays.
   if job.kind ~= 'T' and (job.kind == 'J' or redis.call('TYPE', prefix .. 'job:' .. id).ok == 'string') then
     local tombstone = tombstone_of(ending.outcome, job.enqueue_nonce or '', tonumber(kept[1] or 0), pack_token(ending.op_id))
-    redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + 20000)
+    redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + LATE_COPY_MS)
   end
   -- If an earlier copy was cut off after it ended the job, only the seal still has the key.
   local key = job.unique or kept[3] and seal_unique(kept[3]) or nil
@@ -158,7 +158,7 @@ local function expire_due(prefix, now_ms, most, turn, wakes, events)
   local found = redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
   for _, member in ipairs(found) do
     local id = string.sub(member, 11)
-    local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
+    local job = job_head(prefix .. 'job:' .. id)
     local kind = job and job.kind
     local ends = kind == 'J' and due_member(job.sequence, id) == member and never_started(unpack(run_look(prefix .. 'run:' .. id, 'fence', 'claims', 'unstarted')))
       and not redis.call('ZSCORE', prefix .. 'active', id) and not redis.call('ZSCORE', prefix .. 'dead', id)
@@ -186,7 +186,7 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, e
   local over = over_bounds('dead', tonumber(kept[3] or 100000), tonumber(kept[4] or 7776000000))
   if over <= 0 then return ended > 5000 end
   for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 50) - 1)) do -- anchor: oldest-dead-go-first
-    local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
+    local job = job_head(prefix .. 'job:' .. id)
     -- A requeue that was cut off before its last write left this entry, and the job is active by now: only the entry is removed.
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then
       redis.call('ZREM', dead, id)
@@ -259,7 +259,7 @@ end
 local function unique_holder(prefix, unique, dedup, id)
   local holder = unique ~= '' and redis.call('GET', prefix .. 'unique:' .. unique)
   if holder and holder ~= id then
-    local job = envelope_open(look_at(prefix .. 'job:' .. holder, 700))
+    local job = job_head(prefix .. 'job:' .. holder)
     local state, fence = job_state(prefix, job, holder)
     if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
     -- It is on its way to another shard, and has the key until it is there.
@@ -267,7 +267,7 @@ local function unique_holder(prefix, unique, dedup, id)
   end
   holder = dedup ~= '' and redis.call('GET', prefix .. 'dedup:' .. dedup)
   if holder then
-    return holder, holder_state(prefix, envelope_open(look_at(prefix .. 'job:' .. holder, 700)), holder)
+    return holder, holder_state(prefix, job_head(prefix .. 'job:' .. holder), holder)
   end
 end
 
@@ -291,7 +291,7 @@ local function enqueue_known(prefix, known, nonce, id)
   end
   if known.outcome == 'rejected' then
     if not same then return nil end
-    local holder = envelope_open(look_at(prefix .. 'job:' .. known.nonce, 700))
+    local holder = job_head(prefix .. 'job:' .. known.nonce)
     local state, fence = holder_state(prefix, holder, known.nonce)
     return 'duplicate', state, fence, known.nonce
   end

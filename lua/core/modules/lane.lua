@@ -3,7 +3,7 @@
 -- Rule 16: bands of 2^49, higher priority first; inside a band FIFO counts up from its middle, LIFO (flag 1) down.
 -- The greatest score is 10 * 2^49 = 5.6e15 < 2^53, so a double holds every score exactly.
 local function lane_score(priority, flags, sequence)
-  local middle = (10 - priority) * 562949953421312 + 281474976710656 -- anchor: bands-are-2-49-wide
+  local middle = (10 - priority) * BAND + BAND / 2 -- anchor: bands-are-2-49-wide
   if flags % 2 == 1 then return middle - sequence end -- anchor: lifo-jobs-go-in-front
   return middle + sequence
 end
@@ -27,7 +27,7 @@ local function to_lane(prefix, id, job, turn)
   if redis.call('HEXISTS', prefix .. 'parked', job.lane) == 0 then
     -- LT: a lane that is ready only moves ahead, for a job of a better band.
     -- anchor: urgent-job-moves-its-lane-ahead
-    redis.call('ZADD', prefix .. 'ready:' .. job.class, 'LT', (10 - job.priority) * 562949953421312 + turn, job.lane)
+    redis.call('ZADD', prefix .. 'ready:' .. job.class, 'LT', (10 - job.priority) * BAND + turn, job.lane)
     wake = prefix .. 'wake:' .. job.class
   end
   redis.call('ZADD', prefix .. 'lane:' .. job.lane, score, id)
@@ -42,7 +42,7 @@ local function ready_lane(prefix, lane, turn)
   local head = redis.call('ZRANGE', prefix .. 'lane:' .. lane, 0, 0, 'WITHSCORES')
   local class, wake = string.match(lane, '^[^/]*'), nil
   if head[1] then
-    redis.call('ZADD', prefix .. 'ready:' .. class, 'LT', math.floor(tonumber(head[2]) / 562949953421312) * 562949953421312 + turn, lane)
+    redis.call('ZADD', prefix .. 'ready:' .. class, 'LT', math.floor(tonumber(head[2]) / BAND) * BAND + turn, lane)
     wake = prefix .. 'wake:' .. class
   end
   redis.call('HDEL', prefix .. 'parked', lane)
@@ -127,8 +127,8 @@ local function leave_lane(prefix, lane, now_ms)
     redis.call('HSET', prefix .. 'parked', lane.name, waits)
     redis.call('ZREM', lane.class.ready, lane.name)
   else
-    local band = math.floor(tonumber(head[2]) / 562949953421312)
-    redis.call('ZADD', lane.class.ready, band * 562949953421312 + lane.turn, lane.name)
+    local band = math.floor(tonumber(head[2]) / BAND)
+    redis.call('ZADD', lane.class.ready, band * BAND + lane.turn, lane.name)
   end
 end
 

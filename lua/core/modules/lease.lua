@@ -84,7 +84,7 @@ local function bury_job(prefix, job, id, now_ms, events, reason)
   if ttl_ms > 0 then
     local record = string.format('{"ok":false,"ended_ms":%d,"error":', now_ms) .. cjson.encode(reason) .. '}'
     if fed then redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id) end
-    redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT', string.format('%d', now_ms + ttl_ms + (fed and 281474976710656 or 0)))
+    redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT', string.format('%d', now_ms + ttl_ms + (fed and KEPT_MS or 0)))
   end
   free_unique(prefix, job, id) -- anchor: dead-job-frees-its-unique-key
   if fed then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
@@ -120,7 +120,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
       state, seals[at] = 'held', string.sub(run, #token + 3, #token + 2 + seal_size)
       if #run > #token + 2 + seal_size + owner_size then limits[at] = run_open(run_key).limits end
     else
-      local job = envelope_open(look_at(job_key, 700))
+      local job = job_head(job_key)
       state, outcome = token_state(run_key, job, fence, nonce)
     end
     -- The same token twice in one call: the second one repeats the first.
@@ -147,7 +147,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
       local waited_for = feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
       if waited_for then -- anchor: parents-result-is-kept-for-waiting-children
         redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id)
-        until_ms = until_ms + 281474976710656
+        until_ms = until_ms + KEPT_MS
       end
       -- anchor: each-result-is-stored-with-its-job
       redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[place + 2], 'PXAT', string.format('%d', until_ms))
@@ -159,7 +159,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
       local id = string.sub(job_key, id_at)
       if seal then
         if events then
-          local job = envelope_open(look_at(job_key, 700))
+          local job = job_head(job_key)
           table.insert(events, { 'finished', id, job and job.name })
         end
         local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
@@ -172,7 +172,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
           last.plain = length == 0
         end
         -- anchor: tombstone-outlives-late-copies
-        redis.call('SET', job_key, last.stone, 'PXAT', math.max(until_ms, now_ms) + 20000)
+        redis.call('SET', job_key, last.stone, 'PXAT', math.max(until_ms, now_ms) + LATE_COPY_MS)
         -- anchor: finished-job-frees-its-unique-key
         if #seal > 7 + length then free_unique(prefix, { unique = string.sub(seal, 8 + length) }, id) end
         dated[#dated + 1], dated[#dated + 2] = now_ms, id

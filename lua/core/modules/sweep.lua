@@ -90,7 +90,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
   -- anchor: delayed-jobs-are-promoted-on-time
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
     local id = string.sub(member, 11)
-    local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
+    local job = job_head(prefix .. 'job:' .. id)
     -- A job with a live token (a retry was cut off) is moved as well; the claim that finds its entry drops it.
     if job and job.kind == 'J' and due_member(job.sequence, id) ~= member then
       -- An enqueue that was cut off left this entry: the job with this id was made later and has its own entry, or needs none.
@@ -127,7 +127,7 @@ end
 -- that was cut off has taken it) and crashes; the wake lists to push are added to `wakes`.
 local function reap_job(prefix, id, now_ms, turn, wakes, events)
   local run = prefix .. 'run:' .. id
-  local job = envelope_open(look_at(prefix .. 'job:' .. id, 700))
+  local job = job_head(prefix .. 'job:' .. id)
   local readable = run_is_readable(run)
   local state = readable and run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms') or {}
   -- anchor: reaped-lease-frees-its-slot

@@ -4,7 +4,7 @@
 local function clock_of(text, key)
   if not text then return nil end
   local clock = tonumber(text)
-  if not string.match(text, '^%-?%d+$') or clock > 9007199254740991 or clock < -9007199254740991 then
+  if not string.match(text, '^%-?%d+$') or clock > EXACT_MAX or clock < -EXACT_MAX then
     error({ err = 'IRONCLAIM no clock from -(2^53 - 1) to 2^53 - 1 in ' .. key .. ': ' .. string.sub(text, 1, 40) })
   end
   return clock
@@ -15,21 +15,21 @@ end
 -- doubles are exact. The same in Python: engine/channel/clock.py.
 local function clock_after(clock, other)
   -- anchor: clocks-are-compared-on-the-circle, 2 lines
-  if clock > other then return other >= 0 or clock <= 0 or clock <= 9007199254740991 + other end
-  return clock < other and clock < 0 and other > 0 and other > 9007199254740991 + clock
+  if clock > other then return other >= 0 or clock <= 0 or clock <= EXACT_MAX + other end
+  return clock < other and clock < 0 and other > 0 and other > EXACT_MAX + clock
 end
 
 -- The clock that comes `steps` after this one, before it where that is negative: at most 2^53 - 1 of them.
 local function clock_ahead(clock, steps)
-  if steps > 0 and clock > 9007199254740991 - steps then return (clock - 9007199254740991) + (steps - 9007199254740991) - 1 end
-  if steps < 0 and clock < -9007199254740991 - steps then return (clock + 9007199254740991) + (steps + 9007199254740991) + 1 end
+  if steps > 0 and clock > EXACT_MAX - steps then return (clock - EXACT_MAX) + (steps - EXACT_MAX) - 1 end
+  if steps < 0 and clock < -EXACT_MAX - steps then return (clock + EXACT_MAX) + (steps + EXACT_MAX) + 1 end
   return clock + steps
 end
 
 -- How many steps lead forward from one clock to a later one: at most 2^53 - 1.
 local function clock_steps(from, to)
   if to >= from then return to - from end
-  return (9007199254740991 - from) + (to + 9007199254740991) + 1
+  return (EXACT_MAX - from) + (to + EXACT_MAX) + 1
 end
 
 -- Rule 1: a key of the wrong type must stop the script before its first write. `found` is the reply of a pcall. The error names

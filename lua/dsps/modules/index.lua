@@ -74,7 +74,7 @@ local function look_around(bodies, first, step, count)
     local left_ms = redis.call('PTTL', bodies .. text)
     if left_ms ~= -2 then
       found[#found + 1] = text
-      longest_ms = math.max(longest_ms, left_ms == -1 and 9007199254740991 or left_ms)
+      longest_ms = math.max(longest_ms, left_ms == -1 and EXACT_MAX or left_ms)
     end
     if number < count then clock = clock_ahead(clock, step) end
   end
@@ -97,7 +97,7 @@ local function scan_bodies(meta, live, bodies, index, at, reads)
     local clock = string.match(text, '^%-?%d+$') and tonumber(text)
     if clock and string.format('%d', clock) == text and not clock_after(clock, at) then
       local left_ms = redis.call('PTTL', key)
-      found[#found + 1], longest_ms = text, math.max(longest_ms, left_ms == -1 and 9007199254740991 or left_ms)
+      found[#found + 1], longest_ms = text, math.max(longest_ms, left_ms == -1 and EXACT_MAX or left_ms)
     end
   end
   index_found(meta, live, found, longest_ms)
@@ -160,7 +160,7 @@ local function living(meta, live, bodies, own, goal, most, reads, now_ms)
   while position ~= goal and reads > 0 do
     -- Bodies may be large: the size of a page is estimated from the bodies read so far.
     local count = #items / 2
-    local room = count == 0 and 16 or math.ceil((1048576 - bytes) * count / bytes) + 1
+    local room = count == 0 and 16 or math.ceil((REPLY_BYTES - bytes) * count / bytes) + 1
     local page = next_live(live, position, goal, math.min(room, reads, most - count + 1))
     if #page == 0 then position = goal break end
     local keys, dead = {}, {}
@@ -169,7 +169,7 @@ local function living(meta, live, bodies, own, goal, most, reads, now_ms)
     for at, body in ipairs(redis.call('MGET', unpack(keys))) do
       if not body then
         dead[#dead + 1] = page[at]
-      elseif #items / 2 == most or #items > 0 and bytes + #body > 1048576 then
+      elseif #items / 2 == most or #items > 0 and bytes + #body > REPLY_BYTES then
         full = true
         break
       else

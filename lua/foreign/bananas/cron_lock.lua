@@ -36,6 +36,6 @@ if holder and holder ~= token then return { srv_us, 'taken', 0, until_ms } end
 if action == 'acquire' then fence = math.max(fence + 1, now_ms) end
 redis.call('HSET', kept, 'fence', string.format('%d', fence), 'renewal', counter)
 redis.call('PEXPIREAT', kept, string.format('%d', now_ms + ttl_ms + 86400000))
-redis.call('SET', op, 'held', 'PXAT', string.format('%d', math.max(not_after_ms, now_ms) + 20000))
+redis.call('SET', op, 'held', 'PXAT', string.format('%d', math.max(not_after_ms, now_ms) + LATE_COPY_MS))
 redis.call('SET', lock, token, 'PX', ttl_ms)
 return { srv_us, 'held', fence, now_ms + ttl_ms }

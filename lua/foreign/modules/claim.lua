@@ -136,7 +136,7 @@ local function foreign_scan(prefix, format, ask, now_ms)
       return
     end
     -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
-    if (tonumber(run[1] or nil) or 0) >= 9007199254740991 then
+    if (tonumber(run[1] or nil) or 0) >= EXACT_MAX then
       broken[#broken + 1] = { id = id, place = candidate.place, why = 'fences exhausted at 2^53' }
       return
     end
@@ -147,7 +147,7 @@ local function foreign_scan(prefix, format, ask, now_ms)
     if held and format.mine(id, run[1] .. ':' .. run[2]) then return end
     local size = 0
     for _, part in ipairs(type(job.body) == 'table' and job.body or { job.body }) do size = size + #part end
-    if #picked > 0 and bytes + size > 1048576 then
+    if #picked > 0 and bytes + size > REPLY_BYTES then
       full = true
       return
     end
@@ -205,7 +205,7 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
     if format.take(one.id, one.job, one.place, lease) == false then
       redis.call('ZREM', keys.active, one.id)
       redis.call('HSET', run, 'nonce', '', 'limits', '')
-      redis.call('PEXPIREAT', run, string.format('%d', now_ms + 20000))
+      redis.call('PEXPIREAT', run, string.format('%d', now_ms + LATE_COPY_MS))
     else
       leases[#leases + 1], leases[#leases + 2] = one.id, fence
       for _, field in ipairs({ one.id, one.fence, until_ms, one.claims, one.job.failures or 0, one.crashes, one.job.body }) do jobs[#jobs + 1] = field end

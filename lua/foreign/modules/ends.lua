@@ -93,7 +93,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
   -- Else a sweep would take such a lease for that of a worker that was lost.
   for _, lease in ipairs(taken) do
     redis.call('HSET', lease.run, 'nonce', '', 'ending', '', 'limits', '')
-    redis.call('PEXPIREAT', lease.run, string.format('%d', now_ms + 604800000))
+    redis.call('PEXPIREAT', lease.run, string.format('%d', now_ms + FOREIGN_RUN_MS))
     free_held(prefix, lease.id, lease.limits)
     redis.call('ZREM', prefix .. 'active', lease.id)
   end
@@ -108,7 +108,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
     end
     -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign client may run it.
     local over = lease.kind == 'finish' or lease.kind == 'drop'
-    local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + (over and 20000 or 604800000)
+    local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + (over and LATE_COPY_MS or FOREIGN_RUN_MS)
     redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
     foreign_end(prefix, format, lease, now_ms, lease.redo)
     local counter = ({ finish = 'finished', bury = 'buried', drop = lease.outcome })[lease.kind]
@@ -159,12 +159,12 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   local text = 'the worker ' .. (state[6] or '') .. ' was lost'
   local note = error_note(run, now_ms, fence, 'lost', text, '')
   local name = job and job.name or ''
-  -- Where the format has no bound for crashes: three, which is the default of Lanes.
-  local crashes_max = job and job.crashes_max or 3
+  -- A format without a bound for crashes gets the default of Lanes.
+  local crashes_max = job and job.crashes_max or CRASHES_MAX
   if here and job and (job.kind ~= 'J' or crashes >= crashes_max) then
     local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
     note[2] = reason
-    own_note(run, now_ms + 604800000, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', 'ending',
+    own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', 'ending',
       string.format('bury 0 %d', job.failures or 0), unpack(note))
     if job.kind == 'J' then
       model.bury(id, job, { error = reason, trace = '', charge = false, failures = job.failures })
@@ -178,7 +178,7 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   end
   -- `ended` and `outcome` are those of the lease before this one: late copies of its end are still answered from them (rule 5).
   -- A foreign client may run the job from here on without writing to the engine's keys, so `run` must expire.
-  own_note(run, now_ms + 604800000, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
+  own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
   -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then model.back looks before it adds.
   local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
   local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
@@ -199,7 +199,7 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events
     return
   end
   free_held(prefix, id, own_words(run, 'limits')[1])
-  own_note(run, math.max(ending.not_after_ms, now_ms) + 20000, 'nonce', '', 'ended', ending.op_id, 'outcome', ending.outcome, 'limits', '',
+  own_note(run, math.max(ending.not_after_ms, now_ms) + LATE_COPY_MS, 'nonce', '', 'ended', ending.op_id, 'outcome', ending.outcome, 'limits', '',
     'ended_ms', string.format('%d', now_ms))
   if state == 'active' and job and job.kind == 'J' then
     model.drop(id, job, ending.outcome)
@@ -215,7 +215,7 @@ end
 local function foreign_over(prefix, id, now_ms)
   local run = own_words(prefix .. 'run:' .. id, 'nonce', 'outcome', 'ended_ms')
   if run[1] ~= '' or not run[2] or run[2] == 'retried' or run[2] == 'released' then return false end
-  return (tonumber(run[3] or nil) or now_ms) + 20000 >= now_ms
+  return (tonumber(run[3] or nil) or now_ms) + LATE_COPY_MS >= now_ms
 end
 
 -- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most 100 jobs of each

@@ -27,5 +27,5 @@ for at = 3, #ARGV, 3 do
   elseif action == 'add' then values[#values + 1] = string.format('%d', redis.call('HINCRBY', metadata, field, value))
   else redis.call('HDEL', metadata, field) end
 end
-redis.call('SET', op, table.concat(values, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(values, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done', values }

@@ -48,7 +48,7 @@ end
 -- Since when (ms) the job of a lane with so many jobs waits that has waited longest; 0 where the lane is empty. Jobs of each priority stand in the
 -- order of their enqueue, and those with LIFO before them in the opposite order: of each such row the `most` oldest are looked at.
 local function lane_since(prefix, lane, size, most)
-  local key, half, from, oldest = prefix .. 'lane:' .. lane, 281474976710656, '-inf', nil
+  local key, half, from, oldest = prefix .. 'lane:' .. lane, BAND / 2, '-inf', nil
   local function look(ids)
     for _, id in ipairs(ids) do
       local since_ms = waits_since(look_at(prefix .. 'job:' .. id, 31))

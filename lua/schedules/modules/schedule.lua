@@ -47,7 +47,7 @@ local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   redis.call('ZADD', keys.cron, due_ms, given.name)
   if mirror then mirror(given.name, tonumber(next_ms), given.job) end
   local found = not was[1] and 'new' or changed and 'changed' or 'same'
-  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + 20000)
+  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + LATE_COPY_MS)
   return { srv_us, 'done', found }
 end
 
@@ -68,7 +68,7 @@ local function schedule_enable(keys, name, version, next_ms, srv_us, not_after_m
     next_ms = was[3]
   end
   if mirror and (found == 'changed' or found == 'same') then mirror(name, tonumber(next_ms), was[4]) end
-  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + 20000)
+  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + LATE_COPY_MS)
   return { srv_us, 'done', found }
 end
 
@@ -82,7 +82,7 @@ local function schedule_remove(keys, name, srv_us, not_after_ms, mirror)
   redis.call('DEL', keys.schedule)
   if mirror and found == 'changed' then mirror(name, 0) end
   redis.call('ZREM', keys.cron, name)
-  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + 20000)
+  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + LATE_COPY_MS)
   return { srv_us, 'done', found }
 end
 
@@ -110,7 +110,7 @@ local function due_schedules(prefix, now_ms, limit)
       redis.call('ZREM', cron, name)
     elseif next_ms ~= tonumber(found[at + 1]) then
       -- What somebody else has written there may be no time.
-      redis.call('ZADD', cron, next_ms > 0 and next_ms < 281474976710656 and string.format('%d', next_ms) or '+inf', name)
+      redis.call('ZADD', cron, next_ms > 0 and next_ms <= U48_MAX and string.format('%d', next_ms) or '+inf', name)
     else
       due[#due + 1] = name
       for field = 1, 5 do due[#due + 1] = words[field] or '' end

@@ -166,7 +166,7 @@ local function wire_moves(w, shared)
       return false
     end
     if place ~= keys.list(job.route, job.level) then
-      redis.call('SET', shared.prefix .. 'from:' .. id, place, 'PXAT', string.format('%d', shared.now_ms + 604800000))
+      redis.call('SET', shared.prefix .. 'from:' .. id, place, 'PXAT', string.format('%d', shared.now_ms + FOREIGN_RUN_MS))
     end
     if redis.call('LINDEX', place, -1) == id then
       redis.call('LMOVE', place, keys.processing, 'RIGHT', 'LEFT')
@@ -205,7 +205,7 @@ local function wire_moves(w, shared)
       local bytes = 0
       for at, entry in ipairs(found) do
         -- A call reads at most 1 MiB to sort them, but always as many as it was asked for.
-        if bytes > 1048576 and at > most then
+        if bytes > REPLY_BYTES and at > most then
           for over = #found, at, -1 do found[over] = nil end
           break
         end

@@ -88,7 +88,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return type(found) == 'string' and found or nil
   end
   -- A number as text for Redis and JSON, limited to the range in which doubles are exact.
-  function w.ms(value) return string.format('%d', math.max(-9007199254740991, math.min(value, 9007199254740991))) end
+  function w.ms(value) return string.format('%d', math.max(-EXACT_MAX, math.min(value, EXACT_MAX))) end
   -- As JSON.stringify writes it: cjson would escape the slash.
   function w.quoted(text) return (string.gsub(cjson.encode(text), '\\/', '/')) end
 

@@ -146,7 +146,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
       for _, id in ipairs(redis.call('SPOP', set, most)) do ids[#ids + 1] = id end
     end
     local last = tonumber(string.match(redis.call('GET', keys.id) or '', '^%d+$')) or 0
-    if last > 9007199254740991 then last = 0 end
+    if last > EXACT_MAX then last = 0 end
     for number = math.max(1, last - most + 1), last do ids[#ids + 1] = string.format('%.0f', number) end
     for _, id in ipairs(ids) do
       if not bull.reserved(id) then redis.call('DEL', root .. id, root .. id .. ':lock') end
