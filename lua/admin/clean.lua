@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first call began (rule 7).
--- The reply counts the entries that stay, so that the next page begins behind them.
+-- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first
+-- call began (rule 7). The reply counts the entries that stay, so that the next page begins behind them.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -41,7 +41,8 @@ for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
   if #old >= most then break end
   local job = state ~= 'finished' and job_head(prefix .. 'job:' .. entry.id)
   local readable = job and job.kind == 'J'
-  -- An entry that lies ahead of now because the clock stepped back counts as old where no age is asked for (rule 10).
+  -- An entry that lies ahead of now because the clock stepped back counts as old where no age is asked for
+  -- (rule 10).
   -- anchor: clean-keeps-the-young
   local stays = timed and entry.score > (readable and now_ms - older_than_ms or before_ms) and not (all and entry.score > now_ms)
   -- anchor: clean-keeps-what-came-later

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Let windows of dedup keys end 20 s from now, those that their job has opened (rule 23): until then they keep out an enqueue that is
--- under way. Repeating the call makes no window longer.
+-- End dedup windows 20 s from now, if their job has opened them (rule 23). An enqueue that is on its way
+-- meets them until then. Repeating the call makes no window longer.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

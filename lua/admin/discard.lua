@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End jobs by an admin action, each if it still is in the state that the caller saw (rules 7 and 26): a running one loses its
--- token at once. Of a finished job only its entry and its result are removed.
+-- End jobs by an admin action, each only in the state that the caller saw (rules 7 and 26). A running job
+-- loses its token at once. Of a finished job only its entry and its result are removed.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Begin or end the deletion of a queue (rule 7). The first call pauses the queue for a minute, removes 1,000 schedules and
--- replies what is to be deleted: the jobs up to a sequence, and no later one. Another such call renews the minute and removes more. The last call removes
--- limits, pauses and retention, and, if there is no new job by then, all other keys, in part: it is repeated until none is left.
--- What stays: `seq` and `era`, which tell late copies of earlier calls from later jobs; `sweep`, the version in `settings` and the live
--- ones of `workers`, which running workers rely on; and keys that expire.
+-- Begin or end the deletion of a queue (rule 7). The first call pauses the queue for a minute, and removes
+-- 1,000 schedules. It replies the greatest sequence of the jobs to delete, so later jobs stay. Another such
+-- call renews the minute and removes more. The last call removes limits, pauses and retention. If there is no
+-- new job by then, it removes all other keys, a part per call, and is repeated until none is left.
+-- Some keys stay. `seq` and `era` tell late copies of earlier calls from later jobs. Running workers need
+-- `sweep`, the version in `settings`, and their entries in `workers`. Keys that expire stay as well.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
@@ -60,7 +61,8 @@ if phase == 'begin' then
     redis.call('ZREM', cron, schedule)
   end
   results[3] = redis.call('EXISTS', cron)
-  -- No job starts that is about to be removed, or whose limits are gone. If the last call never comes, the pause ends by itself.
+  -- No job starts that is about to be removed, or whose limits are gone. If the last call never comes, the
+  -- pause ends by itself.
   local until_ms = tonumber(string.match(redis.call('HGET', paused, '*') or '', '^%d+') or -1)
   if until_ms ~= 0 and until_ms < now_ms + 60000 then redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000)) end
 else

@@ -1,6 +1,6 @@
 #!lua
--- Declare an empty queue as made for tests: only then do scripts accept `now_ms` from their caller. On any other queue they use
--- the server's time, so that no caller can shift it.
+-- Declare an empty queue as made for tests: only then do scripts accept `now_ms` from their caller. On any
+-- other queue they use the server's time, so that no caller can shift it.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Pause one class, or with * the whole queue: none of its jobs is claimed until it is resumed or the time is over; active jobs go on.
+-- Pause one class, or with * the whole queue. No job of it is claimed until it is resumed or the time is
+-- over. Active jobs go on.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Let dead jobs run again, with all their attempts: each returns to its place in its lane and takes its unique key again, unless
--- another job has that by now (rule 23). A job in another state is left alone, and its state is returned (rule 7).
+-- Requeue dead jobs with all their attempts. Each returns to its place in its lane and takes its unique key
+-- again, unless another job holds it (rule 23). A job in another state is left alone, and its state is
+-- returned (rule 7).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -24,7 +25,8 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms) -- anchor: late-requeue-is-void
 if known then
-  -- The first copy wrote its record and was cut off before it removed the entries of `dead`: that is done now.
+  -- The first copy wrote its record and was cut off before it removed the entries of `dead`: that is done
+  -- now.
   for at = 4, known == 'repeated' and #ARGV or 3 do
     local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
     if tonumber(run_look(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
@@ -67,7 +69,8 @@ for _, item in ipairs(back) do
     run_write(item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
     -- The stored error belongs to this death, not to how the next run ends.
     redis.call('DEL', prefix .. 'result:' .. item.id)
-    -- Into the lane first, out of `dead` later: in between the job is in both, and `requeued_ms` shows that the lane counts.
+    -- Into the lane first, out of `dead` later: in between the job is in both, and `requeued_ms` shows that
+    -- the lane counts.
     local wake = to_lane(prefix, item.id, job, turn)
     if wake then wakes[wake] = true end
     if events then events[#events + 1] = { 'requeued', item.id, job.name } end

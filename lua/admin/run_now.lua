@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End the delay of jobs: each that is in `due` goes to its place in its lane. A job in another state is left alone, and its state
--- is returned (rule 7).
+-- End the delay of jobs: each that is in `due` goes to its place in its lane. A job in another state is left
+-- alone, and its state is returned (rule 7).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -39,8 +39,8 @@ for _, item in ipairs(jobs) do
   if wake then wakes[wake] = true end
   if events then events[#events + 1] = { 'promoted', item.id, item.job.name } end
 end
--- The record is written before the jobs leave `due`. A job that is in both places still waits, and if it has run meanwhile, its
--- promotion does not start it again.
+-- The record is written before the jobs leave `due`. A job that is in both places still waits, and if it has
+-- run meanwhile, its promotion does not start it again.
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 for _, item in ipairs(jobs) do redis.call('ZREM', due, due_member(item.job.sequence, item.id)) end
 for list in pairs(wakes) do wake_push(list) end

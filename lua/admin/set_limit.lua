@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for it come back:
--- with this call 100 of those that wait for slots and, for k:*, a part of those that rest; the others with the next sweeps.
+-- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for
+-- it come back: in this call 100 that wait for slots and, for k:*, a part of the resting ones. The next
+-- sweeps bring back the others.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -22,7 +23,8 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
--- A change of k:* concerns all lanes that wait for slots or rest: the sweeps check all of them again (mend_limits).
+-- A change of k:* concerns all lanes that wait for slots or rest: the sweeps check all of them again
+-- (mend_limits).
 if limit == 'k:*' then redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0) end
 if definition == '' then redis.call('HDEL', limits, limit) else redis.call('HSET', limits, limit, definition) end
 local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Change or remove a setting of a worker (rule 7): how many handlers it runs at once, or a pause. Workers that wait for work
--- learn of it at once, the others at their next sweep.
+-- Change or remove a setting of a worker (rule 7): how many handlers it runs at once, or a pause. Workers
+-- that wait for work learn of it at once, the others at their next sweep.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

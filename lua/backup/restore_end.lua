@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- End the restore of a backup. The jobs that were leased when the backup was made are given back first, some at a time: claimable at
--- once, without a crash or a failure charged, with a fence no lower than the time, so that what their former holders still say is
--- refused (rule 6). When none is left, a new era begins, and the queue is open.
+-- End the restore of a backup. First the jobs that were leased when the backup was made are given back, some
+-- per call. They are claimable at once, without a crash or a failure charged. Their fences are no lower than
+-- the time, so their former holders are refused (rule 6). When none is left, a new epoch begins, and the
+-- queue is open.
 --
 -- KEYS
 --   sweep   string  one word; then its hash again

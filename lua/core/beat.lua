@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Record the heartbeat of a worker: that it is alive, its description and the incarnations whose leases it holds; or, with
--- until_ms 0, that it has ended. If there is no leader, or it has not swept in its time, the worker becomes the leader, which sweeps
--- next; else it hears when its turn comes to look again (rule 13).
+-- Record the heartbeat of a worker: its description, and the incarnations whose leases it holds. until_ms 0
+-- says that the worker has ended. Leader election: if there is no leader, or it has not swept in its time,
+-- this worker becomes the leader and sweeps next. A follower gets the time at which it checks the leader
+-- (rule 13).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- End leases of jobs that must not run again without an admin action: they go to the dead, with the reason.
--- The callback of one that is buried is made in the same call; the jobs that need it are handled by the next sweep (rule 25).
+-- This call makes the callback of a buried job. The next sweep handles the jobs that need it (rule 25).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

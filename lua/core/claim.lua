@@ -1,6 +1,7 @@
 #!lua flags=allow-oom -- anchor: claims-run-when-memory-is-full
--- Finish jobs that the worker has run, if any, then promote due jobs and lease up to `limit` jobs of some classes to one worker
--- incarnation (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing; its finish half is carried out all the same.
+-- Claim: finish the jobs that the worker has run, promote due jobs, then lease up to `limit` jobs of some
+-- classes to one worker incarnation (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing,
+-- but its finishes count.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -44,7 +45,7 @@ ready[class_count + 1] = dead
 if finishing then ready[class_count + 2] = done end
 settled(prefix)
 check_types(ready, { parked }, wake_lists)
--- The other keys are read once, which also shows a wrong type.
+-- The other keys are read once, which also detects a wrong type.
 local noted, last_claim = redis.pcall('HMGET', stats, 'turn', 'waits_ms', 'events'), redis.pcall('GET', record)
 local heads, lengths = { active = 0, due = 0, rest = 0 }, lease_lengths(sweep)
 local wrong = noted.err or lengths.err or type(last_claim) == 'table'
@@ -67,7 +68,8 @@ local kind, jobs, corrupt, open, limited, left = claim_jobs({ sweep = sweep, act
 wake_served(prefix, classes, open, wakes)
 for list in pairs(wakes) do wake_push(list) end
 if events then tell_events(prefix .. 'events', events) end
--- What was read at the start holds unless something was written that may change it; a claim adds its own deadline.
+-- The heads that were read at the start still hold, unless a write may have changed them. A claim adds its
+-- own deadline.
 if kind == 'leased' then heads.active = { '', math.min(tonumber(heads.active[2] or jobs[3]), jobs[3]) } end
 if is_due or finishing or limited or #corrupt > 0 then heads = {} end
 return { srv_us, finished, kind, more and 0 or next_sweep_ms(prefix, now_ms, most_ms, heads), corrupt, jobs, left and left[1] and left or nil }

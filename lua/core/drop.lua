@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- End leases for good without a finish: jobs that their handler discards, that an error rule skips, or that are rerouted. What
--- stays is a tombstone with the outcome. For jobs that wait for it a skipped job counts as finished, the others as lost (rule 25).
+-- End leases for good without a finish: jobs that their handler discards, that an error rule skips, or that
+-- are rerouted. What stays is a tombstone with the outcome. For jobs that wait for it a skipped job counts as
+-- finished, the others as lost (rule 25).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

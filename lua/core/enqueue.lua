@@ -1,6 +1,7 @@
 #!lua
--- Put one job into its lane, or into `due` when it is delayed, or into `blocked` while it waits for its parents (rule 25), unless
--- its unique or its dedup key is taken (rules 3 and 23). Repeating the call changes nothing.
+-- Enqueue one job: into its lane, into `due` while it is delayed, or into `blocked` while it waits for its
+-- parents (rule 25). A taken unique or dedup key keeps it out (rules 3 and 23). Repeating the call changes
+-- nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -40,15 +41,17 @@
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence (created: sequence), id of the existing job; or orphan and the id
 --       of the parent of which nothing is known; or moved and the number of shards of the queue, which takes new jobs elsewhere
 
--- A plain job, which is what most calls bring: no parents, no delay, no unique or dedup key. Its call reads only the keys that it
--- writes, each of them once, because each further command costs more than the rest of the script.
+-- The fast path: a plain job has no parents, no delay, and no unique or dedup key. Its call reads only the
+-- keys that it writes, each of them once, because each further command costs more than the rest of the
+-- script.
 local plain = #KEYS == 15 and delay_ms == 0 and unique_key == '' and dedup_key == ''
 local raw, noted = redis.pcall('GET', job), redis.pcall('HMGET', stats, 'turn', 'events', 'moved')
 local score, size, markers = redis.pcall('ZSCORE', ready, lane_name), redis.pcall('ZCARD', lane), redis.pcall('LLEN', wake)
 if type(raw) == 'table' or noted.err or type(score) == 'table' or type(size) == 'table' or type(markers) == 'table' then
   check_types({ ready, lane }, { stats }, { wake }, { job })
 end
--- While the slot moves, a node on which one of KEYS is missing, as the key of a new job is, refuses the call by itself (rule 27).
+-- During a migration of the slot a node refuses a call by itself if one of KEYS is missing, as the key of a
+-- new job is (rule 27).
 if raw or noted[2] or not plain then settled(prefix) end
 if raw or not plain then check_types({ due, active, dead }, { sweep }, {}, { run, seq, unique, dedup }) end
 -- The class of a ready lane is known, and the lane is not parked.
@@ -66,10 +69,10 @@ local nonce = math.floor(flags / 64) % 2 == 1 and string.sub(tail, 1, 8) or ''
 local known = envelope_open(raw or nil)
 local result, state, fence, first = enqueue_known(prefix, known, nonce, id)
 if result then -- anchor: enqueue-is-recognized-when-repeated
-  -- If the window of the dedup key is not open, an earlier copy was cut off before its last write.
+  -- If the dedup window is not open, an earlier copy was cut off before its last write.
   local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms or 0
   if until_ms > now_ms then redis.call('SET', dedup, id, 'NX', 'PXAT', until_ms) end
-  -- A caller that was answered with an ended job must get the same answer to a late copy: keep the tombstone long enough.
+  -- Keep the tombstone long enough, because a late copy must get the same answer.
   if result == 'duplicate' and known.kind == 'T' then redis.call('PEXPIREAT', job, not_after_ms + LATE_COPY_MS, 'GT') end
   return { srv_us, result, state, fence, first }
 end
@@ -80,8 +83,8 @@ if #KEYS > 15 then
   for _, key in ipairs({ KEYS[17], KEYS[21], KEYS[23] }) do redis.call('SCARD', key) end
   waits_for, lost, unknown, results = read_parents(prefix, 24, flags)
 end
--- A shard whose jobs move to others takes no new ones but children of the parents that it still has, and what schedules and reroutes
--- make (docs/guides/shards.md).
+-- While resharding, this shard accepts only children of local parents, schedule ticks and reroutes
+-- (docs/guides/shards.md).
 local moved = noted[3] and string.sub(id, 1, 5) ~= 'cron:' and string.sub(id, -8) ~= '>reroute' and (string.byte(noted[3]) ~= 49 or unknown or #KEYS < 24)
 if unknown and not moved then
   reject_enqueue(job, nonce, unknown, not_after_ms + LATE_COPY_MS, 4)
@@ -94,7 +97,7 @@ if unique_key ~= '' or dedup_key ~= '' then
     return { srv_us, 'duplicate', state, fence, first }
   end
 end
--- Only now: what is known here, or kept out here, is so until it has moved.
+-- Checked last: duplicates and rejections must be answered by this shard until their records have moved.
 if moved then return { srv_us, 'moved', '', 0, string.sub(noted[3], 3) } end
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local new = class_known == 0 and new_class(prefix, classes, class, target)
@@ -114,7 +117,8 @@ end
 local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms -- anchor: delay-counts-from-the-servers-clock
 local envelope = envelope_start(head, sequence, now_ms, due_ms, not_after_ms) .. tail
 if new then note_class(prefix, classes, class, target, now_ms) end
--- The index before the job: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
+-- The index entry is written before the job, because an entry without a job is skipped, but a job without an
+-- entry is lost (rule 1).
 if results and results[1] then keep_results(prefix, id, results, now_ms) end -- anchor: late-children-keep-results
 local expires_ms, calls = 0, nil
 if #ARGV > 13 then expires_ms, calls = tonumber(ARGV[14]), ARGV[15] .. ARGV[16] ~= '' and string.format('%d', sequence) end
@@ -132,15 +136,15 @@ elseif due_ms > 0 then -- anchor: delayed-jobs-wait
   redis.call('ZADD', due, due_ms, member)
   gains = redis.call('ZRANGE', due, 0, 0)[1] == member
 else
-  -- As to_lane does, with what was read above.
+  -- The same as to_lane, with the values that were read above.
   local place = (10 - priority) * BAND + turn
   gains = is_parked == 0
   -- anchor: urgent-new-job-moves-its-lane-ahead
   if is_parked == 0 and place < (tonumber(score) or math.huge) then redis.call('ZADD', ready, 'LT', place, lane_name) end
   redis.call('ZADD', lane, lane_score(priority, flags, sequence), id)
 end
--- The job and what is its own in one write: a key without its job would never be removed, and a job without its callbacks would
--- never call them.
+-- One write for the job and its own keys. A key without its job would never be removed, and a job without its
+-- callbacks would never make them.
 local own = { job, envelope }
 if unique_key ~= '' then own[3], own[4] = unique, id end
 if #KEYS > 23 then own[#own + 1], own[#own + 2] = run, run_pack({ heir = '1' }) end

@@ -1,6 +1,6 @@
 #!lua
--- Put many jobs into their lanes, or into `due` those that are delayed, atomically and in the order of the items (rule 3). Each has
--- its enqueue nonce, if it has one, in its envelope; repeating the call changes nothing.
+-- Enqueue many jobs into their lanes, the delayed ones into `due`, atomically and in the order of the items
+-- (rule 3). A job's envelope holds its enqueue nonce, if it has one. Repeating the call changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -27,7 +27,7 @@
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused, m moved), then for each duplicate: state, fence,
 --       id of the existing job; then, if any job was created, the first and the last sequence
 
--- The reads. Most often no id is known, and a page of 500 then costs one EXISTS.
+-- First all reads. In most calls no id is known, so a page of 500 ids costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
@@ -51,7 +51,8 @@ local count = #ARGV - items_at
 local keys_at, id_at = #KEYS - count, #prefix + 5
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
 local delayed, jobs, words, unique_jobs, windows, tombstones, expiries, fresh, first_due = {}, {}, 0, {}, {}, {}, {}, 0, nil
--- The job that makes an item a duplicate: another job, or an earlier item of this call; the holder of its unique key first.
+-- The job that makes an item a duplicate: another job, or an earlier item of this call. The holder of the
+-- unique key counts first.
 -- Returns id, state and fence, or nil.
 local function held_by(id, unique, dedup, delay_ms)
   for _, own in ipairs({ { 'unique:' .. unique, unique, '' }, { 'dedup:' .. dedup, '', dedup } }) do
@@ -147,16 +148,17 @@ for _, lane in ipairs(lanes) do
 end
 
 for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, turned_away.nonce, turned_away.holder, not_after_ms + LATE_COPY_MS, 3) end
--- Windows of jobs that an earlier copy has made before it was cut off.
+-- Dedup windows of jobs that an earlier copy of the call made before it was cut off.
 for _, window in ipairs(windows) do
   redis.call('SET', prefix .. 'dedup:' .. window.dedup, window.id, 'NX', 'PXAT', window.until_ms)
 end
--- A caller that was answered with an ended job must get the same answer to a late copy: keep the tombstones long enough.
+-- Keep the tombstones long enough, because a late copy must get the same answer.
 for _, key in ipairs(tombstones) do redis.call('PEXPIREAT', key, not_after_ms + LATE_COPY_MS, 'GT') end
 if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
 for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms) end
--- The indexes before the jobs: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
+-- Index entries are written before the jobs, because an entry without a job is skipped, but a job without an
+-- entry is lost (rule 1).
 -- anchor: bulk-keeps-every-expiry
 for at = 1, #expiries, PIECE do redis.call('ZADD', prefix .. 'expiring', unpack(expiries, at, math.min(at + PIECE - 1, #expiries))) end
 -- anchor: bulk-keeps-every-delayed-job
@@ -172,7 +174,8 @@ for _, lane in ipairs(lanes) do
 end
 -- anchor: bulk-keeps-every-job
 for at = 1, #jobs, PIECE do redis.call('MSET', unpack(jobs, at, math.min(at + PIECE - 1, #jobs))) end
--- Four words each, so that a job and its unique key go into one piece: a key without its job would never be removed.
+-- Four words per job, so that a job and its unique key go into one piece. A key without its job would never
+-- be removed.
 -- anchor: bulk-keeps-every-unique-job
 for at = 1, #unique_jobs, PIECE do redis.call('MSET', unpack(unique_jobs, at, math.min(at + PIECE - 1, #unique_jobs))) end
 for _, item in ipairs(keyed) do

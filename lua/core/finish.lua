@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Finish jobs that a worker has run. Each lease ends once: a repeat returns the reply of the first call, another token is stale (rule 5).
+-- Finish jobs that a worker has run. Each lease ends once: a repeat returns the reply of the first call,
+-- another token is stale (rule 5).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

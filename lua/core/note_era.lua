@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Note which server the queue is on, and say whether it has less than a process has seen or was acknowledged: a replica that was
--- promoted without the last writes, a snapshot that was restored, a server that came back empty. A process makes this call before its
--- first write on a server that it did not know, so the sequence at which an era begins is that of the last write that came along.
+-- Record which server the queue is on, and detect lost writes: the server has less than a process has seen or
+-- was acknowledged. Causes are a replica that was promoted without the last writes, a restored snapshot, or
+-- an empty server. A process makes this call before its first write on a server that it did not know. So an
+-- epoch begins at the sequence of the last write that survived.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -33,7 +34,8 @@ local known_ms = tonumber(string.match(known, '%d+$') or 0)
 for at, entry in ipairs(entries) do
   local id, began, at_ms = string.match(entry, '^(%S+) (%d+) (%d+)')
   if entry == known then seen = true end
-  -- What lies behind the era that the process knew is no concern of its. A restored snapshot does not have that one, so the times tell.
+  -- What lies behind the era that the process knew is no concern of its. A restored snapshot does not have
+  -- that one, so the times tell.
   if entry == known or known == '' and id == before or at > 1 and tonumber(at_ms) < known_ms then break end
   found = math.min(found, tonumber(began))
 end

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Take away the leases of workers whose heartbeats have stopped, before the leases expire: a pass over `active`, one page per
--- call. A lease that was claimed or renewed within the time for which a heartbeat counts stays, and its worker counts as alive
--- for the rest of that time. Workers renew as often as they send heartbeats, but on another connection (renewing.py), so a worker
--- is taken for dead only if both are lost. After a stall of the server nothing is taken until workers could send heartbeats again
--- (rule 11). If a worker is alive after all, the fence keeps this safe.
+-- Reap the leases of workers whose heartbeats have stopped, before the leases expire. A pass over `active`,
+-- one page per call. A recent claim or renewal counts as a sign of life: the lease stays, and its worker
+-- counts as alive for the rest of a heartbeat's time. Workers renew as often as they send heartbeats, but on
+-- another connection, so a worker counts as dead only if both are lost. After a stall of the server nothing
+-- is reaped until workers could send heartbeats again (rule 11). If a worker is alive after all, the fencing
+-- token keeps this safe.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

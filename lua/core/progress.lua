@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Record the progress of a running job. A copy that is older than the last record under the same token changes nothing (rule 7).
+-- Record the progress of a running job. A copy that is older than the last record under the same token
+-- changes nothing (rule 7).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- The news for a worker, read when the version has changed: the classes with targets, and the settings of this worker. The marker
--- that the worker popped is pushed again, for the next worker that knows the same version.
+-- The news for a worker, read when the version has changed: the classes with targets, and the settings of
+-- this worker. The marker that the worker popped is pushed again, for the next worker that knows the same
+-- version.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

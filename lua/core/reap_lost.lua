@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Take away the leases of workers that were lost: two looks in a row have found their control connections gone (rule 39). A pass over
--- `active`, one page per call, at the end of which these workers are no longer listed. A worker that has named another connection
--- since, or none, is left alone, and so are all where the call comes late or the server stood still (rule 11): what the looks have
--- found may not be so any more. If a worker is alive after all, the fence keeps this safe.
+-- Reap the leases of lost workers: two checks in a row have found their control connections gone (rule 39). A
+-- pass over `active`, one page per call; at its end these workers are no longer listed. A worker keeps its
+-- leases if it has named another connection since, or none. All workers keep theirs if the call is late or
+-- the server was stalled, because the checks may no longer hold (rule 11). If a worker is alive after all,
+-- the fencing token keeps this safe.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Give leases back: the jobs return to their place in the lane, and neither a failure nor a crash is charged. Their places in the
--- window of a rate come free as well, as long as the window lasts (rule 20). A job that its first worker gives back has not been
--- started, so that it may expire as before (rule 38).
+-- Give leases back: the jobs return to their place in the lane, and neither a failure nor a crash is charged.
+-- Their places in the window of a rate come free as well, as long as the window lasts (rule 20). A job that
+-- its first worker gives back has not been started, so that it may expire as before (rule 38).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -37,7 +37,8 @@ end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
-  -- Before the token ends: if the script is cut off in between, the entry leads to a job with a live token, and is dropped.
+  -- Before the token ends: if the script is cut off in between, the entry leads to a job with a live token,
+  -- and is dropped.
   local kept, unstarted = lease.job.options_at and run_read(lease.run, 'claims', 'unstarted') or {}, nil
   if kept[1] and tonumber(kept[1]) == tonumber(kept[2] or 0) + 1 then
     note_expiry(prefix, lease.job, lease.id, envelope_options(redis.call('GET', prefix .. 'job:' .. lease.id)))
@@ -47,7 +48,8 @@ for _, lease in ipairs(held) do
   for limit in string.gmatch(lease.limits or '', '%S+') do
     local rate, place = prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence
     if redis.call('ZSCORE', rate, place) then
-      -- The lanes first: if the script is cut off in between, the next copy finds the place still taken and does both.
+      -- The lanes first: if the script is cut off in between, the next copy finds the place still taken and
+      -- does both.
       if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), turn, wakes) end
       local places, unit = { place }, 2
       while redis.call('ZSCORE', rate, place .. ':' .. unit) do

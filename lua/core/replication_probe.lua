@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Write one key, and nothing else: a WAIT that follows on the same connection then covers this write and all earlier ones, also
--- when the call before it was a repeat that wrote nothing (rule 8).
+-- Write one key and nothing else. A WAIT behind it on the same connection then covers this write and all
+-- earlier ones. Without it, a WAIT after a repeat that wrote nothing would prove nothing (rule 8).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

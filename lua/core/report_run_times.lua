@@ -1,7 +1,8 @@
 #!lua
--- Add a worker's report of handler times: how long the handlers of each name took since its last report. A report is identified
--- by the worker's incarnation and its counter, and counts once. The counter is written before anything is added: a call that is
--- cut off may lose a part of its numbers, but its copy never adds them twice. With too many names the rest goes under `*`.
+-- Add a worker's report of handler times: how long the handlers of each name took since its last report. A
+-- report is identified by the worker's incarnation and its counter, and counts once. The counter is written
+-- first: a call that is cut off may lose a part of its numbers, but its copy never adds them twice. With too
+-- many names the rest goes under `*`.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- End leases of jobs that failed: each waits for its back-off in `due`, or is buried when its attempts are used up.
--- The callback of one that is buried is made in the same call; the jobs that need it are handled by the next sweep (rule 25).
+-- End leases of jobs that failed: each waits for its back-off in `due`, or is buried when its attempts are
+-- used up. This call makes the callback of a buried job. The next sweep handles the jobs that need it
+-- (rule 25).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

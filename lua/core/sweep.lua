@@ -1,12 +1,15 @@
 #!lua flags=allow-oom -- anchor: sweeps-run-when-memory-is-full
--- The housekeeping of a queue, at least once in each sweep interval. Takes expired leases away: the token is revoked, and the job
--- returns to its place in the lane or, after too many crashes, goes to the dead (rule 12). Leases that end too far ahead because
--- the clock stepped back are cut to the longest lease length, once (rule 10). After a stall nothing is taken until workers could
--- renew (rule 11). Keeps the bounds of `done` and `dead`, drops entries without a job, and compares limits with what is leased
--- (rule 20). Ends jobs that nobody has started in time (rule 38). Then moves due jobs into their lanes, brings back lanes whose rest is over, handles children of ended parents (rule
--- 25) and releases results that no child needs any more. Pushes the missing wake markers (rule 22), and returns the schedules that
--- are due: only the caller can compute their next ticks (rule 24). The leader's sweeps are what its followers look for, and once a
--- second the caller is to look at the control connections of the workers (rule 39).
+-- The housekeeping of a queue: one call in each sweep interval, from the leader, does all of the following.
+-- 1. Requeue expired leases: the token is revoked, and the job returns to its place in the lane. After too
+-- many crashes it becomes a dead letter (rule 12). After a stall of the server nothing is reaped until
+-- workers could renew (rule 11). 2. Clamp leases that end too far ahead, because the clock stepped back, to
+-- the longest lease length (rule 10). 3. Trim `done` and `dead` to their bounds, drop entries without a job,
+-- and repair the counts of limits (rule 20). 4. Expire jobs that nobody has started in time (rule 38). 5.
+-- Promote due jobs into their lanes, and bring back lanes whose rest is over. 6. Pass the ends of parents on
+-- to their children, and release results that no child needs any more (rule 25). 7. Push the missing wake
+-- markers (rule 22). 8. Return the schedules that are due, because only the caller can compute their next
+-- ticks (rule 24). Followers watch for the leader's sweeps (rule 13). Once a second the reply also names
+-- control connections that the caller checks (rule 39).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -45,7 +48,7 @@
 --       incarnation, client id
 
 settled(prefix)
--- Most sweeps of an idle queue find none of these keys, so there is nothing to do with them, and nothing to check.
+-- A sweep of an idle queue finds none of these keys, so it skips their work and the check of their types.
 local feeding, handing = prefix .. 'feeding', prefix .. 'handing'
 local some = redis.call('EXISTS', due, rest, cron, parked, blocking, limits, paused, active, expiring, keeping, retention, feeding, handing) > 0
 local kept, noted, version = sweep_state(sweep), redis.pcall('HMGET', stats, 'turn', 'events'), redis.pcall('HGET', settings, 'version')
@@ -75,7 +78,8 @@ local latest_ms = now_ms + lease_ms
 local ahead = leases('(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
 local expired = leases('-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, math.ceil(limit / 2))
 if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-stall
--- If the hash with the lease length was lost, no lease is cut: the next claim writes the length again.
+-- If the hash with the lease length was lost, no lease is clamped, because the next claim writes the length
+-- again.
 if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 

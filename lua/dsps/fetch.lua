@@ -1,9 +1,11 @@
 #!lua flags=allow-oom
--- The messages after a subscriber's cursor, in the order of the circle of clocks. Moves no cursor; renews the clock and this cursor.
+-- The messages after a subscriber's cursor, in the order of the circle of clocks. Moves no cursor; renews the
+-- clock and this cursor.
 --
--- Expired messages are skipped with bounded work: an index holds the living ones. Foreign publishers write no index, so clocks
--- that it does not cover yet are read first, at most 1,000 keys per call, and the next call goes on where this one stopped:
--- before `known` downwards, after `upto` upwards, and where that would be more clocks than there are keys, by a scan of the keys.
+-- Expired messages are skipped with bounded work: an index holds the living ones. Foreign publishers write no
+-- index, so clocks that it does not cover yet are read first, at most 1,000 keys per call, and the next call
+-- goes on where this one stopped: before `known` downwards, after `upto` upwards, and where that would be
+-- more clocks than there are keys, by a scan of the keys.
 --
 -- KEYS
 --   clock   string  clock of the last message
@@ -34,7 +36,8 @@ if clock_after(own, at) then
 end
 local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
 local index = { upto = clock_of(kept[3], meta), known = kept[4] == 'all' and 'all' or clock_of(kept[4], meta), scan = kept[5] or nil }
--- An index that is more than half of the circle behind would count as ahead of the clock, and no search could bring it nearer.
+-- An index that is more than half of the circle behind would count as ahead of the clock, and no search could
+-- bring it nearer.
 local behind = not index.upto or not index.known or clock_after(index.upto, at) or (index.known ~= 'all' and clock_after(index.known, at))
 if turned or behind then
   index = { upto = at, known = at }
@@ -56,7 +59,8 @@ local now = { last = string.format('%d', at), era = string.format('%d', era), up
 now.known, now.scan, now[fields[6]] = index.known == 'all' and 'all' or string.format('%d', index.known), index.scan, known_era
 note_changes(meta, fields, kept, now)
 local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000
--- These scripts let the clock and their own state of it end together: an earlier clock is one that another service has shortened.
+-- These scripts let the clock and their own state of it end together: an earlier clock is one that another
+-- service has shortened.
 local clock_ends_ms, own_ends_ms = redis.call('PEXPIRETIME', clock), redis.call('PEXPIRETIME', meta)
 local early_ms = clock_ends_ms > 0 and math.max(0, own_ends_ms - clock_ends_ms) or 0
 if turned then redis.call('SET', clock, now.last) end

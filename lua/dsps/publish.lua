@@ -1,8 +1,9 @@
 #!lua
--- Publish messages in their order, each under the next clock, unless its id is known: then it keeps its clock and its expiry. A
--- copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies are written first, then ids, then the
--- clock: after a call that was cut off, its next copy finds the messages by their ids and goes on behind them, and so does the
--- call of another publisher, by the bodies after the clock.
+-- Publish messages in their order, each under the next clock, unless its id is known: then it keeps its clock
+-- and its expiry. A copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies are
+-- written first, then ids, then the clock: after a call that was cut off, its next copy finds the messages by
+-- their ids and goes on behind them, and so does the call of another publisher, by the bodies after the
+-- clock.
 --
 -- KEYS
 --   clock  string  clock of the last message
@@ -29,7 +30,8 @@ local old = oldest(live, start or 0, 3)
 for item = 2, count + 1 do
   local mid, at = read[item], clock_of(found[item], read[item])
   local stored = at and id_under(bodies, found[item])
-  -- A client of the original that publishes after a call that was cut off overwrites the bodies of that call: they are published anew.
+  -- A client of the original that publishes after a call that was cut off overwrites the bodies of that call:
+  -- they are published anew.
   if at and (not stored or mids .. stored == mid) then
     clocks[mid] = found[item]
     -- An earlier copy was cut off before it wrote the clock.

@@ -1,6 +1,7 @@
 #!lua
--- Create a subscriber at the channel's clock, and the channel if there is none; an existing subscriber stays where it is. A
--- second copy of the call returns the reply of the first, also when the subscriber was deleted meanwhile.
+-- Create a subscriber at the channel's clock, and the channel if there is none; an existing subscriber stays
+-- where it is. A second copy of the call returns the reply of the first, also when the subscriber was deleted
+-- meanwhile.
 --
 -- KEYS
 --   clock   string  clock of the last message

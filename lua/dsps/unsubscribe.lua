@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Delete a subscriber, if there is one. A second copy of the call returns the reply of the first and does not delete a subscriber
--- that was created in between.
+-- Delete a subscriber, if there is one. A second copy of the call returns the reply of the first and does not
+-- delete a subscriber that was created in between.
 --
 -- KEYS
 --   cursor  string  r.<subscriber>, the last acknowledged clock

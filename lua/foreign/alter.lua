@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Change jobs by an admin action, each if it still is in the state that the caller saw (rules 7 and 26). A running one loses its
--- token at once; one that a foreign client holds is left alone, because that client could not be notified. A requeued job has all its attempts again.
+-- Change jobs by an admin action, each if it still is in the state that the caller saw (rules 7 and 26). A
+-- running one loses its token at once; one that a foreign client holds is left alone, because that client
+-- could not be notified. A requeued job has all its attempts again.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -29,8 +30,8 @@ local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, { prefix .. 'wake' }, { op })
 model.check()
 
--- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add, because some jobs may
--- have been moved already.
+-- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add,
+-- because some jobs may have been moved already.
 local redo = redis.call('GET', op) == 'begun'
 local known = not redo and administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, words_of(redis.call('GET', op)) } end
@@ -64,7 +65,8 @@ for _, item in ipairs(actions) do
     local outcome = action == 'cancel' and 'cancelled' or 'discarded'
     end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
   elseif action == 'requeue' then
-    -- Only the holder of its unique key can prevent a requeue, and the format returns its id before it writes anything.
+    -- Only the holder of its unique key can prevent a requeue, and the format returns its id before it writes
+    -- anything.
     local holder = model.requeue(item.id, item.job, redo)
     if type(holder) == 'string' then
       results[item.at], results[item.at + 2] = 'held', holder

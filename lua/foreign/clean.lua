@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first call began (rule 7).
--- The formats keep no sequence, so later calls compare the time stored in the job; the first call removes only what it finds. The
--- reply counts the entries that stay, so that the next page begins behind them.
+-- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first
+-- call began (rule 7). The formats keep no sequence, so later calls compare the time stored in the job; the
+-- first call removes only what it finds. The reply counts the entries that stay, so that the next page begins
+-- behind them.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps

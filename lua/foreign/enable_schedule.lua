@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Let a schedule tick, or stop it. A schedule that ticks already keeps its next tick. If the format has schedules, its own copy is updated.
+-- Let a schedule tick, or stop it. A schedule that ticks already keeps its next tick. If the format has
+-- schedules, its own copy is updated.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

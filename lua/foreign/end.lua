@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End leases: each job is finished, given back, retried, buried, or dropped for good. Each lease ends once: a repeat returns the
--- reply of the first call, another token is stale (rule 5).
+-- End leases: each job is finished, given back, retried, buried, or dropped for good. Each lease ends once: a
+-- repeat returns the reply of the first call, another token is stale (rule 5).
 --
 -- KEYS
 --   sweep    hash  state of the sweeps

@@ -1,6 +1,7 @@
 #!lua
--- Put jobs into the structures of a foreign format, atomically and in the order of the items, unless their ids are there already
--- or a unique job makes them duplicates (rule 3). The nonce identifies the call: repeating it changes nothing.
+-- Put jobs into the structures of a foreign format, atomically and in the order of the items, unless their
+-- ids are there already or a unique job makes them duplicates (rule 3). The nonce identifies the call:
+-- repeating it changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -26,7 +27,8 @@ now_ms = math.floor(srv_us / 1000)
 local format = wire(root, prefix, queue, layout, settings, now_ms)
 format.check()
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
--- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a parent is unknown.
+-- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a
+-- parent is unknown.
 local letters, signs = { ['+'] = 'r', ['-'] = 'd', ['!'] = 'o' }, { d = '-', o = '!' }
 local record = redis.call('GET', new) -- anchor: foreign-enqueue-is-recognized-when-repeated
 local done, known = false, {}
@@ -87,7 +89,8 @@ if fresh or (record and not done) then
   end
   local adds = false
   for _, item in ipairs(items) do adds = adds or item.missing end
-  -- Before the jobs: if the call is cut off after any write, the next copy knows their ids and adds those that are missing.
+  -- Before the jobs: if the call is cut off after any write, the next copy knows their ids and adds those
+  -- that are missing.
   if adds then note('w') end
   local claimable = false
   for at, item in ipairs(items) do

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Renew leases. Any token that is not reaped yet is renewed, also after its deadline (rule 11). A call that arrives after
--- `not_after_ms` renews nothing, so that a late copy of a dead worker's renewal cannot hold a job for another lease (rule 9).
+-- Renew leases. Any token that is not reaped yet is renewed, also after its deadline (rule 11). A call that
+-- arrives after `not_after_ms` renews nothing, so that a late copy of a dead worker's renewal cannot hold a
+-- job for another lease (rule 9).
 --
 -- KEYS
 --   sweep    hash  state of the sweeps
@@ -46,7 +47,8 @@ for at = 1, #KEYS - 2 do
 end
 if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
-  -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does both.
+  -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does
+  -- both.
   format.extend(lease.id, lease)
   redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
   local slots = lease.limits ~= '' and prefix .. 'held:' .. lease.limits

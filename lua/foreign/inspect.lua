@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- The details of jobs. Stops after 1 MiB of bodies: the reply may have fewer items than the call asks for, but at least one.
+-- The details of jobs. Stops after 1 MiB of bodies: the reply may have fewer items than the call asks for,
+-- but at least one.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Take away the leases of workers whose heartbeats have stopped, before the leases expire: a pass over `active`, one page per
--- call (the counterpart of lua/core/orphans.lua).
+-- Take away the leases of workers whose heartbeats have stopped, before the leases expire: a pass over
+-- `active`, one page per call (the counterpart of lua/core/orphans.lua).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,6 +1,6 @@
 #!lua
--- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay; if nothing changes,
--- nothing is written to it. If the format has schedules, its own copy is updated.
+-- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay;
+-- if nothing changes, nothing is written to it. If the format has schedules, its own copy is updated.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Remove a schedule. The jobs that it has made stay. If the format has schedules, its own copy is removed as well.
+-- Remove a schedule. The jobs that it has made stay. If the format has schedules, its own copy is removed as
+-- well.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

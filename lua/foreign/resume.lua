@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- End the pause of one name of jobs, or with * that of the whole queue, on the wire and in the engine's own keys.
+-- End the pause of one name of jobs, or with * that of the whole queue, on the wire and in the engine's own
+-- keys.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps

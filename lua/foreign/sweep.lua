@@ -1,11 +1,13 @@
 #!lua flags=allow-oom
--- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/core/sweep.lua). Takes expired leases
--- away: the token is revoked, and the job goes back to the front of the waiting jobs or, after too many crashes, to the dead (rule
--- 12). Leases that end too far ahead because the clock stepped back are cut to the longest lease length, once (rule 10). After a
--- stall nothing is taken until workers could renew (rule 11). Jobs that foreign clients took and no longer hold come back as well,
--- when two sweeps a second apart have seen them so. Keeps the bounds that the queue has set for ended jobs, and frees slots of limits
--- that no lease holds any more (rule 20). Then makes due jobs claimable, ends the pauses whose time is over, pushes a missing wake
--- marker (rule 22), and returns the schedules that are due: only the caller can compute their next ticks (rule 24).
+-- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/core/sweep.lua).
+-- Takes expired leases away: the token is revoked, and the job goes back to the front of the waiting jobs or,
+-- after too many crashes, to the dead (rule 12). Leases that end too far ahead because the clock stepped back
+-- are cut to the longest lease length, once (rule 10). After a stall nothing is taken until workers could
+-- renew (rule 11). Jobs that foreign clients took and no longer hold come back as well, when two sweeps a
+-- second apart have seen them so. Keeps the bounds that the queue has set for ended jobs, and frees slots of
+-- limits that no lease holds any more (rule 20). Then makes due jobs claimable, ends the pauses whose time is
+-- over, pushes a missing wake marker (rule 22), and returns the schedules that are due: only the caller can
+-- compute their next ticks (rule 24).
 --
 -- KEYS
 --   sweep   hash    state of the sweeps

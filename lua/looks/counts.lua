@@ -1,6 +1,7 @@
 #!lua flags=no-writes
--- Jobs in each state, and how many have ever finished, been buried and expired. With classes, only the waiting jobs of those classes count.
--- Those of some 500 lanes are counted per call: the waiting jobs are the sum of all calls.
+-- Jobs in each state, and how many have ever finished, been buried and expired. With classes, only the
+-- waiting jobs of those classes count. Those of some 500 lanes are counted per call: the waiting jobs are the
+-- sum of all calls.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

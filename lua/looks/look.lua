@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Read the state of a job; with a token, also wait for the end of one that has not ended: its end is then added to the stream
--- wait:<token>. Reading and registering are one step, so no end falls between them. A copy of the call registers the same token only once.
+-- Read the state of a job. With a token the caller also waits for its end, which is then added to the stream
+-- wait:<token>. Read and registration are one step, so no end falls between them. A copy of the call
+-- registers the same token only once.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -39,8 +40,8 @@ if not known then
 end
 if token ~= '' then
   local tokens = redis.call('GET', waits) or ''
-  -- A stream cannot be created without an entry, and the scripts that end jobs only append to an existing one: so a caller that
-  -- waits no longer leaves nothing behind.
+  -- Only this call creates the stream, with an entry, because a stream cannot be empty. Scripts that end jobs
+  -- only append to an existing one, so a caller that waits no longer leaves nothing behind.
   if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
   redis.call('PEXPIREAT', wait, now_ms + 60000)
   if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end

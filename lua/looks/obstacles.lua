@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- What holds the jobs of a queue back: its pauses, its limits with some of who fills them, and the lanes, each with what it waits
--- for and how long. Lanes come in parts of some 100, pauses and limits with the first part, at most 200 of each: first those limits
--- that lanes wait for.
+-- Why jobs of a queue do not run: its pauses, its limits with some of their holders, and the lanes, each with
+-- its reason and its waiting time. Lanes come in pages of some 100. The first page has up to 200 pauses and
+-- 200 limits, first the limits for which lanes wait.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -26,7 +26,8 @@ local pauses, used, found = {}, {}, {}
 if cursor == '' then
   pauses = pauses_on(redis.call('HSCAN', paused, '0', 'COUNT', 200)[2], now_ms)
   for at = #pauses, 401, -1 do pauses[at] = nil end
-  -- First those that lanes wait for, of which keys without a limit of their own have that of k:*, then others.
+  -- First those that lanes wait for, of which keys without a limit of their own have that of k:*, then
+  -- others.
   local seen, each = {}, redis.call('HGET', limits, 'k:*')
   for _, limit in ipairs(redis.call('ZRANGE', blocking, 0, 99)) do
     local own = redis.call('HGET', limits, limit)

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- One page of the jobs in a state at one instant: their ids, or the number of jobs per name; of waiting
--- jobs those of some 500 lanes per call.
+-- One page of the jobs in a state at one instant: their ids, or the number of jobs per name. For waiting jobs
+-- a call covers some 500 lanes.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

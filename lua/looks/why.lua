@@ -1,6 +1,7 @@
 #!lua flags=no-writes
--- What is known of a job, and of what may hold it back: pauses, limits with some of who fills them, the jobs before it, those that it
--- waits for, and the workers that live, of which at most 200; and the jobs that wait for it or may still read its result.
+-- What is known of a job, and why it may not run: pauses, limits with some of their holders, the jobs before
+-- it, its parents, and at most 200 of the live workers. Also the jobs that wait for it or may still read its
+-- result.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,6 +1,6 @@
 #!lua
--- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay; if nothing changes,
--- nothing is written to it.
+-- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay;
+-- if nothing changes, nothing is written to it.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

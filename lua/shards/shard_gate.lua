@@ -1,5 +1,6 @@
 #!lua
--- Say whether a shard takes new jobs, and let its sequences go on after those of the shards whose jobs it gets.
+-- Say whether a shard takes new jobs, and let its sequences go on after those of the shards whose jobs it
+-- gets.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps

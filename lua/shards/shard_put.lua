@@ -1,5 +1,6 @@
 #!lua
--- Put a batch of jobs that shard_take has taken into the shard that they move to. Each batch of a shard has a number, and arrives once.
+-- Put a batch of jobs that shard_take has taken into the shard that they move to. Each batch of a shard has a
+-- number, and arrives once.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps

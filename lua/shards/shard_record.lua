@@ -1,6 +1,7 @@
 #!lua
--- Replace the record of a sharded queue if it still is what the caller has read: compare and set, so that a repeat changes nothing.
--- The first record closes the queue's own name, which is shard 0, to enqueues without shards.
+-- Replace the record of a sharded queue if it still is what the caller has read: compare and set, so that a
+-- repeat changes nothing. The first record closes the queue's own name, which is shard 0, to enqueues without
+-- shards.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps

@@ -1,6 +1,7 @@
 #!lua
--- Take jobs out of a shard whose jobs move to others: the first half of a move, whose batches are numbered. What was taken is kept in
--- `transit` until shard_drop, so the call may be repeated, and whoever finds a batch there goes on with it.
+-- Take jobs out of a shard whose jobs move to others: the first half of a move, whose batches are numbered.
+-- What was taken is kept in `transit` until shard_drop, so the call may be repeated, and whoever finds a
+-- batch there goes on with it.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps

@@ -1,8 +1,9 @@
--- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that they may read.
+-- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that
+-- they may read.
 
--- Let a new job wait for its parents (rule 25); its envelope is written afterwards. If the script is cut off in between,
--- hand_over later finds an entry without a job and removes it. A parent that is lost already is handled by the next sweep, as one
--- that is lost later.
+-- Block a new job until its parents have ended (rule 25); its envelope is written afterwards. If the script
+-- is cut off in between, hand_over finds an entry without a job and removes it. The next sweep handles a
+-- parent that is lost already, as one that is lost later.
 local function block_job(prefix, id, waits_for, lost, now_ms)
   redis.call('SADD', prefix .. 'feeding', unpack(waits_for))
   for _, parent in ipairs(waits_for) do redis.call('SADD', prefix .. 'feeds:' .. parent, id) end
@@ -11,8 +12,8 @@ local function block_job(prefix, id, waits_for, lost, now_ms)
   for _, parent in ipairs(lost) do redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. parent) end
 end
 
--- The state of a job that others wait for (rule 25): 'open' while it may still run, 'done', or 'lost' when it is dead or was
--- ended without its work; nil when nothing is known of it. `job` is the result of envelope_open.
+-- The state of a job that others wait for (rule 25): 'open' while it may still run; 'done'; 'lost' if it is
+-- dead or was ended without its work; nil if it is unknown. `job` is the result of envelope_open.
 local function parent_fate(prefix, job, id)
   if job and job.kind ~= 'T' then return redis.call('ZSCORE', prefix .. 'dead', id) and 'lost' or 'open' end
   local outcome = job and job.outcome
@@ -24,9 +25,10 @@ local function parent_fate(prefix, job, id)
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end
 end
 
--- Make a job claimable whose last parent has ended: it goes into its lane, or into `due` while its delay lasts (rule 25). It
--- leaves `blocked` last: if the script is cut off in between, it is found there again. A job that was claimed or buried meanwhile
--- is not placed again. The wake lists to push are added to `wakes`.
+-- Make a job claimable because its last parent has ended: it goes into its lane, or into `due` while its
+-- delay lasts (rule 25). It leaves `blocked` last, so that it is found there after a script that was cut off.
+-- A job that was claimed or buried meanwhile is not placed again. The wake lists to push are added to
+-- `wakes`.
 local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
   if not run_read(prefix .. 'run:' .. id, 'fence')[1] and not redis.call('ZSCORE', prefix .. 'dead', id) then
     local wake
@@ -43,9 +45,10 @@ local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
   redis.call('ZREM', prefix .. 'blocked', id)
 end
 
--- Read the parents of a new job (rule 25): KEYS job:<id>, feeds:<id>, heirs:<id> and result:<id> of each from `keys_at` on.
--- Returns the parents that it waits for, those of them that are lost already, the first parent of which nothing is known, and a
--- flat list of the ended parents that have left a result, each with the time (ms) at which the result expires.
+-- Read the parents of a new job (rule 25): KEYS job:<id>, feeds:<id>, heirs:<id> and result:<id> of each from
+-- `keys_at` on.
+-- Returns the open parents; those of them that are lost already; the first unknown parent; and a flat list of
+-- the ended parents that have left a result, each with the time (ms) at which the result expires.
 local function read_parents(prefix, keys_at, flags)
   local waits_for, lost, results = {}, {}, {}
   for at = keys_at, #KEYS, 4 do
@@ -69,8 +72,9 @@ local function read_parents(prefix, keys_at, flags)
   return waits_for, lost, nil, results
 end
 
--- What a job's parents have left for it, for the reply of a claim: its id, what the job that it is the failure callback of died of
--- ('' = it is none), and the result of each parent in the order of its option `needs` ('' = none). The second value is their size.
+-- What a job's parents have left for it, for the reply of a claim. It is the job's id; if the job is a
+-- failure callback, the cause of the failure, else ''; and the result of each parent in the order of its
+-- option `needs` ('' = none). The second value is their size.
 local function left_by_parents(prefix, id, raw, cause)
   local keys, found, bytes = {}, { id, cause or '' }, 0
   for at, parent in ipairs((envelope_options(raw) or {}).needs or {}) do keys[at] = prefix .. 'result:' .. parent end
@@ -81,9 +85,10 @@ local function left_by_parents(prefix, id, raw, cause)
   return found, bytes
 end
 
--- Make the callback of a job that has ended, if it has one for that end (rule 25): `calls:<sequence>` holds the envelopes for its
--- success and its failure, and the write that makes the job empties it, so that it is made once, however often this is repeated.
--- `why`: what a failed one died of; `kept`: its result is kept, and the callback may read it.
+-- Make the callback of a job that has ended, if it has one for that end (rule 25). `calls:<sequence>` holds
+-- the envelopes for its success and its failure. The write that makes the job empties that key, so repeated
+-- calls make it only once. `why`: the cause of a failure; `kept`: its result is kept, and the callback may
+-- read it.
 local function call_back(prefix, parent, sequence, done, why, kept, now_ms, turn, wakes, events)
   local key = prefix .. 'calls:' .. sequence
   local both = redis.call('GET', key)
@@ -100,24 +105,26 @@ local function call_back(prefix, parent, sequence, done, why, kept, now_ms, turn
   redis.call('DEL', key)
 end
 
--- Make the failure callback of a job that was buried just now, if it has one; what is left to do the next sweep does (hand_over).
+-- Make the failure callback of a job that was buried just now, if it has one. The next sweep does the rest
+-- (hand_over).
 local function call_back_dead(prefix, job, id, why, now_ms, turn, wakes, events)
   if not job.sequence then return end
   local kept = redis.call('ZSCORE', prefix .. 'keeping', id)
   call_back(prefix, id, string.format('%d', job.sequence), false, why, kept, now_ms, turn, wakes, events)
 end
 
--- What a job that is lost has ended of: the last error of a dead one, or how it was ended. `job` is its opened envelope or tombstone.
+-- Why a job is lost: the last error of a dead one, or how it was ended. `job` is its opened envelope or
+-- tombstone.
 local function cause_of(prefix, job, id)
   if job and job.kind == 'T' then return job.outcome end
   return run_look(prefix .. 'run:' .. id, 'error')[1] or job and 'dead' or 'gone'
 end
 
--- Handle the ends of parents for at most `most` of their children (rule 25): a child without another open parent becomes
--- claimable; one that must not run without the parent is buried, and its own children follow in a later call. `handing` holds the
--- ended parents, with `+` (finished) or `-` before their id, until all of their children are handled. Returns whether some are
--- left; the wake lists to push are added to `wakes`. When an id is used again, children that are older than the new job waited
--- for the earlier job.
+-- Pass the ends of parents on to at most `most` of their children (rule 25). A child without another open
+-- parent becomes claimable. A child that must not run without the parent is buried, and its own children
+-- follow in a later call. `handing` holds the ended parents, with `+` (finished) or `-` before their id,
+-- until all of their children are handled. If an id is used again, children older than the new job waited for
+-- the earlier job. Returns whether some are left; the wake lists to push are added to `wakes`.
 local function hand_over(prefix, now_ms, turn, most, wakes, events)
   local handing, blocked, reads = prefix .. 'handing', prefix .. 'blocked', 10000
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
@@ -126,11 +133,12 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
     local job = job_head(prefix .. 'job:' .. parent)
     local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
     local now, kept, handled = parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
-    -- A parent that is open again was requeued, or its id is used again: its own children wait for its next end. With more than
-    -- 10,000 children all of them wait for it, because one call reads at most so many, whatever the number of such parents.
+    -- A parent that is open again was requeued, or its id is used again, so its own children wait for its
+    -- next end. With more than 10,000 children all of them wait for it, because one call reads at most that
+    -- many entries, whatever the number of such parents.
     local open = now == 'open'
     local size = redis.pcall('SCARD', feeds)
-    -- The children of a parent whose `feeds` has another type wait until that is gone; those of others do not.
+    -- If `feeds` has another type, the children of that parent wait until it is gone. Those of others do not.
     local foreign = type(size) == 'table'
     if foreign or not open then size = 0 end
     if size > 10000 then size = 0 end
@@ -144,7 +152,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
       if job and job.sequence and known and known.sequence and known.sequence < job.sequence then fate = before end
       local unread = type(redis.pcall('SCARD', needs)) == 'table'
       if unread and known and known.kind == 'J' then known.kind = 'corrupt' end
-      -- A member that begins so is no child: it leads to the callbacks of the job with that sequence.
+      -- Such a member is no child, but leads to the callbacks of the job with that sequence.
       local call = string.match(child, '^>(%d+)$')
       local earlier = call and job and job.sequence and tonumber(call) < job.sequence
       if earlier then fate = before end
@@ -192,11 +200,12 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
   return redis.call('EXISTS', handing) == 1
 end
 
--- Release the results of parents, each when none of its children waits or runs any more (rule 25). A kept result expires 2^48 ms
--- later than it otherwise would; its own expiry is restored here. No other record of it exists, so a call that is cut off loses
--- nothing. `keeping` holds the parents by the time of their last check, and this checks the `most` oldest; `heirs` of a parent
--- are the children that were told of its end, `feeds` those that were not. Returns whether another call may find more at once:
--- many results were released, or the reads of this call were used up.
+-- Release the results of parents, each when none of its children waits or runs any more (rule 25). A kept
+-- result expires 2^48 ms later than it otherwise would; its own expiry is restored here. The key has no other
+-- record of it, so a call that is cut off loses nothing. `keeping` holds the parents by the time of their
+-- last check, and this checks the `most` oldest. `heirs` are the children that know of their parent's end,
+-- `feeds` those that do not yet. Returns whether another call may find more at once: many results were
+-- released, or the reads of this call were used up.
 local function release_results(prefix, now_ms, most)
   local keeping, more_ms, reads, gone = prefix .. 'keeping', KEPT_MS, 10 * most, 0
   for _, parent in ipairs(redis.call('ZRANGE', keeping, 0, most - 1)) do
@@ -228,8 +237,8 @@ local function release_results(prefix, now_ms, most)
   return reads == 0 or 2 * gone >= most
 end
 
--- Check 10 random jobs that others wait for (rule 25): one that has ended without an entry in `handing` gets an entry. So
--- children never wait for ever, even if a job ends in a way that writes no entry or is lost.
+-- Check 10 random jobs that others wait for (rule 25). If one has ended without an entry in `handing`, it
+-- gets an entry. So children never wait for ever, even if a job is lost or its end wrote no entry.
 local function mend_feeding(prefix, now_ms)
   for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 10)) do
     local job = job_head(prefix .. 'job:' .. parent)
@@ -238,9 +247,9 @@ local function mend_feeding(prefix, now_ms)
   end
 end
 
--- Keep the results of parents that ended before their child is enqueued (rule 25), until `release_results` finds that the child
--- has ended too. `found`: pairs of parent and expiry of its result. If the script is cut off before the child exists, the next
--- check releases them.
+-- Keep the results of parents that ended before their child is enqueued (rule 25), until `release_results`
+-- finds that the child has ended. `found`: pairs of parent and expiry of its result. If the script is cut off
+-- before the child exists, the next check releases them.
 local function keep_results(prefix, child, found, now_ms)
   for at = 1, #found, 2 do
     local parent, until_ms = found[at], found[at + 1]

@@ -1,7 +1,7 @@
 -- The start of each script: the time, the check of key types, and whether the call was carried out before.
 
--- The script's one clock: server time in microseconds, or the time that a test passed in, which only queues made for tests
--- accept.
+-- The script's one clock: server time in microseconds, or the time that a test passed in, which only queues
+-- made for tests accept.
 local function server_us(given_ms, sweep)
   if given_ms ~= '' then
     if redis.call('HGET', sweep, 'test_clock') ~= '1' then
@@ -13,18 +13,18 @@ local function server_us(given_ms, sweep)
   return time[1] * 1000000 + time[2]
 end
 
--- Refuse to run while the queue's slot migrates between two nodes of a cluster (rules 1 and 27). During a migration both nodes
--- refuse a command with two keys of which one is missing, and one of this pair is always missing. After this check the script
--- sees the whole slot; without it, a key that is not in KEYS could read as missing on the node that it has not reached yet, and
--- its job would be taken for gone. Nothing was written yet, so the reply is TRYAGAIN, after which a client simply sends the call
--- again.
+-- Refuse to run while the queue's slot migrates between two nodes of a cluster (rules 1 and 27). During a
+-- migration both nodes refuse a command with two keys of which one is missing, and one of this pair always
+-- is. After this check the script sees the whole slot. Without it, a key that is not in KEYS could read as
+-- missing on a node that it has not reached, and its job would count as gone. Nothing was written yet, so a
+-- client sends the call again after the reply TRYAGAIN.
 local function settled(prefix)
   local there = redis.pcall('EXISTS', prefix .. 'sweep', prefix .. 'absent')
   if type(there) == 'table' then error({ err = 'TRYAGAIN the slot of the queue is on the move' }) end
 end
 
--- Rule 1: a key of the wrong type must stop the script before its first write. Each key is read once; the error names the wrong
--- one.
+-- Rule 1: a key of the wrong type must stop the script before its first write. Each key is read once; the
+-- error names the wrong one.
 local function check_types(zsets, hashes, lists, strings)
   local pcall, wrong, wanted, found = redis.pcall, nil, nil, nil
   for _, key in ipairs(zsets) do
@@ -49,14 +49,14 @@ local function check_types(zsets, hashes, lists, strings)
   error({ err = 'WRONGTYPE the key ' .. wrong .. ' is a ' .. redis.call('TYPE', wrong).ok .. ', it must be a ' .. wanted })
 end
 
--- Whether to carry out an admin action (rule 7). Returns nil to carry it out, else the reply: 'repeated' for a copy of a call
--- that was done, 'refused' for one that comes too late. `op` is the key of the call's record.
+-- Whether to carry out an admin action (rule 7): nil, or the reply. 'repeated' is for a copy of a call that
+-- was carried out, 'refused' for a call after its deadline. `op` is the key of the call's record.
 local function administered(op, not_after_ms, now_ms)
   if redis.call('EXISTS', op) == 1 then return 'repeated' end
   if now_ms > not_after_ms then return 'refused' end -- anchor: late-admin-action-is-void
 end
 
--- The reply of an admin action that was carried out before, as a list of words, from its record.
+-- The recorded reply of an admin action that was carried out before, as a list of words.
 local function told_before(op)
   local words = {}
   for word in string.gmatch(redis.call('GET', op) or '', '%S+') do words[#words + 1] = word end

@@ -1,8 +1,8 @@
 -- Claims: which classes are open, which jobs are next, and the leases that are made of them.
 
--- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). `record` is what the last claim of this
--- incarnation has left. Returns kind and jobs, 7 values each; kind is nil where there was no earlier copy. The ids that it buried
--- are added to `corrupt`, and what parents have left for the jobs to `left` (left_by_parents).
+-- The jobs that an earlier copy of this claim leased and still holds (rule 4). `record` is the record of the
+-- incarnation's last claim. Returns kind and jobs, 7 values each; kind is nil if there was no earlier copy.
+-- The ids that it buried are added to `corrupt`, and the results of parents to `left` (left_by_parents).
 local function claim_known(prefix, active, record, nonce, counter, corrupt, left)
   local words, jobs = {}, {}
   for word in string.gmatch(record or '', '%S+') do words[#words + 1] = word end
@@ -24,8 +24,9 @@ local function claim_known(prefix, active, record, nonce, counter, corrupt, left
   return 'repeated', jobs
 end
 
--- Whether the jobs of a class, or the whole queue, are paused now. `paused` is the hash of the pauses: name of jobs or * ->
--- until_ms (0 = until it is resumed) and the length of the pause in ms. A class is a name, and after an @ what it requires of a worker.
+-- Whether the jobs of a class, or the whole queue, are paused now. `paused` is the hash of the pauses: a name
+-- of jobs or * -> until_ms (0 = until it is resumed) and length in ms. A class is a name, followed after an @
+-- by the target that it requires.
 local function is_paused(paused, class, now_ms)
   for _, pause in ipairs(redis.call('HMGET', paused, '*', string.match(class, '^[^@]*'))) do
     local until_ms = pause and tonumber(string.match(pause, '^%d+'))
@@ -34,12 +35,13 @@ local function is_paused(paused, class, now_ms)
   return false
 end
 
--- The classes that may be claimed now, each with the room that its limit leaves (rule 18), so that a claim visits no lanes of a
--- class that is paused or at its limit. Pauses and limits are those of the name, which several classes may share. Returns a table
--- for each open class, one for each class without room, whether any limit is defined, and whether any job may expire.
+-- The classes that may be claimed now, each with the room that its limit leaves (rule 18). So a claim reads
+-- no lanes of a class that is paused or at its limit. Pauses and limits belong to the name, which several
+-- classes may share. Returns the open classes and those without room, whether any limit is defined, and
+-- whether any job may expire.
 local function open_classes(prefix, names, now_ms)
   local open, closed, meters = {}, {}, {}
-  -- Most queues have none of these, which one read tells.
+  -- One read is enough for most queues, which have none of these.
   local some = redis.call('EXISTS', prefix .. 'paused', prefix .. 'limits', prefix .. 'expiring') > 0
   local some_paused, some_limits = some and redis.call('HLEN', prefix .. 'paused') > 0, some and redis.call('HLEN', prefix .. 'limits') > 0
   for _, name in ipairs(names) do
@@ -73,17 +75,20 @@ local function expiries_of(prefix, ids, raws)
   return redis.call('ZMSCORE', prefix .. 'expiring', unpack(members))
 end
 
--- Choose the jobs that a claim will lease; reads only (rules 17 to 19). Ready lanes are visited in their order over all open
--- classes: best band first, then virtual time. A visit ends after 10 jobs, or where the lane's next job has a lower band than the
--- next ready lane; a lane that still has jobs goes behind the others of its band. A lane that is alone is emptied in one visit.
--- With `least` and `most` only jobs of those priorities count, of the first 1,000 ready lanes of each class.
--- Jobs that have expired are set apart, up to 200; the claim ends there, and the next one goes on (rule 38).
--- Returns jobs, lanes (each with its picked jobs, its entries without a runnable job, its turn, and the limit that blocks it), the last turn.
--- ask: prefix, limit, crashed_max, least, most, turn, expiring (whether any job may expire); limited: whether any limit is defined
+-- Choose the jobs that a claim will lease; reads only (rules 17 to 19). Ready lanes are visited in their
+-- order over all open classes: the best band first, then virtual time. A visit ends after 10 jobs, or if the
+-- lane's next job has a lower band than the next ready lane. A lane that still has jobs goes behind the
+-- others of its band. A lane that is alone is emptied in one visit.
+-- With `least` and `most` only jobs of those priorities count, in the first 1,000 ready lanes of each class.
+-- Expired jobs are set apart, up to 200; then the claim ends, and the next one goes on (rule 38).
+-- Returns jobs, lanes and the last virtual time. A lane has its picked jobs, its entries without a runnable
+-- job, its virtual time, and the limit that blocks it.
+-- ask: prefix, limit, crashed_max, least, most, virtual_time, expiring (whether any job may expire); limited:
+-- whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
   local band_size, picked, visited, heads, keys, bytes, crashed, full, overdue = BAND, {}, {}, {}, {}, 0, 0, false, 0
   local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
-  -- The range of scores in a lane that jobs of these priorities have.
+  -- The range of scores that jobs of these priorities have in a lane.
   local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
   local function entries(head, size, ...)
     -- anchor: lane-is-served-from-its-head
@@ -96,7 +101,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       local name, score = page[at], tonumber(page[at + 1])
       local head = { name = name, score = score, class = class, key = string.sub(name, #class.name + 2),
         turn = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {}, expired = {} }
-      -- A lane is scored by its best job, whose priority may be above the range.
+      -- A lane's score comes from its best job, which may have a priority above the range.
       local job = first and (score <= last and entries(head, 1, 'WITHSCORES') or {})
       if job and job[1] then head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.turn end
       if not job or job[1] then heads[#heads + 1] = head end
@@ -104,7 +109,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     class.seen = class.seen + #page / 2
     class.tail = #page == 32 and not (first and class.seen >= 1000) and tonumber(page[32]) or nil
   end
-  -- The index of the best head whose class has room left. Lanes of a class that are not read yet come after the last one that was.
+  -- The index of the best head whose class has room left. Lanes that are not read yet come after the last one
+  -- that was read.
   local function best_head()
     local best
     repeat
@@ -136,8 +142,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     end
     return keys[limit]
   end
-  -- Take the cost of a job from the places that the rates of its limits have left. Returns false where they are too few; then the
-  -- jobs behind it wait as well, or it would wait for ever. `need` says for how many places.
+  -- Charge the cost of a job to the rates of its limits. Returns false if they have too few units left. Then
+  -- the jobs behind it wait as well, or it would wait for ever. `need` records how many units it waits for.
   local function spend(head, cost)
     local meter, limit = head.class.meter, head.limit
     local by_name, by_key = meter and meter.rate and math.min(cost, meter.rate), limit and limit.rate and math.min(cost, limit.rate)
@@ -156,9 +162,9 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     if by_key then limit.units = limit.units - by_key end
     return true
   end
-  -- Take up to `most` jobs of a lane, none of a lower band than `least_band`. Entries without a runnable job are bounded by 99.
-  -- Jobs that are passed over must not hide those behind them, so each allows one more entry, up to 2,000 (some 3 ms). Envelopes
-  -- are read 16 at a time. Sets `head.exhausted` when it has seen the lane's last entry.
+  -- Pick up to `most` jobs of a lane, none of a lower band than `least_band`. Entries without a runnable job
+  -- are bounded by 99. A skipped job must not hide those behind it, so each allows one more entry, up to
+  -- 2,000 (some 3 ms). Envelopes are read 16 at a time. Sets `head.exhausted` after the lane's last entry.
   local function visit(head, most, least_band)
     local taken, looked, bound, metered = 0, 0, most + 99, head.class.meter or head.limit
     while taken < most and looked < bound do
@@ -171,12 +177,13 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       end
       for at, id in ipairs(page) do job_keys[at], run_keys[at] = job_prefix .. id, run_prefix .. id end
       local raws = redis.call('MGET', unpack(job_keys))
-      -- Most jobs have never been claimed: then this one call is enough for all. A key of another type reads as nil.
+      -- This one read is enough for jobs that were never claimed, as most are. A key of another type reads as
+      -- nil.
       local some = redis.call('EXISTS', unpack(run_keys)) > 0
       local runs = some and redis.call('MGET', unpack(run_keys)) or none
       local expiries = ask.expiring and expiries_of(ask.prefix, page, raws) or none
       for at, id in ipairs(page) do
-        -- A key of another type reads as nil above. Its job is set aside as one that cannot be read, and stops no other one.
+        -- A key of another type reads as nil above. Its job is buried as corrupt, and blocks no other job.
         local run, raw = none, raws[at] or look_at(job_keys[at], 0)
         local readable = not some
         if some then
@@ -194,7 +201,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
           bound = math.min(bound + 1, 2000 + most)
         -- anchor: leased-job-is-not-claimed
         elseif not kind or kind == 'T' or (run.nonce and run.nonce ~= '' and redis.call('ZSCORE', active, id)) then
-          -- The job has a live token: this entry is left over from a script that was cut off, and must not start the job again.
+          -- The job holds a token: this entry is left over from a script that was cut off, and must not start
+          -- the job again.
           head.skipped[#head.skipped + 1] = id
           if runs[at] and (not kind or kind == 'T') then head.ended = { id, head.ended } end
         elseif kind == 'corrupt' then
@@ -264,9 +272,10 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       end
       if head.limit then head.limit.room = head.limit.room - taken end
       local next_job = head.exhausted and {} or entries(head, 1, 'WITHSCORES')
-      -- The claim removes all entries before this one, unless it has passed some over.
+      -- The claim removes all entries before this one, unless it has skipped some.
       head.next_job = not head.passed and not first and next_job or nil
-      -- The lane has had its turn, also when it is empty or blocked by now: if it is filled again, the lanes that already wait come first.
+      -- The lane was served, even if it is empty or blocked by now. If it fills up again, lanes that already
+      -- wait come first.
       if (taken > 0 or head.passed) and (rival or next_job[1]) then
         turn = turn + 1 -- anchor: served-lane-goes-behind-its-band
         head.turn = turn
@@ -282,12 +291,13 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
   return picked, visited, turn
 end
 
--- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the ids buried as corrupt
--- (with those in `ask.corrupt`, which the promotion before it has buried), and the open classes; these are nil when it read none.
--- The next value says whether any limit is defined, the last one what parents have left for the jobs (left_by_parents).
+-- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the
+-- ids buried as corrupt, and the open classes; ids and classes are nil if it read none. The ids include
+-- `ask.corrupt`, those that the promotion before it has buried. Then whether any limit is defined, and the
+-- results of parents for these jobs (left_by_parents).
 -- keys: sweep, active, stats, record
--- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn,
--- last_claim (the value of `record`), lengths (of leases, see lease_lengths)
+-- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most,
+-- corrupt, virtual_time, last_claim (the value of `record`), lengths (of leases, see lease_lengths)
 local function claim_jobs(keys, ask, now_ms, events)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local left = {}
@@ -299,15 +309,16 @@ local function claim_jobs(keys, ask, now_ms, events)
   open, closed, limited, ask.expiring = open_classes(prefix, ask.classes, now_ms)
   local picked, lanes, turn = pick_jobs(open, limited, keys.active, ask, now_ms)
 
-  -- The writes begin. `active` first: until the job leaves its lane, only the token in `run` counts. The names of limits are
-  -- written to `run` before the lease counts against them, so whatever ends the lease frees the slots.
+  -- The writes begin. `active` comes first: until the job leaves its lane, only the token in `run` counts.
+  -- The names of limits are written to `run` before the lease counts against them, so whatever ends the lease
+  -- frees the slots.
   local deadline_ms, leases, entries, counted = now_ms + ask.lease_ms, { ask.counter }, {}, {}
   if #picked > 0 then note_lease(keys.sweep, ask.lease_ms, ask.lengths) end
   for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
   -- anchor: every-picked-job-is-leased
   for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + PIECE - 1, #entries))) end
   if ask.expiring then
-    -- From now on it does not expire, however long it takes and however often it is tried again.
+    -- A started job never expires, however long it runs and however often it is retried.
     for at, job in ipairs(picked) do entries[at] = due_member(envelope_open(job.raw).sequence, job.id) end
     -- anchor: started-jobs-do-not-expire
     for at = 1, #picked, PIECE do redis.call('ZREM', prefix .. 'expiring', unpack(entries, at, math.min(at + PIECE - 1, #picked))) end

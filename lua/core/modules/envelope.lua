@@ -1,7 +1,9 @@
--- The envelope of a job, as engine/models/envelope.py writes it, and its tombstone. Both layouts are described there.
+-- The envelope of a job, as engine/models/envelope.py writes it, and its tombstone. Both layouts are
+-- described there.
 
--- Where the parts of a job's envelope begin. Returns flags, the places of the numbers, of the enqueue nonce, of the settings and of
--- the class with its length, and the lengths of class, key, name and unique key; nil for bytes that are no envelope of a job.
+-- Where the parts of a job's envelope begin. Returns flags; the positions of the numbers, the enqueue nonce,
+-- the settings and the class with its length; and the lengths of class, key, name and unique key. Nil for
+-- bytes that are no envelope of a job.
 local function envelope_layout(raw)
   local first, flags = string.byte(raw, 1, 2)
   local numbers_at = 2
@@ -15,13 +17,13 @@ local function envelope_layout(raw)
   if class_at > settings_at then key_length, name_length, unique_length = string.byte(raw, class_at - 3, class_at - 1) end
   local class_length = string.byte(raw, class_at)
   if #raw < class_at + class_length + key_length + name_length + unique_length then return nil end
-  -- A longer one has no room in the seal of a lease, which a claim would find out only after its first writes.
+  -- A longer one has no room in the seal of a lease. A claim would notice that only after its first writes.
   if unique_length > 240 then return nil end
   return flags, numbers_at, nonce_at, settings_at, class_at, class_length, key_length, name_length, unique_length
 end
 
--- The nonce of a lease in the fewest bytes: the mark that goes with the outcome of a tombstone, and the bytes. A nonce of a claim is
--- its incarnation and a counter; any other text stays text.
+-- The nonce of a lease in the fewest bytes: the mark that is added to the outcome of a tombstone, and the
+-- bytes. The nonce of a claim is its incarnation and a counter. Any other text stays text.
 local function pack_token(nonce)
   local is_claim = string.byte(nonce, 17) == 58 and string.find(nonce, '^[%da-f]+:[1-9]%d*$')
   local number = is_claim and tonumber(string.sub(nonce, 18))
@@ -30,7 +32,8 @@ local function pack_token(nonce)
     tonumber(string.sub(nonce, 9, 16), 16), number)
 end
 
--- The tombstone of a job. outcome: see envelope_open; enqueue_nonce: '' for an id that needs none; token: what pack_token returns.
+-- The tombstone of a job. outcome: see envelope_open; enqueue_nonce: '' for an id that needs none; token:
+-- what pack_token returns.
 local function tombstone_of(outcome, enqueue_nonce, fence, mark, token)
   return '\160' .. string.char(outcome + mark + (enqueue_nonce ~= '' and 16 or 0)) .. enqueue_nonce .. struct.pack('>I7', fence) .. token
 end
@@ -52,8 +55,8 @@ local function tombstone_open(raw)
     fence = string.format('%d', struct.unpack('>I7', raw, at)), nonce = nonce }
 end
 
--- The first bytes of a job's key for looks, up to this one; of a key of another type, which hides no other job, the server's words:
--- they open as corrupt.
+-- The first bytes of a job's key, up to the byte `last`. A key of another type gives the server's error text,
+-- which opens as corrupt, so that it hides no other job.
 local function look_at(key, last)
   local raw = redis.pcall('GETRANGE', key, 0, last)
   return type(raw) == 'table' and raw.err or raw
@@ -89,19 +92,20 @@ local function envelope_open(raw)
   job.name = name_length > 0 and string.sub(raw, at, at + name_length - 1) or job.class
   at = at + name_length
   job.unique = unique_length > 0 and string.sub(raw, at, at + unique_length - 1) or nil
-  -- Where the length of the options begins, followed by the options as JSON.
+  -- The position of the length of the options; the options follow as JSON.
   if math.floor(flags / 8) % 2 == 1 then job.options_at = at + unique_length end
   job.kind = 'J'
   return job
 end
 
--- The head of the job under a key, opened. A key of another type opens as corrupt, because it must not hide other jobs.
+-- The head of the job under a key, opened. A key of another type opens as corrupt, because it must not hide
+-- other jobs.
 local function job_head(key)
   return envelope_open(look_at(key, HEAD_LAST))
 end
 
--- The beginning of an envelope up to the enqueue nonce, with the fields that the server sets. `head`: its first byte, and the flags
--- if there are any; due_ms: 0 where the job is not delayed.
+-- The beginning of an envelope up to the enqueue nonce, with the fields that the server sets. `head`: its
+-- first byte, and the flags if there are any; due_ms: 0 where the job is not delayed.
 local function envelope_start(head, sequence, now_ms, due_ms, not_after_ms)
   local start
   if sequence < 1073741824 and now_ms < 4398046511104 and not_after_ms <= now_ms + 10000 then
@@ -113,8 +117,9 @@ local function envelope_start(head, sequence, now_ms, due_ms, not_after_ms)
   return due_ms > 0 and start .. struct.pack('>I6', due_ms) or start
 end
 
--- The part of an envelope that ending the job needs: not_after_ms (6 bytes), a byte with the length of the enqueue nonce, the nonce,
--- the unique key. It is kept in `run` while the job is leased, so that a finish need not read the envelope.
+-- The seal is the part of an envelope that the end of the job needs: not_after_ms (6 bytes), a byte with the
+-- length of the enqueue nonce, the nonce, the unique key. `run` keeps it while the job is leased, so that a
+-- finish need not read the envelope.
 local function seal_of(not_after_ms, enqueue_nonce, unique)
   return struct.pack('>I6B', not_after_ms, #enqueue_nonce) .. enqueue_nonce .. (unique or '')
 end
@@ -135,8 +140,8 @@ local function seal_unique(seal)
   return #seal >= at and string.sub(seal, at) or nil
 end
 
--- The kind of the value under a job's key, without decoding it: 'J' (job), 'T' (tombstone) or 'corrupt'; nil where there is no
--- such key. The same answer as envelope_open gives, at a tenth of its cost.
+-- The kind of the value under a job's key, without decoding it: 'J' (job), 'T' (tombstone) or 'corrupt'; nil
+-- where there is no such key. The same answer as envelope_open gives, at a tenth of its cost.
 local function envelope_kind(raw)
   if not raw or raw == '' then return nil end
   local first = string.byte(raw)
@@ -145,7 +150,7 @@ local function envelope_kind(raw)
   return envelope_layout(raw) and 'J' or 'corrupt'
 end
 
--- The options that few jobs have, by the envelope; nil where there are none or they cannot be read.
+-- The rarer options of a job, from its envelope; nil if there are none or they cannot be read.
 local function envelope_options(raw)
   local flags, _, _, _, class_at, class_length, key_length, name_length, unique_length = envelope_layout(raw)
   if math.floor((flags or 0) / 8) % 2 == 0 then return nil end
@@ -155,7 +160,7 @@ local function envelope_options(raw)
   return read and type(options) == 'table' and options or nil
 end
 
--- How many places in the window of a rate a job takes, by its envelope (flag 32: more than one, in its options).
+-- How many units of a rate a job costs, from its envelope (flag 32: more than one, in its options).
 local function envelope_cost(raw)
   local first, flags = string.byte(raw, 1, 2)
   if first < 176 or math.floor(flags / 32) % 2 == 0 then return 1 end
@@ -163,8 +168,8 @@ local function envelope_cost(raw)
   return math.min(1000, math.max(1, tonumber(options.cost) or 1))
 end
 
--- What a job requires of a worker, as JSON, by its envelope; '' = nothing. Needed when a job is made of a class that is no longer
--- known.
+-- The target that a job requires of a worker, as JSON, from its envelope; '' = none. A job of an unknown
+-- class needs it.
 local function envelope_target(raw)
   local options = envelope_options(raw)
   if not options or not (options.route or options.target) then return '' end
@@ -173,7 +178,8 @@ local function envelope_target(raw)
   return cjson.encode(wanted)
 end
 
--- How long the error of a dead job is kept, in ms (0: not at all). `job` is its opened envelope, or a table without fields.
+-- How long the error of a dead job is kept, in ms (0: not at all). `job` is its opened envelope, or a table
+-- without fields.
 local function error_ttl(prefix, id, job)
   if not job.options_at then return ERROR_TTL_MS end
   local key = prefix .. 'job:' .. id

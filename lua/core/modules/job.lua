@@ -1,4 +1,5 @@
--- Jobs: their states, how they are made, how admin actions and retention end them, and the keys that keep duplicates out.
+-- Jobs: their states, how they are made, how admin actions and retention end them, and the keys that keep
+-- duplicates out.
 
 -- The state of a job and its last fence. `job` is its opened envelope; nil when the job is gone.
 local function job_state(prefix, job, id)
@@ -12,8 +13,8 @@ local function job_state(prefix, job, id)
   return redis.call('ZSCORE', prefix .. 'blocked', id) and 'blocked' or 'waiting', fence
 end
 
--- The state of a job for monitoring: as job_state, and also `finished` for a job of which only the entry in `done` is left. `job`
--- is its opened envelope.
+-- The state of a job for monitoring: job_state, or `finished` if only its entry in `done` is left. `job` is
+-- its opened envelope.
 local function state_of(prefix, job, id)
   local state, fence = job_state(prefix, job, id)
   if state == 'rejected' or state == 'orphaned' then state = 'gone' end
@@ -21,8 +22,9 @@ local function state_of(prefix, job, id)
   return state, fence
 end
 
--- One page of the jobs in a state, in its order or, with `newest`, from its end: for each its id, the zset and the member of its
--- index entry, and its score. Waiting jobs come lane by lane, the others by time; `stuck` are active jobs whose lease has expired.
+-- One page of the jobs in a state, in its order or, with `newest`, from its end. Each has its id, the zset
+-- and the member of its index entry, and its score. Waiting jobs come lane by lane, the others by time.
+-- `stuck` are active jobs whose lease has expired.
 local function jobs_in(prefix, state, offset, limit, newest, now_ms)
   local found, digits = {}, state == 'delayed' and 11 or 1
   local function take(key, words)
@@ -70,9 +72,9 @@ local function note_expiry(prefix, job, id, options)
   if expires_ms then redis.call('ZADD', prefix .. 'expiring', job.enqueued_ms + expires_ms, due_member(job.sequence, id)) end
 end
 
--- Put a job of a schedule, or a callback, into its lane as an enqueue would. `sealed` is its envelope with sequence and time of zero, `job` the
--- same opened. The order of the writes is that of enqueue.lua: the index entry first, then the job together with its unique key; `more`:
--- further words of that write.
+-- Enqueue a job of a schedule, or a callback, into its lane. `sealed` is its envelope with sequence and time
+-- of zero, `job` the same opened. Writes come in the order of enqueue.lua: the index entry first, then the
+-- job together with its unique key. `more`: further words of that write.
 local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events, more)
   job.sequence = redis.call('INCR', prefix .. 'seq')
   if redis.call('HEXISTS', prefix .. 'classes', job.class) == 0 then
@@ -90,16 +92,18 @@ local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events, mo
   if events then table.insert(events, { 'created', id, job.name, 'waiting' }) end
 end
 
--- End a job by an admin action (rule 26). First its token is revoked, then a tombstone that outlives every late copy replaces its
--- envelope (rule 3), then its slots and keys come free, and its index entries go last. If the script is cut off in between, the
--- entries that are left lead to the tombstone, and the claim, promotion or sweep that finds one drops it.
--- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8 expired), op_id, not_after_ms; the wake lists to push are added to `wakes`.
+-- End a job by an admin action (rule 26). Its token is revoked first. Then a tombstone that outlives every
+-- late copy replaces its envelope (rule 3), its slots and keys come free, and its index entries go last. If
+-- the script is cut off in between, the claim, promotion or sweep that finds such an entry meets the
+-- tombstone and drops it.
+-- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8 expired), op_id,
+-- not_after_ms; the wake lists to push are added to `wakes`.
 local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept, readable = run_look(run, 'fence', 'limits', 'seal', 'nonce', 'owner'), run_is_readable(run)
   local held = redis.call('ZSCORE', active, id)
   if held then run_note(run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
-  -- If this call is cut off, the seal tells the script that cleans up which unique key to free (drop_run).
+  -- If this call is cut off, the seal names the unique key that a later cleanup must free (drop_run).
   if job.unique and not kept[3] then
     run_note(run, 'seal', seal_of(job.not_after_ms, job.enqueue_nonce, job.unique))
   end
@@ -111,7 +115,8 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   -- If an earlier copy was cut off after it ended the job, only the seal still has the key.
   local key = job.unique or kept[3] and seal_unique(kept[3]) or nil
   free_unique(prefix, { unique = key }, id)
-  -- Jobs that wait for it are handled by the next sweep (rule 25). Who ends a job by hand needs no callback; a dead one has had its own.
+  -- The next sweep handles jobs that wait for it (rule 25). A job that is ended by hand makes no callback,
+  -- and a dead one has made its own.
   if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
     if job.kind == 'J' and ending.outcome ~= 8 and not redis.call('ZSCORE', prefix .. 'dead', id) then
       redis.call('DEL', prefix .. 'calls:' .. string.format('%d', job.sequence))
@@ -130,7 +135,8 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   redis.call('ZREM', active, id)
   redis.call('ZREM', prefix .. 'dead', id)
   tell_ended(prefix, id)
-  -- A copy that finishes what was cut off finds no nonce any more; the holder hears of it at its renewal.
+  -- A copy that completes a call that was cut off finds no nonce any more, so the holder learns of it by its
+  -- renewal.
   if held and ending.outcome == 7 and (kept[4] or '') ~= '' then
     tell_workers(prefix, kept[5] or '', 'cancelled ' .. kept[1] .. ' ' .. kept[4] .. ' ' .. id) -- anchor: cancel-is-published
   end
@@ -140,7 +146,8 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   end
 end
 
--- Whether nobody has started a job, by fields of its `run`: fence, claims, and how many of these were given back, one after the other.
+-- Whether no worker has started a job, by fields of its `run`: fence, claims, and how many claims in a row
+-- were given back.
 local function never_started(fence, claims, unstarted)
   return not fence or claims == unstarted -- anchor: older-engines-starts-count
 end
@@ -150,9 +157,10 @@ local function expire_job(prefix, job, id, now_ms, turn, wakes, events)
   end_job(prefix, job, id, { outcome = 8, op_id = 'expired', not_after_ms = now_ms }, now_ms, turn, wakes, events)
 end
 
--- End the jobs that have expired, at most `most`, the earliest first (rule 38). An entry of `expiring` begins with the sequence of its
--- job, as in `due`: one that an enqueue has left that was cut off belongs to no other job of that id. The claim that starts a job
--- removes its entry; where it did not, because its engine is older, the job is left alone. Returns how many entries it has handled.
+-- Expire jobs that no worker has started in time, at most `most`, the earliest first (rule 38). An entry of
+-- `expiring` begins with the sequence of its job, as in `due`, so a leftover of an enqueue that was cut off
+-- matches no later job of that id. The claim that starts a job removes its entry. If an older engine has not
+-- removed it, the job is left alone. Returns how many entries were handled.
 local function expire_due(prefix, now_ms, most, turn, wakes, events)
   local expiring = prefix .. 'expiring'
   local found = redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
@@ -169,9 +177,10 @@ local function expire_due(prefix, now_ms, most, turn, wakes, events)
   return #found
 end
 
--- Retention: keep the entries of `done` and the dead jobs within their count and age. A call lets go of at most 5,000 entries, and
--- discards at most 50 dead jobs, the oldest first. `kept`: done_max, done_age_ms, dead_max and dead_age_ms of the settings, nil where
--- there is none; `sizes`: how many jobs are in done and in dead. Returns whether more are over the bounds.
+-- Retention: trim `done` and the dead letters to their count and age. A call removes at most 5,000 entries,
+-- and discards at most 50 dead jobs, the oldest first. `kept`: done_max, done_age_ms, dead_max and
+-- dead_age_ms of the settings, nil if not set; `sizes`: how many jobs are in done and in dead. Returns
+-- whether more are over the bounds.
 local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, events)
   local dead = prefix .. 'dead'
   local function over_bounds(state, most, age_ms)
@@ -187,7 +196,8 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, e
   if over <= 0 then return ended > 5000 end
   for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 50) - 1)) do -- anchor: oldest-dead-go-first
     local job = job_head(prefix .. 'job:' .. id)
-    -- A requeue that was cut off before its last write left this entry, and the job is active by now: only the entry is removed.
+    -- Left over from a requeue that was cut off before its last write. The job is active by now, so only the
+    -- entry is removed.
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then
       redis.call('ZREM', dead, id)
     else
@@ -197,8 +207,8 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, e
   return ended > 5000 or over > 50
 end
 
--- Remove the remaining keys of a queue without jobs (forget.lua); those that may be many are removed in part. Returns whether there
--- are more.
+-- Remove the remaining keys of a queue without jobs (forget.lua); those that may be many are removed in part.
+-- Returns whether there are more.
 local function forget_all(prefix, now_ms)
   local known = {}
   for _, limit in ipairs(redis.call('HVALS', prefix .. 'parked')) do known[limit] = true end
@@ -211,7 +221,7 @@ local function forget_all(prefix, now_ms)
     redis.call('DEL', prefix .. 'ready:' .. classes[2][at], prefix .. 'wake:' .. classes[2][at])
     redis.call('HDEL', prefix .. 'classes', classes[2][at])
   end
-  -- As long as a class is known, so is its entry under its name, which note_class writes once.
+  -- note_class writes the entry under a name once, so it must stay as long as a class is known.
   if redis.call('EXISTS', prefix .. 'classes') == 0 then redis.call('DEL', prefix .. 'routed') end
   for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
   redis.call('DEL', prefix .. 'took', prefix .. 'parked', prefix .. 'rest', prefix .. 'stats',
@@ -221,7 +231,7 @@ local function forget_all(prefix, now_ms)
   for _, field in ipairs(redis.call('HKEYS', prefix .. 'settings')) do
     if field ~= 'version' then set[#set + 1] = field end
   end
-  -- Before the keys are deleted: if this call is cut off in between, the next copy still finds them and does it again.
+  -- Before the keys are deleted, because a copy of a call that was cut off must find them and do it again.
   if set[1] then tell_news(prefix, now_ms) end
   for at = 1, #set, PIECE do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + PIECE - 1, #set))) end
   redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
@@ -246,23 +256,24 @@ local function forget_all(prefix, now_ms)
   return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping', prefix .. 'classes', prefix .. 'blocking') > 0
 end
 
--- The state and fence of the job `holder`, which keeps another enqueue out; `job`: what is under its id, opened. What a rejected
--- enqueue has left there says nothing of that job.
+-- The state and fence of the job `holder`, which keeps another enqueue out. `job`: what is under its id,
+-- opened. The record of a rejected enqueue there says nothing of that job.
 local function holder_state(prefix, job, holder)
   if job and (job.outcome == 'rejected' or job.outcome == 'orphaned') then job = nil end
   return job_state(prefix, job, holder)
 end
 
--- The job that makes another one a duplicate (rule 23): the holder of its unique key, unless that has ended, is dead, gone, or
--- has another key by now; or the job that opened the window of its dedup key, whatever its state: also one with this very id, of
--- which nothing else is left. A key is '' where there is none. Returns id, state and fence, or nil.
+-- The job that makes another one a duplicate (rule 23). The holder of the unique key counts unless it has
+-- ended, is dead or gone, or has another key by now. The job that opened the dedup window counts in any
+-- state, even with this very id if nothing else is left of it. A key is '' if there is none. Returns id,
+-- state and fence, or nil.
 local function unique_holder(prefix, unique, dedup, id)
   local holder = unique ~= '' and redis.call('GET', prefix .. 'unique:' .. unique)
   if holder and holder ~= id then
     local job = job_head(prefix .. 'job:' .. holder)
     local state, fence = job_state(prefix, job, holder)
     if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
-    -- It is on its way to another shard, and has the key until it is there.
+    -- A job that moves to another shard holds the key until it has arrived.
     if state == 'moving' then return holder, state, fence end
   end
   holder = dedup ~= '' and redis.call('GET', prefix .. 'dedup:' .. dedup)
@@ -278,10 +289,10 @@ local function free_unique(prefix, job, id)
   if redis.call('GET', key) == id then redis.call('DEL', key) end
 end
 
--- Read what is under the id of an enqueue (rule 3): nothing, the job of another copy of the same call ('repeated'), or another
--- job ('duplicate'). Returns result, state, fence and the id of the existing job; nil where there is none.
--- A call that was rejected, because of another job or for the lack of a parent, has left a tombstone of its own, which names that
--- job. So its late copies are rejected as well; for other calls that tombstone counts as nothing.
+-- What is under the id of an enqueue (rule 3): nothing, the job of another copy of this call ('repeated'), or
+-- another job ('duplicate'). Returns result, state, fence and the id of the existing job; nil if there is
+-- none. A rejected call, because of another job or a missing parent, has left a tombstone that names that
+-- job. So its late copies are rejected as well. For other calls that tombstone counts as nothing.
 local function enqueue_known(prefix, known, nonce, id)
   if not known then return nil end
   local same = known.enqueue_nonce == nonce -- anchor: another-enqueue-of-the-same-id-is-refused
@@ -300,8 +311,8 @@ local function enqueue_known(prefix, known, nonce, id)
   return 'duplicate', state, fence, id
 end
 
--- Record that an enqueue was rejected, for as long as a late copy of it could arrive: because of another job (outcome 3) or a
--- missing parent (4); `holder` is the id of that job.
+-- Record that an enqueue was rejected, as long as a late copy of it could arrive. Outcome 3: because of
+-- another job; 4: because a parent is missing. `holder` is the id of that job.
 local function reject_enqueue(job_key, enqueue_nonce, holder, until_ms, outcome)
   redis.call('SET', job_key, tombstone_of(outcome, enqueue_nonce, 0, 32, holder), 'PXAT', until_ms)
 end

@@ -1,14 +1,15 @@
 -- Lanes: the waiting jobs of a class and a key, and the index of lanes that are ready to be claimed from.
 
--- Rule 16: bands of 2^49, higher priority first; inside a band FIFO counts up from its middle, LIFO (flag 1) down.
--- The greatest score is 10 * 2^49 = 5.6e15 < 2^53, so a double holds every score exactly.
+-- Rule 16: bands of 2^49, higher priority first; inside a band FIFO counts up from its middle, LIFO (flag 1)
+-- down. The greatest score is 10 * 2^49 = 5.6e15 < 2^53, so a double holds every score exactly.
 local function lane_score(priority, flags, sequence)
   local middle = (10 - priority) * BAND + BAND / 2 -- anchor: bands-are-2-49-wide
   if flags % 2 == 1 then return middle - sequence end -- anchor: lifo-jobs-go-in-front
   return middle + sequence
 end
 
--- Rule 16: a member of `due` starts with the sequence as 10 base-32 digits, so equal due times keep the order of enqueue.
+-- Rule 16: a member of `due` starts with the sequence as 10 base-32 digits, so equal due times keep the order
+-- of enqueue.
 local function due_member(sequence, id)
   local alphabet, digits = '0123456789abcdefghijklmnopqrstuv', {}
   for place = 10, 1, -1 do
@@ -19,9 +20,10 @@ local function due_member(sequence, id)
   return table.concat(digits) .. id
 end
 
--- Make a job claimable: enter its lane among the ready ones, then the job in its lane. In this order because a claim drops a
--- ready lane that is empty, while a lane that is not ready would never be found. Returns the wake list to push; nil while the
--- lane is parked, which becomes ready when its limit has room. `turn` is the queue's virtual time (rule 18).
+-- Make a job claimable: add its lane to the ready lanes, then the job to its lane. This order is safe because
+-- a claim drops an empty ready lane, but a lane that is not ready would never be found. Returns the wake list
+-- to push; nil while the lane is parked, which becomes ready when its limit has room. `virtual_time` is the
+-- queue's (rule 18).
 local function to_lane(prefix, id, job, turn)
   local score, wake = lane_score(job.priority, job.flags, job.sequence), nil
   if redis.call('HEXISTS', prefix .. 'parked', job.lane) == 0 then
@@ -34,9 +36,9 @@ local function to_lane(prefix, id, job, turn)
   return wake
 end
 
--- Move a parked lane to the ready ones, scored by the band of its first job and the queue's virtual time (rule 18); an empty lane
--- is only removed. Returns the wake list to push, or nil. The entry in `parked:<limit>` or `rest` is removed last: if the script
--- is cut off before, a later sweep finds the lane there again.
+-- Make a parked lane ready, with the band of its first job and the queue's virtual time as score (rule 18).
+-- An empty lane is only removed. Returns the wake list to push, or nil. The entry in `parked:<limit>` or
+-- `rest` is removed last, because a sweep must find the lane there after a script that was cut off.
 local function ready_lane(prefix, lane, turn)
   local waits = redis.call('HGET', prefix .. 'parked', lane)
   local head = redis.call('ZRANGE', prefix .. 'lane:' .. lane, 0, 0, 'WITHSCORES')
@@ -51,16 +53,18 @@ local function ready_lane(prefix, lane, turn)
   return wake
 end
 
--- Remove a lane without jobs from the ready and the parked ones, as a claim would do when it reaches the lane.
+-- Remove a lane without jobs from the ready and the parked ones, as a claim would do when it reaches the
+-- lane.
 local function leave_empty(prefix, lane, turn)
   if redis.call('ZCARD', prefix .. 'lane:' .. lane) > 0 then return end
   ready_lane(prefix, lane, turn)
   redis.call('ZREM', prefix .. 'ready:' .. string.match(lane, '^[^/]*'), lane)
 end
 
--- A part of the lanes that may hold jobs, some `bound` (500 unless told): the parked ones and the ready ones of each class. `cursor` is '' at first and
--- then what the call before returned, which returns '' at the end. What is there all the time is returned, and only once unless
--- one of these indexes grows or shrinks so much meanwhile that the server rebuilds it.
+-- One page of the lanes that may hold jobs, some `bound` (default 500): the parked lanes, then the ready
+-- lanes of each class. `cursor` is '' at first, then the one that the call before returned, '' at the end. A
+-- lane that is there all the time is returned. It comes only once, unless an index changes its size so much
+-- meanwhile that the server rebuilds it.
 local function some_lanes(prefix, cursor, bound)
   bound = bound or 500
   local lanes, looked, parked = {}, 0, prefix .. 'parked'
@@ -91,9 +95,11 @@ local function some_lanes(prefix, cursor, bound)
   return lanes, ''
 end
 
--- The last writes of a claim on one lane: remove the claimed jobs; then the lane is ready for its next job, parked, or empty.
--- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn, ended (a linked list of skipped
--- jobs that have ended and whose `run` is left over from a cancel that was cut off), next_job (the entry that is its first one then, with its score; nil if that is not known).
+-- The last writes of a claim on one lane: remove the claimed jobs, then keep the lane ready for its next job,
+-- park it, or drop it.
+-- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), virtual_time, ended,
+-- next_job. `ended` is a linked list of skipped jobs that have ended, with a `run` left over from a cancel
+-- that was cut off. `next_job` is the first entry that stays, with its score; nil if unknown.
 local function leave_lane(prefix, lane, now_ms)
   while lane.ended do
     if not redis.call('ZSCORE', prefix .. 'active', lane.ended[1]) then drop_run(prefix, lane.ended[1]) end
@@ -116,8 +122,8 @@ local function leave_lane(prefix, lane, now_ms)
   elseif room <= 0 then
     local limit = lane.blocked.limit
     local waits = until_ms and 'rest' or limit
-    -- Write where it waits, then the field in `parked`, and remove it from the ready ones last, so that it is always in some
-    -- index.
+    -- The index in which it waits comes first, then the field in `parked`, and the ready lanes last, so that
+    -- the lane is always in some index.
     if waits == 'rest' then
       redis.call('ZADD', prefix .. 'rest', until_ms, 'l:' .. lane.name)
     else
@@ -132,9 +138,10 @@ local function leave_lane(prefix, lane, now_ms)
   end
 end
 
--- Make the lanes of a key ready that wait for its limit, up to 100 of those that wait for a slot, because the limit has changed;
--- claims check the new one. Of more than 500 classes it is not known which have a lane of this key that rests: the next sweeps
--- bring back all lanes that rest (mend_limits). The wake lists to push are added to `wakes`.
+-- Make lanes of a key ready because its limit has changed, up to 100 of those that wait for a slot; claims
+-- check the new limit. With more than 500 classes it is too costly to find the resting lanes of this key.
+-- Then the next sweeps bring back all resting lanes (mend_limits). The wake lists to push are added to
+-- `wakes`.
 local function lanes_back(prefix, key, turn, wakes)
   local lanes, classes = redis.call('ZRANGE', prefix .. 'parked:k:' .. key, 0, 99), prefix .. 'classes'
   if redis.call('EXISTS', prefix .. 'rest', classes) < 2 then

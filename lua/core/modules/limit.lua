@@ -1,16 +1,17 @@
--- Limits of concurrency and of rates: how much room is left, how slots and places are freed, and how sweeps repair the counts.
+-- Limits of concurrency and of rates: how much room is left, how slots and places are freed, and how sweeps
+-- repair the counts.
 
--- How many more leases a limit allows now (rule 20). Returns 5 values: the room; where the rate is used up, the time (ms) at
--- which `need` places (default 1) in the window come free, else nil; the entries of the window that lie ahead of now because the
--- clock stepped back (rule 10); how many places the rate has left; and the rate.
+-- How many more leases a limit allows now (rule 20). Returns 5 values: the room; if the rate is used up, the
+-- time (ms) at which `need` units (default 1) come free, else nil; the entries of the window that lie ahead
+-- of now because the clock stepped back (rule 10); the units that are left; and the rate.
 -- definition: concurrency rate per_ms fixed|sliding, 0 where there is none.
 local function limit_room(prefix, limit, definition, now_ms, need)
   local slots, rate, per_ms, kind = string.match(definition, '^(%d+) (%d+) (%d+) (%a+)$')
-  -- One that somebody else has written lets nothing through, and stops no other name.
+  -- A definition that cannot be read lets nothing through, and blocks no other name.
   if not slots then return 0, nil, nil, 0 end
   slots, rate, per_ms = tonumber(slots), tonumber(rate), tonumber(per_ms)
   local held = slots > 0 and redis.pcall('ZCARD', prefix .. 'held:' .. limit)
-  -- Nor does one whose counts are in keys of another type.
+  -- The same for a limit whose counts are in keys of another type.
   if type(held) == 'table' then return 0, nil, nil, 0 end
   local room = held and slots - held or math.huge
   if rate == 0 then return room, nil, nil, math.huge end
@@ -29,8 +30,9 @@ local function limit_room(prefix, limit, definition, now_ms, need)
   return over and 0 or math.min(room, rate - used), over and until_ms or nil, ahead, rate - used, rate
 end
 
--- Set entries of a rate's window that lie ahead of now, because the clock stepped back, to now, once (rule 10). If each read
--- counted them as of now instead, they would move along with the clock and never leave the window.
+-- Set entries of a rate's window that lie ahead of now, because the clock stepped back, to now, once
+-- (rule 10). If each read only counted them as now, they would move along with the clock and never leave the
+-- window.
 local function rate_back(prefix, limit, ahead, now_ms)
   for at = 1, #(ahead or {}), PIECE / 2 do
     local words = {}
@@ -39,15 +41,16 @@ local function rate_back(prefix, limit, ahead, now_ms)
   end
 end
 
--- Whether the slots of a limit can be written: a key of another type has none, and stops no lease. Asked beforehand, because a write
--- that may fail is none that a test can cut off.
+-- Whether the slots of a limit can be written: a key of another type has none, and blocks no lease. Checked
+-- beforehand, because a test cannot cut off a write that may fail.
 local function has_slots(held)
   return type(redis.pcall('ZCARD', held)) == 'number'
 end
 
--- Free the slots of a lease that has ended (rule 20). A freed slot of a key brings back all parked lanes of that key, at most one
--- per class; a claim then decides which of them uses it. A freed slot of a name may be used by every class with that name.
--- `words` is the field `limits` of the run; the wake lists to push are added to `wakes`.
+-- Free the slots of a lease that has ended (rule 20). A freed slot of a key brings back all parked lanes of
+-- that key, at most one per class. A claim then decides which of them uses it. A freed slot of a name may be
+-- used by every class with that name. `words` is the field `limits` of the run; the wake lists to push are
+-- added to `wakes`.
 local function free_slots(prefix, words, id, turn, wakes)
   for limit in string.gmatch(words or '', '%S+') do
     local held = prefix .. 'held:' .. limit
@@ -68,9 +71,9 @@ local function free_slots(prefix, words, id, turn, wakes)
   end
 end
 
--- Count new leases against a limit: their slots, and their places in the window of its rate (rule 20). A place is named
--- <id>:<fence>, and further ones of a job that costs more <id>:<fence>:2 and so on. leases: ids, fences, costs; limit: limit,
--- definition, ahead.
+-- Count new leases against a limit: their slots, and their units in the window of its rate (rule 20). A unit
+-- is named <id>:<fence>, further ones of a job that costs more <id>:<fence>:2 and so on. leases: ids, fences,
+-- costs; limit: limit, definition, ahead.
 local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
   local slots, rate, per_ms = string.match(limit.definition, '^(%d+) (%d+) (%d+)')
   local held, used = {}, {}
@@ -95,25 +98,26 @@ local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
   end
 end
 
--- Compare what counts against limits with what is leased, and bring lanes back that no longer need to wait (rule 20): for a part of
--- the defined limits in turn, as far as they are those of names, and for the 100 limits with parked lanes whose last check is
--- longest ago, up to 250 lanes. Whatever ends a lease frees its slots; this repairs what a script that was cut off or a changed
--- limit has left. A pause whose end lies too far ahead because the clock stepped back is shortened to its own length. Rests that
--- lie ahead for that reason, or that a changed limit may end, end now, up to 250 per call; the next claim writes them again where
--- they still apply (rule 10). Returns whether some are left to be checked.
+-- Repair limits (rule 20): compare their counts with the leases, and bring lanes back that no longer need to
+-- wait. A call checks a page of the limits of names, and the 100 limits with parked lanes whose last check is
+-- longest ago, up to 250 lanes. Every end of a lease frees its slots; this repairs leftovers of scripts that
+-- were cut off and of changed limits.
+-- A pause that ends too far ahead because the clock stepped back is shortened to its own length. Rests that
+-- lie ahead for that reason, or that a changed limit may end, end now, up to 250 per call. The next claim
+-- writes them again if they still apply (rule 10). Returns whether some are left to be checked.
 local function mend_limits(prefix, sweep, now_ms, turn, wakes)
   local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms', 'limits_from'), prefix .. 'rest'
   local blocking = prefix .. 'blocking'
   local more, changed_ms = false, tonumber(kept[2] or 0)
-  -- If the clock stepped back, a change that lies ahead of now counts as made now: otherwise each sweep would ask for another one
-  -- at once until the clock has caught up (rule 10).
+  -- If the clock stepped back, a change that lies ahead of now counts as made now (rule 10). Otherwise each
+  -- sweep would ask for another one at once until the clock has caught up.
   if changed_ms > now_ms + 1 then
     changed_ms = now_ms + 1
     redis.call('HSET', sweep, 'limits_changed_ms', changed_ms) -- anchor: limit-change-follows-the-clock
   end
   if kept[1] then
-    -- Limits with parked lanes are checked in the order of their last check: one whose time lies ahead of now would always come
-    -- last.
+    -- Limits with parked lanes are checked in the order of their last check, so one whose time lies ahead of
+    -- now would always come last.
     local ahead = redis.call('ZRANGE', blocking, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 1000)
     for _, limit in ipairs(ahead) do redis.call('ZADD', blocking, 'XX', 0, limit) end
     local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, 250, 'WITHSCORES')
@@ -133,7 +137,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
   end
   local pauses = redis.call('HGETALL', prefix .. 'paused')
   for at = 1, #pauses, 2 do
-    -- One that somebody else has written is no pause, and stops no sweep.
+    -- A value that cannot be read is no pause, and stops no sweep.
     local until_ms, length_ms = string.match(pauses[at + 1], '^(%d+) (%d+)$')
     until_ms, length_ms = until_ms or '0', length_ms or '0'
     if tonumber(until_ms) > now_ms + tonumber(length_ms) then

@@ -1,7 +1,7 @@
 -- The record of a lock.
 
--- Its token, fence, until_ms, length_ms and renewal, 0 for what is not there. With a number that is none nobody can tell whether it is
--- held, nor which fence comes next: so nobody gets it.
+-- Its token, fence, until_ms, length_ms and renewal, 0 for a missing one. A lock with an unreadable number is
+-- refused, because its holder and its next fence are unknown.
 local function lock_read(lock)
   local numbers = { 'fence', 'until_ms', 'length_ms', 'renewal' }
   local kept = redis.call('HMGET', lock, 'token', unpack(numbers))

@@ -1,8 +1,9 @@
--- `run:<id>`, what changes while a job runs, as one string (engine/models/envelope.py reads it too), so that a claim writes and a
--- finish reads those of many jobs in one command: fence, nonce, seal and owner, and behind them the other fields that are not the
--- default. Foreign models have a hash of their own under this name, which is read as well.
+-- `run:<id>` holds what changes while a job runs, as one string (engine/models/envelope.py reads it too). So
+-- one command writes those of a claim, and one reads those of a finish. It has fence, nonce, seal and owner,
+-- and behind them the other fields that are not the default. Foreign models have a hash of their own under
+-- this name, which is read as well.
 
--- The string of a first lease, which is how each one begins.
+-- The string of a first lease; every run begins like this.
 local function run_start(fence, nonce, seal, owner)
   return fence .. ' ' .. nonce .. ' ' .. string.char(#seal, #owner) .. seal .. owner
 end
@@ -41,7 +42,8 @@ local function run_pack(fields)
   return table.concat(parts)
 end
 
--- The strings of many runs: KEYS number keys_at, keys_at + 2 and so on. False for one that does not exist or has another type.
+-- The strings of many runs: KEYS number keys_at, keys_at + 2 and so on. False for one that does not exist or
+-- has another type.
 local function runs_of(keys_at, count)
   local found = {}
   for at = 1, count, PIECE do -- anchor: every-run-is-read
@@ -52,7 +54,8 @@ local function runs_of(keys_at, count)
   return found
 end
 
--- All fields of a run by name; nil where there is none. Raises for a key of another type, or that cannot be read.
+-- All fields of a run by name; nil where there is none. Raises for a key of another type, or that cannot be
+-- read.
 local function run_open(run)
   local packed = redis.call('GET', run)
   local fields = packed and run_unpack(packed)
@@ -69,7 +72,8 @@ local function run_read(run, ...)
   return values
 end
 
--- As run_read for looks, which show others as well: nothing of a run that cannot be read.
+-- As run_read, but without an error for a run that cannot be read, because a reply must still show the
+-- others.
 local function run_look(run, ...)
   local readable, values = pcall(run_read, run, ...)
   return readable and values or {}
@@ -80,7 +84,8 @@ local function run_is_readable(run)
   return (pcall(run_open, run))
 end
 
--- Write fields of a run: names and values in turn. All in one command, so that a script that is cut off writes all or none.
+-- Write fields of a run: names and values in turn. All in one command, so that a script that is cut off
+-- writes all or none.
 local function run_write(run, ...)
   local fields, words = run_open(run) or {}, { ... }
   for at = 1, #words, 2 do
@@ -89,7 +94,7 @@ local function run_write(run, ...)
   redis.call('SET', run, run_pack(fields))
 end
 
--- As run_write for a job that is set aside, whose run may be what cannot be read: it stays as it is.
+-- As run_write, but a run that cannot be read stays as it is: it may be the reason why its job is buried.
 local function run_note(run, ...)
   if run_is_readable(run) then run_write(run, ...) end
 end

@@ -1,13 +1,15 @@
--- Notifications: wake lists of workers, streams of callers that wait for the end of a job, the event stream, and news for workers.
+-- Notifications: wake lists of workers, streams of callers that wait for the end of a job, the event stream,
+-- and control messages.
 
--- Rule 22: a wake list holds at most one marker. It carries no job, so losing it costs at most one sweep interval.
+-- Rule 22: a wake list holds at most one marker. It carries no job, so losing it costs at most one sweep
+-- interval.
 local function wake_push(wake)
   if redis.call('LLEN', wake) == 0 then redis.call('RPUSH', wake, '1') end
 end
 
--- Set the markers for jobs that a claim leaves behind (rule 22). No marker for jobs that this worker had to pass over, because it
--- would only find them again; the next sweep sets one for the other workers. No marker for a class without room. `open` is nil
--- when the claim read no classes.
+-- Set the markers for jobs that a claim leaves behind (rule 22). Jobs that this worker had to skip get none,
+-- because it would only find them again; the next sweep wakes the other workers. A class without room gets
+-- none. `open` is nil if the claim read no classes.
 local function wake_served(prefix, classes, open, wakes)
   local looked = {}
   for _, class in ipairs(open or {}) do looked[class.name] = class end
@@ -18,15 +20,17 @@ local function wake_served(prefix, classes, open, wakes)
   end
 end
 
--- Publish to the workers of a queue, or with `worker` to those of that name, what they would else learn from their next calls
--- (engine/ops/workers.py). Nothing depends on a message, so an error, as of a user who may not publish, fails nothing.
+-- Publish a control message to the workers of a queue, or with `worker` to those of that name
+-- (engine/ops/workers.py). Their next calls would tell them the same. So nothing depends on a message, and an
+-- error, such as a missing permission, fails nothing.
 local function tell_workers(prefix, worker, text)
   redis.pcall('PUBLISH', prefix .. 'control' .. (worker and ':' .. worker or ''), text)
 end
 
--- Notify workers of a change: a new class with a target, or a setting of a worker. A worker that knows version n blocks on the
--- list news:<n>; the one that pops the marker reads the news and pushes the marker again (read_worker_updates.lua), so a single marker reaches
--- all of them, and in the end lies in a list that no worker reads any more. Workers that are busy or paused hear the version.
+-- Notify workers of a change of their settings, or of a new class with a target. A worker that knows version
+-- n blocks on the list news:<n>. The worker that pops the marker reads the change and pushes the marker again
+-- (read_worker_updates.lua). So one marker reaches all of them, and ends in a list that no worker reads any
+-- more. Workers that are busy or paused get the version by a control message.
 local function tell_news(prefix, now_ms)
   local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
   local news = prefix .. 'news:' .. string.format('%d', version)
@@ -36,8 +40,9 @@ local function tell_news(prefix, now_ms)
   tell_workers(prefix, nil, 'news ' .. string.format('%d', version + 1))
 end
 
--- Wake the callers that wait for the end of a job, each by a stream of its own that its look.lua call has created. A caller that
--- this does not reach finds the end at its next look, so an error here must not fail the script that has ended the job.
+-- Wake the callers that wait for the end of a job, each by a stream that its look.lua call has created. A
+-- caller that misses it finds the end when it polls again, so an error here must not fail the script that has
+-- ended the job.
 local function tell_ended(prefix, id)
   local key = prefix .. 'waits:' .. id
   local tokens = redis.pcall('GET', key)
@@ -48,9 +53,9 @@ local function tell_ended(prefix, id)
   redis.pcall('DEL', key)
 end
 
--- Append events to the queue's event stream, if it keeps one (set_events.lua). These are a script's last writes, so a copy that
--- changes nothing appends nothing; and because all else is done by then, an error here must not fail the script. `events`: keep,
--- and for each event: kind, job, name, detail.
+-- Append events to the queue's event stream, if it keeps one (set_events.lua). They are a script's last
+-- writes, so a copy that changes nothing appends nothing. Everything else is done by then, so an error here
+-- must not fail the script. `events`: keep, and for each event: kind, job, name, detail.
 local function tell_events(stream, events)
   for _, event in ipairs(events) do
     redis.pcall('XADD', stream, 'MAXLEN', '~', events.keep, '*', 'kind', event[1], 'job', event[2], 'name', event[3] or '',
@@ -58,8 +63,8 @@ local function tell_events(stream, events)
   end
 end
 
--- Whether this class has never held a job; reads only. `target` is what it requires of a worker, '' = nothing. Raises for a queue
--- that has too many classes, because each sweep reads all of them.
+-- Whether this class has never held a job; reads only. `target` is what it requires of a worker, '' =
+-- nothing. Raises for a queue that has too many classes, because each sweep reads all of them.
 local function new_class(prefix, classes, class, target)
   if redis.call('HEXISTS', classes, class) == 1 then return false end
   if redis.call('HLEN', classes) >= 10000 then error({ err = 'IRONCLAIM more than 10000 classes' }) end
@@ -70,8 +75,9 @@ local function new_class(prefix, classes, class, target)
   return true
 end
 
--- Record a class before its first job is written. No worker blocks on the wake list of a new class with a target yet, so the
--- workers are notified, and the class is listed under its name, for pauses and limits, which apply by name.
+-- Record a class before its first job is written. Workers are notified of a new class with a target, because
+-- none blocks on its wake list yet. It is listed under its name as well, because pauses and limits apply by
+-- name.
 local function note_class(prefix, classes, class, target, now_ms)
   if target ~= '' then
     local name = string.match(class, '^[^@]*')
@@ -90,8 +96,8 @@ local function wake_name(prefix, name, now_ms)
   end
 end
 
--- Push the missing markers (rule 22): one for each class with ready lanes that is not paused. Up to 512 classes, which a small hash
--- has, are looked at in one call; of more, each call looks at some 200 in turn.
+-- Push the missing markers (rule 22): one for each class with ready lanes that is not paused. One call checks
+-- up to 512 classes, which a small hash has. Of more classes each call checks a page of some 200.
 local function wake_classes(prefix, now_ms)
   local sweep, some_paused = prefix .. 'sweep', redis.call('EXISTS', prefix .. 'paused') == 1
   local from = redis.call('HGET', sweep, 'wake_from')

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- The lock of a schedule as other schedulers of the keyspace use it: a string with the holder's token, which expires with the
--- lock. The fence and the number of the renewal, which they do not have, are kept in another key.
+-- The lock of a schedule as other schedulers of the keyspace use it: a string with the holder's token, which
+-- expires with the lock. The fence and the number of the renewal, which they do not have, are kept in another
+-- key.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps

@@ -1,7 +1,8 @@
--- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the format's.
+-- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the
+-- format's.
 
--- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. Of a key of another type there are none, and `err` has the server's words: it belongs to
--- somebody else, who stops no other job by it.
+-- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. Of a key of another type there
+-- are none, and `err` has the server's words: it belongs to somebody else, who stops no other job by it.
 local function own_words(run, ...)
   local words = redis.pcall('HMGET', run, ...)
   if words.err and string.sub(words.err, 1, 9) ~= 'WRONGTYPE' then error(words) end
@@ -21,10 +22,11 @@ local function own_number(word)
   return number and number == number and math.abs(number) <= 9007199254740992 and number or 0
 end
 
--- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled` where that
--- was the reason. A lease that a foreign client has taken over is not held. The third value is the run: limits, ending, value,
--- took_ms, error; the fourth is the end of the lease (ms), nil where the job is not in `active`; the fifth is true for a stale token
--- whose lease a foreign client has taken over and no call has ended yet.
+-- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with
+-- `cancelled` where that was the reason. A lease that a foreign client has taken over is not held. The third
+-- value is the run: limits, ending, value, took_ms, error; the fourth is the end of the lease (ms), nil where
+-- the job is not in `active`; the fifth is true for a stale token whose lease a foreign client has taken over
+-- and no call has ended yet.
 local function foreign_token(prefix, format, id, fence, nonce)
   local key = prefix .. 'run:' .. id
   local words = own_words(key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms', 'error')
@@ -37,8 +39,8 @@ local function foreign_token(prefix, format, id, fence, nonce)
   return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms, listed and true
 end
 
--- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7 values each; kind is
--- nil where there was no earlier copy. The ids that it set aside are added to `corrupt`.
+-- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7
+-- values each; kind is nil where there was no earlier copy. The ids that it set aside are added to `corrupt`.
 local function foreign_known(prefix, format, record, nonce, counter, corrupt)
   local words, jobs = words_of(redis.call('GET', record)), {}
   if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil, jobs end
@@ -61,8 +63,9 @@ local function foreign_known(prefix, format, record, nonce, counter, corrupt)
   return 'repeated', jobs
 end
 
--- Promote due jobs, first in, first out among equal times. Returns how many, and the ids without a job. The ids that are about to
--- move are recorded first: after a call that was cut off, the next one knows which jobs may be in two places, and looks before it adds.
+-- Promote due jobs, first in, first out among equal times. Returns how many, and the ids without a job. The
+-- ids that are about to move are recorded first: after a call that was cut off, the next one knows which jobs
+-- may be in two places, and looks before it adds.
 local function foreign_promote(prefix, format, most)
   local promoted, corrupt, ids, moving, was = 0, {}, format.due(most), prefix .. 'moving', {}
   for _, id in ipairs(redis.call('SMEMBERS', moving)) do was[id] = true end
@@ -80,16 +83,19 @@ local function foreign_promote(prefix, format, most)
   return promoted, corrupt
 end
 
--- Look for jobs that this worker may claim now, without a write: at the head of the waiting jobs, and in a window that starts
--- where its last claim ended, so that no job starves behind jobs for other workers. Returns the picked jobs, candidates that
--- cannot run, and the position to store: { field, value or nil where the next scan begins at the head, more = jobs may be left behind the window }.
--- ask: classes (name -> true), key (equal for workers that may take the same jobs), limit, crashed_max, worker
+-- Look for jobs that this worker may claim now, without a write: at the head of the waiting jobs, and in a
+-- window that starts where its last claim ended, so that no job starves behind jobs for other workers.
+-- Returns the picked jobs, candidates that cannot run, and the position to store: { field, value or nil where
+-- the next scan begins at the head, more = jobs may be left behind the window }.
+-- ask: classes (name -> true), key (equal for workers that may take the same jobs), limit, crashed_max,
+-- worker
 local function foreign_scan(prefix, format, ask, now_ms)
   local field = redis.sha1hex(ask.key)
   local kept = redis.call('HGET', prefix .. 'scan', field)
   local from, since_ms = string.match(kept or '', '^(%d+) (%d+)$')
   from, since_ms = tonumber(from or 0), math.min(tonumber(since_ms or now_ms), now_ms)
-  -- At the end of the waiting jobs only new ones are read; jobs that came in before that position are found by a full scan once a second.
+  -- At the end of the waiting jobs only new ones are read; jobs that came in before that position are found
+  -- by a full scan once a second.
   if from > 0 and now_ms - since_ms >= 1000 then from, since_ms = 0, now_ms end
   local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0, redis.call('HLEN', prefix .. 'limits') > 0
   local picked, broken, seen, rooms, bytes, crashed, full = {}, {}, {}, {}, 0, 0, false
@@ -182,9 +188,10 @@ local function foreign_scan(prefix, format, ask, now_ms)
   return picked, broken, { field = field, kept = kept, value = value, more = full or next_at ~= 0 }
 end
 
--- Lease up to `ask.limit` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that were set aside.
--- keys: sweep, active, stats, record
--- ask: the fields of foreign_scan, and incarnation, counter, lease_ms, not_after_ms, owner
+-- Lease up to `ask.limit` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that
+-- were set aside.
+-- keys: sweep, active, stats, record ask: the fields of foreign_scan, and incarnation, counter, lease_ms,
+-- not_after_ms, owner
 local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   local nonce, corrupt = ask.incarnation .. ':' .. ask.counter, {}
   local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt) -- anchor: foreign-claim-is-recognized-when-repeated
@@ -197,7 +204,8 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   for _, one in ipairs(picked) do
     local run, fence = prefix .. 'run:' .. one.id, string.format('%d', one.fence)
     local lease = { token = fence .. ':' .. nonce, fence = fence, nonce = nonce, until_ms = until_ms, lease_ms = ask.lease_ms, owner = ask.owner }
-    -- The engine's keys before the wire: if the call is cut off in between, the job still waits on the wire, where the token has no effect.
+    -- The engine's keys before the wire: if the call is cut off in between, the job still waits on the wire,
+    -- where the token has no effect.
     redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims, 'renewal', 0, 'ending', '',
       'limits', one.room.limit or '')
     if one.known then redis.call('PERSIST', run) end

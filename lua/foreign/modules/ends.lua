@@ -1,12 +1,14 @@
 -- How runs on a foreign format end: by workers, by sweeps and by admin actions.
 
--- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names alone.
+-- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names
+-- alone.
 local function free_held(prefix, id, limit)
   local held = limit and limit ~= '' and prefix .. 'held:' .. limit
   if held and has_slots(held) then redis.call('ZREM', held, id) end
 end
 
--- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At most 100 of each limit per call.
+-- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At
+-- most 100 of each limit per call.
 local function mend_held(prefix, active, now_ms)
   for _, limit in ipairs(redis.call('HKEYS', prefix .. 'limits')) do
     local held = prefix .. 'held:' .. limit
@@ -16,10 +18,11 @@ local function mend_held(prefix, active, now_ms)
   end
 end
 
--- End a lease: first in the keys of the format (the wire), then free the slots of limits, and leave `active` last, so that the
--- next copy of the call or a sweep finds a lease whose end was cut off. `run` already holds how it ends: kind, due_ms, failures.
--- Nothing is written on the wire if a foreign client holds the job by now. `lease`: id, job, limits, kind, due_ms, failures,
--- error, trace, value, took_ms, token, outcome, charge; `redo`: an earlier copy may have done a part of it.
+-- End a lease: first in the keys of the format (the wire), then free the slots of limits, and leave `active`
+-- last, so that the next copy of the call or a sweep finds a lease whose end was cut off. `run` already holds
+-- how it ends: kind, due_ms, failures. Nothing is written on the wire if a foreign client holds the job by
+-- now. `lease`: id, job, limits, kind, due_ms, failures, error, trace, value, took_ms, token, outcome,
+-- charge; `redo`: an earlier copy may have done a part of it.
 local function foreign_end(prefix, format, lease, now_ms, redo)
   local id, job = lease.id, lease.job
   local failure = { error = lease.error or '', trace = lease.trace or '', due_ms = lease.due_ms, charge = lease.charge, failures = lease.failures, redo = redo }
@@ -30,7 +33,8 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   elseif lease.kind == 'release' then
     format.back(id, job, true, redo)
   elseif lease.kind == 'retry' then
-    -- Without a delay the job goes to the waiting jobs. In a redo its time may have come since the first copy: it stays among the delayed ones.
+    -- Without a delay the job goes to the waiting jobs. In a redo its time may have come since the first
+    -- copy: it stays among the delayed ones.
     failure.due_ms = lease.due_ms == 0 and now_ms or math.max(lease.due_ms, redo and now_ms + 1 or 0)
     format.again(id, job, failure, redo)
   elseif lease.kind == 'bury' then
@@ -45,11 +49,12 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   redis.call('ZREM', prefix .. 'active', id)
 end
 
--- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id> from `keys_at` on,
--- ARGV kind, id, fence, nonce and packed fields from `arguments_at` on. The end of the token is written first, with all that a
--- sweep needs to go on if the call is cut off; then the wire, then the rest of the engine's own keys.
--- A lease that a foreign client has taken over is refused and forgotten. Returns 2 values per item, result (ok | repeated | stale) and
--- outcome; only their number where all have finished.
+-- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id>
+-- from `keys_at` on, ARGV kind, id, fence, nonce and packed fields from `arguments_at` on. The end of the
+-- token is written first, with all that a sweep needs to go on if the call is cut off; then the wire, then
+-- the rest of the engine's own keys. A lease that a foreign client has taken over is refused and forgotten.
+-- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number where all have
+-- finished.
 local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, events)
   local count = #KEYS - keys_at + 1
   local reply, planned, known, counters, finished, waits_ms, taken = {}, {}, {}, {}, 0, 0, {}
@@ -106,7 +111,8 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
       redis.call('HSET', lease.run, 'nonce', '', 'ended', lease.token, 'outcome', lease.outcome, 'ended_ms', string.format('%d', now_ms), 'ending',
         string.format('%s %d %d', lease.kind, lease.due_ms or 0, lease.failures), unpack(noted))
     end
-    -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign client may run it.
+    -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign
+    -- client may run it.
     local over = lease.kind == 'finish' or lease.kind == 'drop'
     local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + (over and LATE_COPY_MS or FOREIGN_RUN_MS)
     redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
@@ -130,9 +136,10 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
   return finished == count and count or reply
 end
 
--- Take one lease away: its token is revoked, and the job goes back to the front of the waiting jobs or, after too many crashes,
--- to the dead (rule 12). A job that a foreign client has moved meanwhile stays where it is. Returns reaped | buried | ended (only
--- its index entry was left), fence, nonce ('-' where there was none any more) and crashes.
+-- Take one lease away: its token is revoked, and the job goes back to the front of the waiting jobs or, after
+-- too many crashes, to the dead (rule 12). A job that a foreign client has moved meanwhile stays where it is.
+-- Returns reaped | buried | ended (only its index entry was left), fence, nonce ('-' where there was none any
+-- more) and crashes.
 local function reap_foreign(prefix, id, now_ms, model, events)
   local run, job = prefix .. 'run:' .. id, model.read(id)
   local state = own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken', 'ending',
@@ -154,7 +161,8 @@ local function reap_foreign(prefix, id, now_ms, model, events)
     end
     return { 'ended', fence, '-', crashes }
   end
-  -- The first crash is counted without a condition; after it only a lease that was marked as started counts another one.
+  -- The first crash is counted without a condition; after it only a lease that was marked as started counts
+  -- another one.
   if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end -- anchor: foreign-crash-is-charged-when-marked
   local text = 'the worker ' .. (state[6] or '') .. ' was lost'
   local note = error_note(run, now_ms, fence, 'lost', text, '')
@@ -176,10 +184,12 @@ local function reap_foreign(prefix, id, now_ms, model, events)
     if events then table.insert(events, { 'buried', id, name, reason }) end
     return { 'buried', fence, nonce, crashes }
   end
-  -- `ended` and `outcome` are those of the lease before this one: late copies of its end are still answered from them (rule 5).
-  -- A foreign client may run the job from here on without writing to the engine's keys, so `run` must expire.
+  -- `ended` and `outcome` are those of the lease before this one: late copies of its end are still answered
+  -- from them (rule 5). A foreign client may run the job from here on without writing to the engine's keys,
+  -- so `run` must expire.
   own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
-  -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then model.back looks before it adds.
+  -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then
+  -- model.back looks before it adds.
   local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
   local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
   if here and job then model.back(id, job, true, not (counter and known and known >= counter)) end
@@ -187,10 +197,11 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   return { 'reaped', fence, nonce, crashes }
 end
 
--- End a job by an admin action (rule 26): its token is revoked first and the call recorded as its end, which outlives every late
--- copy (rule 3); then the job is removed from the wire, and callers that wait for its end are woken. If the call is cut off in
--- between, its next copy finds its own op_id in `run` and does the rest.
--- job: the job as read from the wire, nil where there is none; ending: outcome (cancelled | discarded), op_id, not_after_ms
+-- End a job by an admin action (rule 26): its token is revoked first and the call recorded as its end, which
+-- outlives every late copy (rule 3); then the job is removed from the wire, and callers that wait for its end
+-- are woken. If the call is cut off in between, its next copy finds its own op_id in `run` and does the rest.
+-- job: the job as read from the wire, nil where there is none; ending: outcome (cancelled | discarded),
+-- op_id, not_after_ms
 local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events)
   local run = prefix .. 'run:' .. id
   if state == 'finished' then
@@ -211,15 +222,16 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events
   if events then table.insert(events, { ending.outcome, id, job and job.name or '' }) end
 end
 
--- Whether a job has ended a short time ago, so that its id is still known (rule 3), whatever the format itself keeps of it.
+-- Whether a job has ended a short time ago, so that its id is still known (rule 3), whatever the format
+-- itself keeps of it.
 local function foreign_over(prefix, id, now_ms)
   local run = own_words(prefix .. 'run:' .. id, 'nonce', 'outcome', 'ended_ms')
   if run[1] ~= '' or not run[2] or run[2] == 'retried' or run[2] == 'released' then return false end
   return (tonumber(run[3] or nil) or now_ms) + LATE_COPY_MS >= now_ms
 end
 
--- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most 100 jobs of each
--- state are removed in a call, the oldest first. Returns whether more are over the bounds.
+-- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most
+-- 100 jobs of each state are removed in a call, the oldest first. Returns whether more are over the bounds.
 local function keep_ended(prefix, now_ms, model)
   local kept = redis.call('HMGET', prefix .. 'retention', 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
   local more = false

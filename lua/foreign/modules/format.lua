@@ -1,7 +1,8 @@
--- Helpers for formats (members of a JSON object, times, packed fields), and the interface that a format provides: its function
--- `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with the functions below. `job` is the result of `read`; `redo`
--- is true where an earlier call may have done a part of the work, so that the function must look before it adds. The loader refuses a
--- format that lacks a function which is not optional.
+-- Helpers for formats (members of a JSON object, times, packed fields), and the interface that a format
+-- provides: its function `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with the
+-- functions below. `job` is the result of `read`; `redo` is true where an earlier call may have done a part
+-- of the work, so that the function must look before it adds. The loader refuses a format that lacks a
+-- function which is not optional.
 --
 -- WIRE
 --   check            raise for keys of another type, before anything is written
@@ -61,7 +62,8 @@
 --   may_tick         optional: (name, at_ms) false where a foreign scheduler has run this tick
 --   ticked           optional: (name, at_ms, next_ms, id) a tick has made a job
 
--- The fields of a packed string (engine/models/foreign/foreign.py): for each a length (4 bytes, big-endian) and its bytes.
+-- The fields of a packed string (engine/models/foreign/foreign.py): for each a length (4 bytes, big-endian)
+-- and its bytes.
 local function unpack_fields(packed)
   local found, at = {}, 1
   while at <= #packed do
@@ -70,7 +72,8 @@ local function unpack_fields(packed)
   return found
 end
 
--- The attributes of a worker from their packed fields: server, stack, region, capabilities and routes, those two with spaces between.
+-- The attributes of a worker from their packed fields: server, stack, region, capabilities and routes, those
+-- two with spaces between.
 -- `priorities`: nil, or the least and the greatest priority of the jobs that it takes.
 local function unpack_worker(packed, priorities)
   local parts, capabilities, routes = unpack_fields(packed), {}, {}
@@ -103,8 +106,9 @@ local function rfc3339(ms, whole)
   return text .. (whole and '' or string.format('.%03d', ms % 1000)) .. 'Z'
 end
 
--- The top-level members of a JSON object's text, without decoding it: unchanged members keep their bytes, so numbers keep their
--- spelling and payloads every byte. Returns nil for text that is no object. What is inside of a member's value is not checked.
+-- The top-level members of a JSON object's text, without decoding it: unchanged members keep their bytes, so
+-- numbers keep their spelling and payloads every byte. Returns nil for text that is no object. What is inside
+-- of a member's value is not checked.
 --   raw(name)        the text of a value, nil where there is none; of two members with one name the last
 --   value(name)      a text, number or boolean; nil for null, for objects and lists, and where there is none
 --   set(name, text)  put the text in the place of the value, or behind all others

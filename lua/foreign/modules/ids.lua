@@ -1,6 +1,7 @@
 -- Ids of jobs in foreign formats: any text of UTF-8 but the empty one, also with spaces and controls in it.
 
--- Whether callers can name a job with this id: the rule of engine/models/names.py. What nobody can name stays where it is.
+-- Whether callers can name a job with this id: the rule of engine/models/names.py. What nobody can name stays
+-- where it is.
 local function nameable(id)
   if id == '' then return false end
   if not string.find(id, '[\128-\255]') then return #id <= 65536 end
@@ -19,7 +20,8 @@ local function shown_id(id)
   return id == '' and '?' or string.sub(string.gsub(id, '[^\32-\126]', '?'), 1, 256)
 end
 
--- Words as one text with spaces between, as records of calls are kept: ids may hold spaces, and the signs of a record.
+-- Words as one text with spaces between, as records of calls are kept: ids may hold spaces, and the signs of
+-- a record.
 local function record_of(words)
   local parts = {}
   for at, word in ipairs(words) do

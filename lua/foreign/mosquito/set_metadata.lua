@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Set, add to or remove fields of the metadata that all jobs of one name share, once (rule 7). Foreign clients do this with single commands.
+-- Set, add to or remove fields of the metadata that all jobs of one name share, once (rule 7). Foreign
+-- clients do this with single commands.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps

@@ -1,7 +1,8 @@
--- Looks at what holds jobs back: pauses, limits with who fills them, and how long the jobs of a lane have waited. They only read.
+-- Looks at what holds jobs back: pauses, limits with who fills them, and how long the jobs of a lane have
+-- waited. They only read.
 
--- The pauses of the queue (*) and of these names that are on now: name and until_ms (0 = until it is resumed) in turn. `fields` are
--- fields and values of the hash of pauses in turn.
+-- The pauses of the queue (*) and of these names that are on now: name and until_ms (0 = until it is resumed)
+-- in turn. `fields` are fields and values of the hash of pauses in turn.
 local function pauses_on(fields, now_ms)
   local on = {}
   for at = 1, #fields, 2 do
@@ -11,9 +12,10 @@ local function pauses_on(fields, now_ms)
   return on
 end
 
--- How far a limit is used up: the limit, its definition, how many leases count against it, how many places of the window are used,
--- the time (ms) at which `need` places come free (0 where there are so many), how many lanes wait for a slot, and of up to `most`
--- of those leases the job and its worker; 1 where the definition is that of each key without its own.
+-- How far a limit is used up. Returns the limit and its definition; how many leases count against it; how
+-- many units of the window are used; the time (ms) at which `need` units come free, 0 if they are free; and
+-- how many lanes wait for a slot. Then the job and its worker of up to `most` of those leases, and 1 if the
+-- definition is the one for all keys without their own.
 local function limit_use(prefix, limit, definition, now_ms, need, most, inherited)
   local _, until_ms, _, left, rate = limit_room(prefix, limit, definition, now_ms, need)
   local held, holders = prefix .. 'held:' .. limit, {}
@@ -25,8 +27,8 @@ local function limit_use(prefix, limit, definition, now_ms, need, most, inherite
   return { limit, definition, type(size) == 'number' and size or 0, rate and rate - left or 0, until_ms or 0, parked, holders, inherited and 1 or 0 }
 end
 
--- Since when a job could be claimed, by the beginning of its envelope: the time (ms) of its enqueue, or the end of its delay; nil
--- where it is no envelope.
+-- Since when (ms) a job is claimable, from the beginning of its envelope: the time of its enqueue, or the end
+-- of its delay. Nil for bytes that are no envelope.
 local function waits_since(raw)
   local first, flags = string.byte(raw, 1, 2)
   if not flags or first < 161 or first > 186 or first > 170 and first < 177 then return nil end
@@ -45,8 +47,9 @@ local function waits_since(raw)
   return math.max(enqueued_ms, due_ms)
 end
 
--- Since when (ms) the job of a lane with so many jobs waits that has waited longest; 0 where the lane is empty. Jobs of each priority stand in the
--- order of their enqueue, and those with LIFO before them in the opposite order: of each such row the `most` oldest are looked at.
+-- Since when (ms) the oldest waiting job of a lane with `size` jobs waits; 0 for an empty lane. Jobs of each
+-- priority stand in the order of their enqueue, and LIFO jobs before them in the opposite order. The `most`
+-- oldest jobs of each such row are read.
 local function lane_since(prefix, lane, size, most)
   local key, half, from, oldest = prefix .. 'lane:' .. lane, BAND / 2, '-inf', nil
   local function look(ids)

@@ -1,8 +1,8 @@
 -- Schedules: how they are defined, changed and removed, and which are due.
 
--- The start of each call that changes a schedule: check key types, read the time, and detect repeats and late calls. Returns
--- srv_us, and the reply where an earlier copy has done it or the call comes too late, else nil. `keys`: sweep, cron, schedule,
--- op.
+-- The start of each call that changes a schedule: check key types, read the time, and detect repeats and late
+-- calls. Returns srv_us, and the reply where an earlier copy has done it or the call comes too late, else
+-- nil. `keys`: sweep, cron, schedule, op.
 local function schedule_call(keys, given_ms, not_after_ms)
   check_types({ keys.cron }, { keys.sweep, keys.schedule }, {}, { keys.op })
   local srv_us = server_us(given_ms, keys.sweep)
@@ -10,9 +10,10 @@ local function schedule_call(keys, given_ms, not_after_ms)
   return srv_us, known and { srv_us, known, redis.call('GET', keys.op) or '' }
 end
 
--- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay; if nothing changes,
--- nothing is written to it. Returns the reply. `given`: name, timing, policy, job, next_ms, anchor_ms, enabled, most; `mirror`:
--- called with name, next tick and job after the writes, to update the format's own schedule.
+-- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay;
+-- if nothing changes, nothing is written to it. Returns the reply. `given`: name, timing, policy, job,
+-- next_ms, anchor_ms, enabled, most. `mirror` updates the format's own schedule: it is called after the
+-- writes with name, next tick and job.
 -- keys: cron, schedule, stats, op
 local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   local was = redis.call('HMGET', keys.schedule, 'version', 'timing', 'policy', 'job', 'enabled', 'next_ms')
@@ -25,9 +26,10 @@ local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   if enabled ~= '1' then next_ms = '0' end
   local changed = retimed or was[3] ~= given.policy or was[4] ~= given.job
 
-  -- The index before the hash: sweeps drop an entry without a hash, but a schedule that is not in the index would never tick. And
-  -- the earlier of the old and the new time until the hash is written: if the script is cut off in between, a sweep that comes
-  -- too early corrects the entry, while an entry that is too late would delay the tick.
+  -- The index before the hash: sweeps drop an entry without a hash, but a schedule that is not in the index
+  -- would never tick. Until the hash is written, the entry has the earlier of the old and the new time. If
+  -- the script is cut off, a sweep corrects an entry that is too early, but one that is too late would delay
+  -- the tick.
   local due_ms = enabled == '1' and next_ms or '+inf'
   redis.call('ZADD', keys.cron, 'LT', due_ms, given.name)
   local fields = { 'enabled', enabled, 'next_ms', next_ms }
@@ -51,7 +53,8 @@ local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   return { srv_us, 'done', found }
 end
 
--- Let a schedule tick from `next_ms` on, or stop it (0). A schedule that ticks already keeps its next tick. Returns the reply.
+-- Let a schedule tick from `next_ms` on, or stop it (0). A schedule that ticks already keeps its next tick.
+-- Returns the reply.
 -- `mirror`: as in schedule_put.
 -- keys: cron, schedule, op
 local function schedule_enable(keys, name, version, next_ms, srv_us, not_after_ms, mirror)
@@ -76,8 +79,8 @@ end
 -- keys: cron, schedule, op
 local function schedule_remove(keys, name, srv_us, not_after_ms, mirror)
   local found = redis.call('ZSCORE', keys.cron, name) and 'changed' or 'gone'
-  -- The index entry is made due first and removed last: if the script is cut off in between, the next copy still finds it, and
-  -- the next sweep corrects it.
+  -- The index entry becomes due first and is removed last. If the script is cut off in between, the next copy
+  -- still finds it, and the next sweep corrects it.
   redis.call('ZADD', keys.cron, 'XX', 1, name)
   redis.call('DEL', keys.schedule)
   if mirror and found == 'changed' then mirror(name, 0) end
@@ -86,17 +89,18 @@ local function schedule_remove(keys, name, srv_us, not_after_ms, mirror)
   return { srv_us, 'done', found }
 end
 
--- The tick (ms) up to which a schedule makes no jobs any more; `last_ms`: the last one that made a job, as it is stored. Whoever enables
--- or changes a schedule may have computed its next tick before that tick made its job. A last tick that is still to come is of a clock
--- that was ahead.
+-- The tick (ms) up to which a schedule makes no jobs any more; `last_ms`: the last one that made a job, as it
+-- is stored. Whoever enables or changes a schedule may have computed its next tick before that tick made its
+-- job. A last tick that is still to come is of a clock that was ahead.
 local function ticked_until(last_ms, now_ms)
   local ticked_ms = tonumber(last_ms or 0)
   return ticked_ms <= now_ms and ticked_ms or 0
 end
 
--- The first schedules whose tick has come, at most `limit`: for each its name, version, next tick, anchor, timing and policy.
--- Entries of the index that are left over from a call that was cut off are corrected here. If a key of another type is in the
--- place of a schedule, the entry is tried again in a minute, so that it does not block the others.
+-- The first schedules whose tick has come, at most `limit`: for each its name, version, next tick, anchor,
+-- timing and policy. Entries of the index that are left over from a call that was cut off are corrected here.
+-- If a schedule's key has another type, the entry is tried again in a minute, so that it does not block the
+-- others.
 local function due_schedules(prefix, now_ms, limit)
   local cron, due = prefix .. 'cron', {}
   local found = redis.call('ZRANGE', cron, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
@@ -119,7 +123,8 @@ local function due_schedules(prefix, now_ms, limit)
   return due
 end
 
--- Add a schedule to a page as 14 words: its name, its definition and its state. `next_ms`: its next tick where the key has an older one.
+-- Add a schedule to a page as 14 words: its name, its definition and its state. `next_ms`: its next tick
+-- where the key has an older one.
 local function add_schedule(page, name, key, next_ms)
   local words = redis.pcall('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms', 'next_ms', 'last_ms', 'last_job',
     'count', 'missed', 'skipped', 'error')

@@ -17,9 +17,10 @@ local function words_unpack(packed)
   return words
 end
 
--- A job that may move now, packed: its state (waiting, delayed or dead) and the score of that, envelope, run, the time of its expiry,
--- whether it has its unique key, its result and how long that is kept. Nil for one that runs, has ended, is blocked, or has parents
--- or children: those stay until they have ended. So does one whose job or run has another type. The second value is its opened envelope.
+-- A job that may move now, packed: its state (waiting, delayed or dead) and score, envelope, run, time of its
+-- expiry, whether it has its unique key, its result, and how long that is kept. Nil for one that runs, has
+-- ended, is blocked, or has parents or children: those stay until they have ended. So does one whose job or
+-- run has another type. The second value is its opened envelope.
 local function job_to_move(prefix, id)
   local raw, run = redis.pcall('GET', prefix .. 'job:' .. id), redis.pcall('GET', prefix .. 'run:' .. id)
   if type(raw) == 'table' or type(run) == 'table' then return nil end
@@ -42,8 +43,8 @@ local function job_to_move(prefix, id)
   return words_pack({ state, score, raw, run or '', expires, owns, result, string.format('%d', kept_ms) }), job
 end
 
--- Take a packed job out of the indexes of its shard; what is left is a tombstone that says that it moves, and its unique key. The
--- lane that it was in is added to `lanes`.
+-- Take a packed job out of the indexes of its shard. Its unique key stays, and a tombstone that says that it
+-- moves. The lane that it was in is added to `lanes`.
 local function leave_shard(prefix, id, packed, lanes)
   local words = words_unpack(packed)
   local job = envelope_open(words[3])
@@ -59,8 +60,8 @@ local function leave_shard(prefix, id, packed, lanes)
   redis.call('SET', prefix .. 'job:' .. id, tombstone_of(9, job.enqueue_nonce or '', tonumber(run.fence or 0), 32, 'resharding'))
 end
 
--- Put a packed job into its new shard, unless one of its id is there already. The order of the writes is that of enqueue.lua. Returns
--- whether it was put; the wake lists to push are added to `wakes`.
+-- Put a packed job into its new shard, unless one of its id is there already. The order of the writes is that
+-- of enqueue.lua. Returns whether it was put; the wake lists to push are added to `wakes`.
 local function enter_shard(prefix, id, packed, now_ms, turn, wakes)
   local key, words = prefix .. 'job:' .. id, words_unpack(packed)
   local state, score, raw, run, expires, owns, result, kept_ms = unpack(words)

@@ -1,7 +1,7 @@
 -- Bananas: how jobs end, reads of jobs, and admin actions.
 
--- How runs end. A result is stored only for a job that has ended for good. The live programs store one after each failed run, so
--- their clients may receive a failure although a later run succeeds.
+-- How runs end. A result is stored only for a job that has ended for good. The live programs store one after
+-- each failed run, so their clients may receive a failure although a later run succeeds.
 local function wire_ends(w, shared)
   local keys, text = shared.keys, shared.text
 
@@ -67,7 +67,8 @@ local function wire_ends(w, shared)
     redis.call('PUBLISH', keys.notify(id), 'ready')
   end
 
-  -- The live programs' schedulers give their jobs no id, so all of them share one key. Such a job gets an id here, and stays in its place.
+  -- The live programs' schedulers give their jobs no id, so all of them share one key. Such a job gets an id
+  -- here, and stays in its place.
   local function named(place)
     local job = w.read('')
     if not job or job.kind ~= 'J' or place == keys.scheduled then return false end
@@ -78,8 +79,8 @@ local function wire_ends(w, shared)
     return true
   end
 
-  -- Move it to the dead, with the record that the live programs write for such a job. A readable job stays readable, and a key
-  -- that is no string is not changed.
+  -- Move it to the dead, with the record that the live programs write for such a job. A readable job stays
+  -- readable, and a key that is no string is not changed.
   function w.set_aside(id, place, why)
     if id == '' and named(place) then return end
     local job, body = w.read(id), redis.pcall('GET', keys.job(id))

@@ -46,7 +46,8 @@ local function wire_waiting(w, shared)
     if job and job.kind ~= 'J' then job = nil end
     if redis.call('LPOS', keys.processing, id) then return 'active' end
     if redis.call('ZSCORE', keys.scheduled, id) then return 'delayed' end
-    -- A requeue removes it from the dead last: if it is cut off before, the job is still dead, and another copy does the rest.
+    -- A requeue removes it from the dead last: if it is cut off before, the job is still dead, and another
+    -- copy does the rest.
     if redis.call('LPOS', keys.dead, id) then return 'dead' end
     if waits_in(id, job) then return 'waiting' end
     return job and job.status == 'completed' and 'done' or nil
@@ -90,7 +91,8 @@ local function wire_waiting(w, shared)
     return taken
   end
 
-  -- Priorities are strict over all routes of the worker; routes take turns within a priority, and each call starts with another route.
+  -- Priorities are strict over all routes of the worker; routes take turns within a priority, and each call
+  -- starts with another route.
   function w.candidates(from, count, worker)
     local found, seen, rank, left, routes = {}, {}, 0, count, {}
     for _, route in ipairs(worker.routes) do
@@ -122,8 +124,9 @@ end
 local function wire_moves(w, shared)
   local keys, text = shared.keys, shared.text
 
-  -- item.fields: name and payload as JSON members, priority, routing key, max_retries. The job before its entry: an id without a
-  -- job would count as corrupt, and a repeat that finds the id in no list adds it there.
+  -- item.fields: name and payload as JSON members, priority, routing key, max_retries. The job before its
+  -- entry: an id without a job would count as corrupt, and a repeat that finds the id in no list adds it
+  -- there.
   function w.add(item, due_ms)
     local members, priority, route, most = unpack(item.fields)
     local later, nanos = due_ms > 0, ''
@@ -144,7 +147,8 @@ local function wire_moves(w, shared)
     end
   end
 
-  -- When a worker of the engine has just finished the job (ms). A job that was made later under the same id is another one.
+  -- When a worker of the engine has just finished the job (ms). A job that was made later under the same id
+  -- is another one.
   local function finished_ms(id, job)
     local run = own_words(shared.prefix .. 'run:' .. id, 'outcome', 'ended_ms')
     local ended_ms = run[1] == 'finished' and tonumber(run[2]) or nil
@@ -233,7 +237,8 @@ local function wire_moves(w, shared)
     return first[2] and math.ceil(tonumber(first[2]) * 1000) or nil
   end
 
-  -- Move it back into the list of its route, which the live programs forget here. A member without a job is removed.
+  -- Move it back into the list of its route, which the live programs forget here. A member without a job is
+  -- removed.
   function w.promote(id)
     local job = w.read(id)
     if job and job.kind == 'corrupt' then w.set_aside(id, keys.scheduled, job.why) end
@@ -249,8 +254,8 @@ local function wire_moves(w, shared)
     return true
   end
 
-  -- The entry of a crashed worker looks like that of a running job, so only time tells them apart: entries that the engine has
-  -- not leased for `adopt_after_ms`, where that is set.
+  -- The entry of a crashed worker looks like that of a running job, so only time tells them apart: entries
+  -- that the engine has not leased for `adopt_after_ms`, where that is set.
   function w.strays(most)
     if shared.adopt_after_ms == 0 then return {} end
     local seen, here, found = shared.prefix .. 'adopting', {}, {}

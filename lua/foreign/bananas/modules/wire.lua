@@ -1,6 +1,7 @@
 -- The wire format of Bananas, with JSON and times as the Go programs write them.
 
--- The keys of the format. The layouts differ in the lists of the default route (`live`) and in the keys of schedules (`document`).
+-- The keys of the format. The layouts differ in the lists of the default route (`live`) and in the keys of
+-- schedules (`document`).
 local function wire_keys(root, prefix, layout)
   local live, documented = layout == 'live', layout == 'document'
   local keys = { processing = root .. 'queue:processing', dead = root .. 'queue:dead', scheduled = root .. 'queue:scheduled',
@@ -18,8 +19,8 @@ local function wire_keys(root, prefix, layout)
     return root .. 'route:' .. route .. ':queue:' .. priority
   end
 
-  -- All lists where jobs of this route and priority may be. The live programs' scheduler moves jobs of the default route to a
-  -- list that none of those programs reads; here it is read.
+  -- All lists where jobs of this route and priority may be. The live programs' scheduler moves jobs of the
+  -- default route to a list that none of those programs reads; here it is read.
   function keys.lists(route, priority)
     local lists = { keys.list(route, priority) }
     if live and route == 'default' then lists[2] = root .. 'route:default:queue:' .. priority end
@@ -41,7 +42,8 @@ local function wire_keys(root, prefix, layout)
   return keys
 end
 
--- Schedules on the wire: the state that the live programs' schedulers keep and read, and the lock that excludes them.
+-- Schedules on the wire: the state that the live programs' schedulers keep and read, and the lock that
+-- excludes them.
 local function wire_cron(w, shared)
   local keys = shared.keys
 
@@ -64,8 +66,9 @@ local function wire_cron(w, shared)
     end
   end
 
-  -- The lock stays for two seconds, so that a scheduler which found the tick due before it was run here is too late. It does not
-  -- stay longer, so that a scheduler of the live programs can take over when this one stops.
+  -- The lock stays for two seconds, so that a scheduler which found the tick due before it was run here is
+  -- too late. It does not stay longer, so that a scheduler of the live programs can take over when this one
+  -- stops.
   function w.ticked(name, at_ms, next_ms, id)
     local state = keys.cron_state(name)
     redis.call('SET', keys.cron_lock(name), 'ironclaim:' .. id, 'EX', 2)
@@ -76,20 +79,23 @@ local function wire_cron(w, shared)
   end
 end
 
--- The wire format of Bananas: the functions that the shared scripts need (engine/models/foreign/bananas.py describes the keys). settings:
--- adopt_after_ms, and seconds to live of completed and failed jobs and of the results of both.
+-- The wire format of Bananas: the functions that the shared scripts need (engine/models/foreign/bananas.py
+-- describes the keys). settings: adopt_after_ms, and seconds to live of completed and failed jobs and of the
+-- results of both.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local text = job_text()
   local shared = { text = text, now_ms = now_ms, prefix = prefix,
     keys = wire_keys(root, prefix, layout) }
-  -- A key of the engine, because the format keeps no list of completed jobs: the last 1,000 that a worker of the engine has finished.
+  -- A key of the engine, because the format keeps no list of completed jobs: the last 1,000 that a worker of
+  -- the engine has finished.
   shared.done = prefix .. 'done'
   local numbers = {}
   for word in string.gmatch(settings, '%d+') do numbers[#numbers + 1] = tonumber(word) end
   shared.adopt_after_ms, shared.done_s, shared.dead_s = numbers[1] or 0, numbers[2] or 86400, numbers[3] or 604800
   shared.result_s, shared.error_s = numbers[4] or 3600, numbers[5] or 86400
 
-  -- A time as Go writes it: the fraction without trailing zeros, none with `whole`. `nanos`: six digits below the millisecond.
+  -- A time as Go writes it: the fraction without trailing zeros, none with `whole`. `nanos`: six digits below
+  -- the millisecond.
   function shared.time(ms, whole, nanos)
     if whole then return rfc3339(ms, true) end
     local fraction = string.gsub(string.format('.%03d', ms % 1000) .. (nanos or ''), '%.?0*$', '')
@@ -111,7 +117,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
 
   function w.new_id(given) return given end
 
-  -- The format has no duplicates and no locks. A key of another type raises an error before anything is written.
+  -- The format has no duplicates and no locks. A key of another type raises an error before anything is
+  -- written.
   function w.admit(item)
     check_types({}, {}, { shared.keys.list(item.fields[3], item.fields[2]) }, { shared.keys.job(item.id) })
     return nil
@@ -124,8 +131,9 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   return w
 end
 
--- The positions of the members of a JSON object in its text, by name: `start` of the name, `from` and `to` of the value. The text
--- is known to be valid; of two members with one name the last one counts, as for JSON readers.
+-- The positions of the members of a JSON object in its text, by name: `start` of the name, `from` and `to` of
+-- the value. The text is known to be valid; of two members with one name the last one counts, as for JSON
+-- readers.
 local function json_spans(text)
   local members, at = {}, string.find(text, '{', 1, true) + 1
   -- The position behind a string that begins at `from`.
@@ -165,8 +173,8 @@ local function json_spans(text)
   end
 end
 
--- The job's JSON: reads the members that the engine needs, and rewrites single members. All others keep their spelling, including
--- the payload's bytes (cjson would round numbers and turn empty arrays into objects).
+-- The job's JSON: reads the members that the engine needs, and rewrites single members. All others keep their
+-- spelling, including the payload's bytes (cjson would round numbers and turn empty arrays into objects).
 local function job_text()
   local text = {}
 
@@ -196,7 +204,8 @@ local function job_text()
     return '"' .. whole .. '"'
   end
 
-  -- What is wrong with the members that a worker needs, nil if nothing. A program in Go cannot have written such a job.
+  -- What is wrong with the members that a worker needs, nil if nothing. A program in Go cannot have written
+  -- such a job.
   local function wrong(job)
     for _, name in ipairs({ 'id', 'name', 'description', 'status', 'priority', 'routing_key', 'error' }) do
       local kind = job[name] == cjson.null and 'null' or type(job[name])
@@ -225,8 +234,8 @@ local function job_text()
     return job
   end
 
-  -- The text with some members changed: name -> JSON text, or false to remove the member. A new member is put behind the one that
-  -- Go writes before it.
+  -- The text with some members changed: name -> JSON text, or false to remove the member. A new member is put
+  -- behind the one that Go writes before it.
   function text.with(body, changes)
     local order = { 'id', 'name', 'description', 'payload', 'status', 'priority', 'created_at', 'updated_at', 'scheduled_for', 'attempts',
       'max_retries', 'error' }

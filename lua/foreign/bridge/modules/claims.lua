@@ -1,8 +1,9 @@
 -- BridgeMQ: how jobs are claimed, and how they end.
 
--- What a claim needs of the wire, and the engine's leases on it. As the format requires, the lock's value is the name of the
--- worker; the engine's token is not on the wire. That name is kept with the token (`run:<id>`, `held_as`), so that a lock of the
--- engine is not mistaken for that of a foreign client, also when a later call completes the end of a lease.
+-- What a claim needs of the wire, and the engine's leases on it. As the format requires, the lock's value is
+-- the name of the worker; the engine's token is not on the wire. That name is kept with the token
+-- (`run:<id>`, `held_as`), so that a lock of the engine is not mistaken for that of a foreign client, also
+-- when a later call completes the end of a lease.
 local function bridge_claims(w)
   function w.candidates(from, count)
     local found = {}
@@ -20,8 +21,8 @@ local function bridge_claims(w)
     return redis.call('EXISTS', w.at_lock(id)) == 1 and w.text(w.at_lock(id)) ~= owner(id)
   end
 
-  -- Whether as many jobs of the type are active, or were claimed in this minute, as the job allows. As in the original, there is
-  -- room where there is no counter.
+  -- Whether as many jobs of the type are active, or were claimed in this minute, as the job allows. As in the
+  -- original, there is room where there is no counter.
   local function full(job)
     local running = job.concurrent and tonumber(w.text(w.at_running(job.name)))
     if running and running >= job.concurrent then return true end
@@ -57,7 +58,8 @@ local function bridge_claims(w)
     return true
   end
 
-  -- Writes. The job becomes active before it leaves the list: if the call is cut off in between, it is in both, and a sweep finds it.
+  -- Writes. The job becomes active before it leaves the list: if the call is cut off in between, it is in
+  -- both, and a sweep finds it.
   function w.take(id, job, place, lease)
     local at = redis.call('LPOS', w.at_waiting, id, 'MAXLEN', place + 1)
     -- Checked again, because several jobs are chosen before the first is taken.
@@ -72,7 +74,8 @@ local function bridge_claims(w)
     if not redis.call('SET', w.at_lock(id), lease.owner, 'NX', 'PX', w.ms(lease.lease_ms)) then return false end
     local new = redis.call('SADD', w.at_active, id) == 1
     redis.call('LREM', w.at_waiting, 1, id)
-    -- A job that is still active from an expired lock was counted then. A counter of another type is not used.
+    -- A job that is still active from an expired lock was counted then. A counter of another type is not
+    -- used.
     if new then redis.pcall('INCR', w.at_running(job.name)) end
     if job.per_minute then
       local minute = w.at_minute(job.name)
@@ -96,7 +99,8 @@ local function bridge_claims(w)
     return redis.call('SISMEMBER', w.at_active, id) == 1
   end
 
-  -- Jobs due at the same time come in the order in which they were delayed; those of foreign clients come first, because their order is unknown.
+  -- Jobs due at the same time come in the order in which they were delayed; those of foreign clients come
+  -- first, because their order is unknown.
   function w.due(most)
     local found = redis.call('ZRANGE', w.at_delayed, '-inf', w.ms(w.now_ms), 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
     local entries, ids = {}, {}
@@ -124,8 +128,8 @@ local function bridge_claims(w)
     if redis.call('EXISTS', w.at_delayed) == 0 then redis.call('DEL', w.at_order) end
   end
 
-  -- Writes. The job goes to the end of the waiting jobs, as in the original, whatever its priority. `redo`: a copy that was cut
-  -- off may have put it there.
+  -- Writes. The job goes to the end of the waiting jobs, as in the original, whatever its priority. `redo`: a
+  -- copy that was cut off may have put it there.
   function w.promote(id, redo)
     local raw = w.text(w.at_data(id))
     if raw then
@@ -137,7 +141,8 @@ local function bridge_claims(w)
   end
 end
 
--- How leases end on the wire. The place that takes the job over is written first; the lock and the counter come free last.
+-- How leases end on the wire. The place that takes the job over is written first; the lock and the counter
+-- come free last.
 local function bridge_ends(w)
   -- Writes: removes the job from the active ones, frees its lock and lowers the counter of its type by one.
   local function leave(id, job)
@@ -213,14 +218,16 @@ local function bridge_ends(w)
     leave(id, job)
   end
 
-  -- Writes. The last failure is not counted on the wire, because the original's `attempts` are the runs after the first one.
+  -- Writes. The last failure is not counted on the wire, because the original's `attempts` are the runs after
+  -- the first one.
   function w.bury(id, job, failure)
     to_dead(id, failure.error or '', failure.trace, 0)
     if job.kind == 'J' then note_attempts(id, job, math.min(failure.failures or job.failures, math.max(job.failures, job.attempts - 1))) end
     leave(id, job)
   end
 
-  -- Writes. Of the documented statuses `failed` is the only one without another use. Jobs that depend on a skipped one run.
+  -- Writes. Of the documented statuses `failed` is the only one without another use. Jobs that depend on a
+  -- skipped one run.
   function w.drop(id, job, outcome)
     if outcome == 'skipped' then redis.call('SET', w.prefix .. 'gone:' .. id, 'completed', 'EX', 604800) end
     result(id, failed('Ended: ' .. outcome, ''), 0)
@@ -236,7 +243,8 @@ local function bridge_ends(w)
     if redis.call('SISMEMBER', w.at_active, id) == 1 then leave(id, w.read(id)) end
   end
 
-  -- Writes. The job has all its runs again. The status last: until then the job counts as dead, and a copy of the call does the rest.
+  -- Writes. The job has all its runs again. The status last: until then the job counts as dead, and a copy of
+  -- the call does the rest.
   function w.requeue(id, job)
     again_now(id, job.priority, true)
     note_attempts(id, job, 0)

@@ -1,6 +1,7 @@
 -- BridgeMQ: reads of jobs, admin actions, its registry of workers, and its schedules.
 
--- Reads of the keyspace, removals by admin actions, and pauses. The format has no list of finished jobs: the engine keeps one of its own last 1,000.
+-- Reads of the keyspace, removals by admin actions, and pauses. The format has no list of finished jobs: the
+-- engine keeps one of its own last 1,000.
 local function bridge_looks(w)
   local lists, zsets = { waiting = w.at_waiting, dead = w.at_dead }, { delayed = w.at_delayed, done = w.at_done }
 
@@ -78,7 +79,8 @@ local function bridge_looks(w)
     redis.call('DEL', w.at_data(id), w.at_status(id))
   end
 
-  -- Writes. Finished jobs are in no index, so the keys themselves are scanned; the position where a call stops is kept for the next.
+  -- Writes. Finished jobs are in no index, so the keys themselves are scanned; the position where a call
+  -- stops is kept for the next.
   function w.purge(most)
     redis.call('DEL', w.at_waiting, w.at_active, w.at_delayed, w.at_cron, w.at_dead, w.at_paused)
     local cursor = w.prefix .. 'purge'
@@ -111,7 +113,8 @@ local function bridge_workers(w)
   local function about_key(server) return w.root .. 'workers:' .. server end
   local function heart_key(server) return w.root .. 'workers:heartbeat:' .. server end
 
-  -- Writes. A name that would be another key of the registry is not entered (the model refuses such a name before).
+  -- Writes. A name that would be another key of the registry is not entered (the model refuses such a name
+  -- before).
   function w.beat(incarnation, about, ttl_ms, gone)
     local read, worker = pcall(cjson.decode, about)
     local name = read and type(worker) == 'table' and worker.name
@@ -138,7 +141,8 @@ local function bridge_workers(w)
     redis.call('SET', heart_key(name), w.ms(w.now_ms), 'PX', w.ms(ttl_ms))
   end
 
-  -- Writes. Take the scheduler's lock, or renew it as its holder: the original can neither renew nor release it.
+  -- Writes. Take the scheduler's lock, or renew it as its holder: the original can neither renew nor release
+  -- it.
   function w.lead(incarnation, ttl_ms)
     if redis.call('SET', lock, incarnation, 'NX', 'PX', w.ms(ttl_ms)) then return true end
     return w.text(lock) == incarnation and redis.call('PEXPIRE', lock, w.ms(ttl_ms)) == 1
@@ -165,7 +169,8 @@ local function bridge_workers(w)
     return found
   end
 
-  -- Whether a worker had a heartbeat and has none any more. The first heartbeat comes late: until then the time of its entry counts.
+  -- Whether a worker had a heartbeat and has none any more. The first heartbeat comes late: until then the
+  -- time of its entry counts.
   local function dead(server)
     if redis.call('SISMEMBER', w.at_workers, server) == 0 or redis.call('EXISTS', heart_key(server)) == 1 then return false end
     local members = json_members(w.text(about_key(server)) or '')
@@ -173,8 +178,9 @@ local function bridge_workers(w)
     return seen_ms < w.now_ms - 30000
   end
 
-  -- Writes. Correct a counter that differs from the number of active jobs of its type, because it has leaked or was lost. Only
-  -- counters that have kept a job waiting are checked, and only while there are few enough active jobs to count them here.
+  -- Writes. Correct a counter that differs from the number of active jobs of its type, because it has leaked
+  -- or was lost. Only counters that have kept a job waiting are checked, and only while there are few enough
+  -- active jobs to count them here.
   local function mend_counters()
     local kinds = redis.call('SMEMBERS', w.at_limited)
     if #kinds == 0 or redis.call('SCARD', w.at_active) > 2000 then return end
@@ -190,8 +196,9 @@ local function bridge_workers(w)
     end
   end
 
-  -- Active jobs, except `ours`, whose lock has expired or belongs to a dead worker. Writes only counters and the position where
-  -- it stops. Jobs that were found before come first, because they must be seen twice while the search goes round in pieces.
+  -- Active jobs, except `ours`, whose lock has expired or belongs to a dead worker. Writes only counters and
+  -- the position where it stops. Jobs that were found before come first, because they must be seen twice
+  -- while the search goes round in pieces.
   function w.strays(most, ours)
     mend_counters()
     local key, found, known = w.prefix .. 'looked', {}, {}
@@ -210,9 +217,10 @@ local function bridge_workers(w)
   end
 end
 
--- Schedules on the wire. As in the original, each is an entry of `jobs:cron` under the name of the schedule, with the job's JSON
--- beside it; the definition that ticks is the engine's (`cron:<name>`). An entry of a foreign client becomes such a definition
--- when it is due. The score on the wire decides: if a client has moved it, that is when the next tick is.
+-- Schedules on the wire. As in the original, each is an entry of `jobs:cron` under the name of the schedule,
+-- with the job's JSON beside it; the definition that ticks is the engine's (`cron:<name>`). An entry of a
+-- foreign client becomes such a definition when it is due. The score on the wire decides: if a client has
+-- moved it, that is when the next tick is.
 local function bridge_cron(w)
   local index = w.prefix .. 'cron'
   local function own(name) return w.prefix .. 'cron:' .. name end
@@ -231,7 +239,8 @@ local function bridge_cron(w)
     return type(schedule.cron) == 'string' and schedule or nil
   end
 
-  -- An entry of a foreign client as a definition of the engine: timing, job, error; nil where no job belongs to it.
+  -- An entry of a foreign client as a definition of the engine: timing, job, error; nil where no job belongs
+  -- to it.
   local function defined(id)
     local job = w.read(id)
     local schedule = schedule_of(job)
@@ -245,7 +254,8 @@ local function bridge_cron(w)
 
   local function score_ms(score) return w.ms(math.max(0, math.floor(tonumber(score)))) end
 
-  -- Writes: turns an entry of a foreign client into a definition of the engine. The index before the hash, as in schedule_put.
+  -- Writes: turns an entry of a foreign client into a definition of the engine. The index before the hash, as
+  -- in schedule_put.
   local function adopt(id, next_ms, new)
     redis.call('ZADD', index, next_ms, id)
     redis.call('HSET', own(id), 'version', redis.call('HINCRBY', w.prefix .. 'stats', 'schedules', 1),
@@ -253,7 +263,8 @@ local function bridge_cron(w)
       'error', new.error)
   end
 
-  -- Writes, before a schedule is changed: turns an entry of this name into a definition of the engine, unless there is one.
+  -- Writes, before a schedule is changed: turns an entry of this name into a definition of the engine, unless
+  -- there is one.
   function w.adopt_schedule(name)
     local score = redis.call('ZSCORE', w.at_cron, name)
     local new = score and redis.call('EXISTS', own(name)) == 0 and defined(name)
@@ -271,8 +282,8 @@ local function bridge_cron(w)
     end
   end
 
-  -- A page of the names of all schedules by next tick, and how many there are: those of the engine's index and, between them, the
-  -- entries that no sweep has taken over yet.
+  -- A page of the names of all schedules by next tick, and how many there are: those of the engine's index
+  -- and, between them, the entries that no sweep has taken over yet.
   function w.schedule_names(offset, limit)
     local entries, names, before = redis.call('ZDIFF', 2, w.at_cron, index, 'WITHSCORES'), {}, 0
     local places = {}
@@ -316,8 +327,8 @@ local function bridge_cron(w)
     return score and score_ms(score) or false
   end
 
-  -- Writes: takes over entries of foreign clients when they are due. Returns the new ones, for each its name, version, next tick,
-  -- anchor, timing and policy; the next sweep finds the others in the engine's own index.
+  -- Writes: takes over entries of foreign clients when they are due. Returns the new ones, for each its name,
+  -- version, next tick, anchor, timing and policy; the next sweep finds the others in the engine's own index.
   function w.due_schedules(most)
     local now, due = w.ms(w.now_ms), {}
     local found = redis.call('ZRANGE', w.at_cron, '-inf', now, 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
@@ -334,7 +345,8 @@ local function bridge_cron(w)
         due[#due + 1] = id
         for _, word in ipairs(own_words(own(id), 'version', 'next_ms', 'anchor_ms', 'timing', 'policy')) do due[#due + 1] = word end
       else
-        -- Its next tick cannot be computed: it is tried again in a minute, so that it does not block the others.
+        -- Its next tick cannot be computed: it is tried again in a minute, so that it does not block the
+        -- others.
         redis.call('HSET', w.prefix .. 'aside', id, 'a schedule that cannot be read')
         redis.call('ZADD', w.at_cron, 'XX', w.ms(w.now_ms + 60000), id)
       end
@@ -342,8 +354,8 @@ local function bridge_cron(w)
     return due
   end
 
-  -- Writes: a schedule was put, has ticked (next_ms: its next one), was disabled or could not tick (0), or removed (no
-  -- `template`). Intervals and months are not on the wire: only the engine ticks them.
+  -- Writes: a schedule was put, has ticked (next_ms: its next one), was disabled or could not tick (0), or
+  -- removed (no `template`). Intervals and months are not on the wire: only the engine ticks them.
   function w.scheduled(name, next_ms, given)
     local known = own_words(own(name), 'timing', 'error')
     local timing, entry = decoded(known[1]), w.read(name)

@@ -1,8 +1,8 @@
 -- The wire format of BridgeMQ.
 
--- A job from its JSON, which a foreign client may have written: null and values of another type count as absent where the format
--- can do without them. `why` is set if the job cannot run. `body` is what Python reads: the JSON with null in place of the
--- payload, and the payload's own bytes.
+-- A job from its JSON, which a foreign client may have written: null and values of another type count as
+-- absent where the format can do without them. `why` is set if the job cannot run. `body` is what Python
+-- reads: the JSON with null in place of the payload, and the payload's own bytes.
 local function bridge_job(id, raw, members)
   local function corrupt(why) return { kind = 'corrupt', why = why, body = { '', '' }, raw = raw } end
   if not members then return corrupt('no JSON object') end
@@ -47,8 +47,9 @@ local function bridge_job(id, raw, members)
   }
 end
 
--- Whether a worker matches a target: only the named server if there is one; else every category with values must match, stack and
--- region by one of their values, capabilities by one (`mode` any or absent) or by all of them (any other mode, also null).
+-- Whether a worker matches a target: only the named server if there is one; else every category with values
+-- must match, stack and region by one of their values, capabilities by one (`mode` any or absent) or by all
+-- of them (any other mode, also null).
 local function bridge_matches(target, worker)
   local server = target.server
   if server ~= nil and server ~= cjson.null and server ~= '' then return server == worker.server end
@@ -68,8 +69,8 @@ local function bridge_matches(target, worker)
   return #wanted == 0 or (met > 0 and (any or met == #wanted))
 end
 
--- BridgeMQ's wire format: its keys and its JSON. `w` has the functions that the shared scripts call; names that begin with `at_`
--- are keys. The comments of functions that write begin with "Writes".
+-- BridgeMQ's wire format: its keys and its JSON. `w` has the functions that the shared scripts call; names
+-- that begin with `at_` are keys. The comments of functions that write begin with "Writes".
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local w = { root = root, prefix = prefix, now_ms = now_ms }
   w.at_waiting, w.at_active, w.at_delayed = root .. 'jobs:waiting', root .. 'jobs:active', root .. 'jobs:delayed'
@@ -119,7 +120,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     if status == 'dead' and redis.call('LPOS', w.at_dead, id) then return 'dead' end
     if redis.call('LPOS', w.at_waiting, id) then return 'waiting' end
     if redis.call('LPOS', w.at_dead, id) then return 'dead' end
-    -- The original's own loop removes a job from the list before it locks it, and never adds it to the active ones.
+    -- The original's own loop removes a job from the list before it locks it, and never adds it to the active
+    -- ones.
     return w.text(w.at_lock(id)) and 'active' or nil
   end
 
@@ -136,8 +138,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     redis.call('HSET', w.at_order, id, redis.call('HINCRBY', w.at_order, '', 1))
   end
 
-  -- The JSON of a new job. item.fields: priority, the JSON between the id and the time of the enqueue, and the JSON after it; or
-  -- '' and a whole job, as in the schedules of foreign clients.
+  -- The JSON of a new job. item.fields: priority, the JSON between the id and the time of the enqueue, and
+  -- the JSON after it; or '' and a whole job, as in the schedules of foreign clients.
   function w.json_of(id, fields, made_ms)
     if fields[2] ~= '' then return '{"jobId":' .. w.quoted(id) .. fields[2] .. w.ms(made_ms) .. fields[3] end
     local members = json_members(fields[3])
@@ -147,8 +149,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return members.text()
   end
 
-  -- The first parent of a new job of which nothing is known: the job would wait for it for ever (rule 25). One that a foreign client
-  -- writes with such a parent does wait, as the format has it.
+  -- The first parent of a new job of which nothing is known: the job would wait for it for ever (rule 25).
+  -- One that a foreign client writes with such a parent does wait, as the format has it.
   function w.unknown_parent(item)
     if not string.find(item.fields[2], '"dependsOn":["', 1, true) then return nil end
     local raw = w.json_of(item.id, item.fields, now_ms)
@@ -158,8 +160,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return nil
   end
 
-  -- Writes. The data before the index: if a copy is cut off in between, the next one adds the id again, while an entry without
-  -- data would be set aside by the next claim.
+  -- Writes. The data before the index: if a copy is cut off in between, the next one adds the id again, while
+  -- an entry without data would be set aside by the next claim.
   function w.add(item, due_ms)
     local later, data = due_ms > now_ms, w.json_of(item.id, item.fields, now_ms)
     redis.call('MSET', w.at_data(item.id), data, w.at_status(item.id), later and 'delayed' or 'waiting')

@@ -1,9 +1,10 @@
 -- Bull: reads of jobs, and admin actions.
 
--- Reads of Bull's wire (its own keys), and admin actions on it. Adds to `bull`, the methods of the wire: strays, list, count,
--- ended, requeue, run_now, remove, purge, pause, resume, paused.
+-- Reads of Bull's wire (its own keys), and admin actions on it. Adds to `bull`, the methods of the wire:
+-- strays, list, count, ended, requeue, run_now, remove, purge, pause, resume, paused.
 local function bull_looks(bull, keys, root, prefix, now_ms)
-  -- By the original's rule a job in `active` without a lock is stalled. `ours(id)` is true for a job that the engine leases.
+  -- By the original's rule a job in `active` without a lock is stalled. `ours(id)` is true for a job that the
+  -- engine leases.
   function bull.strays(most, ours)
     local found = {}
     for _, id in ipairs(redis.call('LRANGE', keys.active, -1000, -1)) do
@@ -27,7 +28,8 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     return ids
   end
 
-  -- Sets have no order: small ones are sorted by the time at which their jobs were made, large ones keep the server's order.
+  -- Sets have no order: small ones are sorted by the time at which their jobs were made, large ones keep the
+  -- server's order.
   local function of_set(set, offset, limit, newest_first)
     -- SORT takes the first `*` of its pattern for the id, so a name of a queue that has one cannot be in it.
     if redis.call('SCARD', set) <= 10000 and not string.find(root, '*', 1, true) then
@@ -134,7 +136,8 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     end
   end
 
-  -- Hashes that are in no structure, because a resume of the original lost them, are deleted by number: the counter is counted down.
+  -- Hashes that are in no structure, because a resume of the original lost them, are deleted by number: the
+  -- counter is counted down.
   function bull.purge(most)
     local ids = {}
     for _, list in ipairs({ keys.wait, keys.paused, keys.active }) do
@@ -159,8 +162,9 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     return true
   end
 
-  -- Both lists may hold jobs if the original has promoted some while the queue was paused: its own resume and pause overwrite one
-  -- of them. Jobs that were paused run first; the shorter list is moved into the longer one.
+  -- Both lists may hold jobs if the original has promoted some while the queue was paused: its own resume and
+  -- pause overwrite one of them. Jobs that were paused run first; the shorter list is moved into the longer
+  -- one.
   local function merge(into)
     local whole, part, from, to = keys.paused, keys.wait, 'RIGHT', 'LEFT'
     if redis.call('LLEN', keys.wait) > redis.call('LLEN', keys.paused) then whole, part, from, to = part, whole, to, from end

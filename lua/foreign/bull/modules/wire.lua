@@ -1,7 +1,7 @@
 -- The wire format of Bull 1.0.
 
--- Reads of Bull's wire: a job's hash, whichever client has written it, and its place. Adds to `bull`, the methods of the wire:
--- check, read, place, stuck, locked, mine; `keys`: the names of the queue's structures.
+-- Reads of Bull's wire: a job's hash, whichever client has written it, and its place. Adds to `bull`, the
+-- methods of the wire: check, read, place, stuck, locked, mine; `keys`: the names of the queue's structures.
 local function bull_read(bull, keys, root)
   -- As the original reads numbers: the whole number at the start of a text, or `otherwise`.
   local function whole(text, otherwise, least, most)
@@ -21,7 +21,8 @@ local function bull_read(bull, keys, root)
     end
   end
 
-  -- An id whose hash would be a key of the queue or of the engine: such a key is never read or written as a job.
+  -- An id whose hash would be a key of the queue or of the engine: such a key is never read or written as a
+  -- job.
   function bull.reserved(id)
     local key = root .. id
     for _, own in pairs(keys) do
@@ -88,8 +89,8 @@ local function bull_read(bull, keys, root)
   end
 end
 
--- Delayed jobs on Bull's wire: a score is the time in ms times 4096, plus the low 12 bits of the id. Adds to `bull`, the methods
--- of the wire: due, next_due_ms, due_at, promote.
+-- Delayed jobs on Bull's wire: a score is the time in ms times 4096, plus the low 12 bits of the id. Adds to
+-- `bull`, the methods of the wire: due, next_due_ms, due_at, promote.
 local function bull_due(bull, keys, root, now_ms)
   local function time_of(score)
     return math.floor(tonumber(score) / 4096)
@@ -108,8 +109,9 @@ local function bull_due(bull, keys, root, now_ms)
     return found
   end
 
-  -- Due jobs, first in, first out among equal times: sorted by the whole id, because by its low 12 bits 4096 would come before
-  -- 4095. Ids that are no numbers keep the order of the set. If more than 4096 jobs have the same time, they are sorted 4096 at a time.
+  -- Due jobs, first in, first out among equal times: sorted by the whole id, because by its low 12 bits 4096
+  -- would come before 4095. Ids that are no numbers keep the order of the set. If more than 4096 jobs have
+  -- the same time, they are sorted 4096 at a time.
   function bull.due(most)
     local found = members('-inf', string.format('(%.0f', (now_ms + 1) * 4096), most)
     if #found == most then
@@ -161,11 +163,11 @@ local function bull_due(bull, keys, root, now_ms)
   end
 end
 
--- Writes of Bull's wire for jobs that are added, run and end. Adds to `bull`, the methods of the wire: add, take, extend, back,
--- done, again, bury, drop, noted, set_aside; and the helpers `push` and `leave`.
+-- Writes of Bull's wire for jobs that are added, run and end. Adds to `bull`, the methods of the wire: add,
+-- take, extend, back, done, again, bury, drop, noted, set_aside; and the helpers `push` and `leave`.
 local function bull_ends(bull, keys, root, prefix, now_ms)
-  -- While the queue is paused no job may be put into `wait`. The original's promotion and retry do so nevertheless; those jobs
-  -- run despite the pause, or are lost with the next resume.
+  -- While the queue is paused no job may be put into `wait`. The original's promotion and retry do so
+  -- nevertheless; those jobs run despite the pause, or are lost with the next resume.
   local function waiting_list()
     return redis.call('EXISTS', keys.meta) == 1 and keys.paused or keys.wait
   end
@@ -184,7 +186,8 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   -- The low bits of an id that is no number are 0, as in the original.
   function bull.delay(id, due_ms)
     local low = string.find(id, '^%d+$') and tonumber(id) % 4096 or 0
-    -- From 2039 on a double has no room for all of those bits: a score that would be rounded up to the next millisecond is rounded down.
+    -- From 2039 on a double has no room for all of those bits: a score that would be rounded up to the next
+    -- millisecond is rounded down.
     local step = 1
     while due_ms * 4096 >= 9007199254740992 * step do step = step * 2 end
     local score = due_ms * 4096 + (low - low % step)
@@ -192,7 +195,8 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     redis.call('PUBLISH', keys.delayed, string.format('%.17g', score / 4096))
   end
 
-  -- The hash before the index: no client can handle an id without a hash. If the call is cut off in between, its repeat puts the id into its place.
+  -- The hash before the index: no client can handle an id without a hash. If the call is cut off in between,
+  -- its repeat puts the id into its place.
   function bull.add(item, due_ms)
     local data, opts, rest, attempts, timestamp, lifo = unpack(item.fields)
     local delay = item.wait_ms > 0 and item.wait_ms or math.max(0, due_ms - now_ms)
@@ -222,14 +226,14 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 
   function bull.extend(id, lease)
-    -- Half a lease longer than the lease: the engine's sweeps wait as long after a stall (rule 11), and so must the original's
-    -- check for stalled jobs.
+    -- Half a lease longer than the lease: the engine's sweeps wait as long after a stall (rule 11), and so
+    -- must the original's check for stalled jobs.
     redis.call('SET', root .. id .. ':lock', lease.token, 'PX', string.format('%.0f', lease.lease_ms * 1.5))
   end
 
-  -- A job that the engine leases is in the engine's `active` until all is done, so its id leaves the wire's `active` first: if
-  -- the call is cut off in between, the job is in no list, and a sweep brings it back. The job of a foreign client has no such
-  -- entry: its id leaves last, and must not be added twice.
+  -- A job that the engine leases is in the engine's `active` until all is done, so its id leaves the wire's
+  -- `active` first: if the call is cut off in between, the job is in no list, and a sweep brings it back. The
+  -- job of a foreign client has no such entry: its id leaves last, and must not be added twice.
   function bull.back(id, job, front)
     local place, leased = bull.place(id), redis.call('ZSCORE', prefix .. 'active', id)
     if leased then bull.leave(id) end
@@ -239,7 +243,8 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
 
   function bull.done(id, job, value, took_ms)
     if bull.is_hash(id) then
-      -- The original writes an empty text where there is no value. A repeat without a value keeps the one that is there.
+      -- The original writes an empty text where there is no value. A repeat without a value keeps the one
+      -- that is there.
       local known = redis.call('HGET', root .. id, 'returnvalue') or 'null'
       if value or known == 'null' then redis.call('HSET', root .. id, 'returnvalue', value or '') end
       redis.call('SADD', keys.completed, id)
@@ -318,9 +323,9 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 end
 
--- Bull's wire format (1.0): lists `wait`, `active` and `paused`, sorted set `delayed`, sets `completed` and `failed`, a hash for
--- each job, `<id>:lock`, the counter `id`, `meta-paused`. Jobs wait in `wait`, or in `paused` while the queue is paused, and are
--- taken from the right.
+-- Bull's wire format (1.0): lists `wait`, `active` and `paused`, sorted set `delayed`, sets `completed` and
+-- `failed`, a hash for each job, `<id>:lock`, the counter `id`, `meta-paused`. Jobs wait in `wait`, or in
+-- `paused` while the queue is paused, and are taken from the right.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local bull, keys = {}, { meta = root .. 'meta-paused', jobs = root .. 'jobs' }
   for _, name in ipairs({ 'wait', 'active', 'paused', 'delayed', 'completed', 'failed', 'id' }) do keys[name] = root .. name end

@@ -1,7 +1,8 @@
 -- Mosquito: how jobs end, its rate limiter, and strays.
 
--- The original's rate limiter: `rate_limit:<key>` holds the start of a window (s) and how many jobs ran in it. The limit itself
--- is not on the wire: it is the queue's own, for the job's key or for its name. Only claims use it, so reading and counting are one step.
+-- The original's rate limiter: `rate_limit:<key>` holds the start of a window (s) and how many jobs ran in
+-- it. The limit itself is not on the wire: it is the queue's own, for the job's key or for its name. Only
+-- claims use it, so reading and counting are one step.
 local function wire_rates(keys, prefix, now_ms)
   local rates, limits, reserved = {}, nil, {}
   local function limit_of(job)
@@ -15,7 +16,8 @@ local function wire_rates(keys, prefix, now_ms)
     if not rate or rate == '0' then return nil end
     return keys.rate(job.key or job.name), tonumber(rate), tonumber(per_ms)
   end
-  -- The open window: its key, its start, how many ran in it (start nil: a new one begins), the limit and its length.
+  -- The open window: its key, its start, how many ran in it (start nil: a new one begins), the limit and its
+  -- length.
   local function window_of(job)
     local key, rate, per_ms = limit_of(job)
     if not key then return nil end
@@ -25,7 +27,8 @@ local function wire_rates(keys, prefix, now_ms)
     if not start_s or start_s * 1000 + per_ms < now_ms or start_s * 1000 > now_ms + 1000 then return key, nil, 0, rate, per_ms end
     return key, start_s, ran, rate, per_ms
   end
-  -- The time (ms) until which the rate delays a job; nil: it may run, and its place counts for the other candidates of this claim.
+  -- The time (ms) until which the rate delays a job; nil: it may run, and its place counts for the other
+  -- candidates of this claim.
   function rates.kept_until_ms(job)
     local key, start_s, ran, rate, per_ms = window_of(job)
     if not key then return nil end
@@ -46,13 +49,13 @@ local function wire_rates(keys, prefix, now_ms)
   return rates
 end
 
--- How runs end, and how delayed jobs become waiting ones: everything here writes, while the lease is held. Entries are added
--- before others are removed, so that after a call that was cut off a job is in two places rather than in none. A lease protects
--- such a job while it ends, and claims pass over second entries.
+-- How runs end, and how delayed jobs become waiting ones: everything here writes, while the lease is held.
+-- Entries are added before others are removed, so that after a call that was cut off a job is in two places
+-- rather than in none. A lease protects such a job while it ends, and claims pass over second entries.
 local function wire_ends(w, at)
   local keys, places, prefix = at.keys, at.places, at.prefix
-  -- Take a job out of `pending`, and delete what is known of its runner: the fields by which overseers of HEAD would take it for an
-  -- orphan, and since when it is taken for a foreign one (see `strays`).
+  -- Take a job out of `pending`, and delete what is known of its runner: the fields by which overseers of
+  -- HEAD would take it for an orphan, and since when it is taken for a foreign one (see `strays`).
   local function leave(id)
     if at.adopt_ms > 0 then redis.call('ZREM', prefix .. 'foreign', id) end
     redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
@@ -71,7 +74,8 @@ local function wire_ends(w, at)
     at.list_queue()
   end
 
-  -- Record how long the last 100 runs of a name took: as the worker has measured, else the time since the run started.
+  -- Record how long the last 100 runs of a name took: as the worker has measured, else the time since the run
+  -- started.
   local function note_duration(id, job, took_ms)
     local started_ms = not took_ms and tonumber(redis.call('HGET', keys.job(id), 'started_at') or nil)
     took_ms = took_ms or started_ms and math.max(at.now_ms - started_ms, 0)
@@ -99,7 +103,8 @@ local function wire_ends(w, at)
     at.tell('forgotten', id)
   end
 
-  -- Creates no hash: that of a job which a foreign runner has ended meanwhile may have expired, and a new one would stay for ever.
+  -- Creates no hash: that of a job which a foreign runner has ended meanwhile may have expired, and a new one
+  -- would stay for ever.
   local function note_failures(id, failure)
     if redis.call('EXISTS', keys.job(id)) == 0 then return end
     redis.call('HSET', keys.job(id), 'retry_count', string.format('%d', failure.failures))
@@ -115,7 +120,8 @@ local function wire_ends(w, at)
     at.tell('rescheduled', id, failure.due_ms)
   end
 
-  -- The list of the dead has no bound, and its entries outlive their hashes: each burial checks the oldest and removes those without a hash.
+  -- The list of the dead has no bound, and its entries outlive their hashes: each burial checks the oldest
+  -- and removes those without a hash.
   local function bury(id)
     for _ = 1, 3 do
       local oldest = places.page('dead', 0, 1)[1]
@@ -140,8 +146,8 @@ local function wire_ends(w, at)
     at.tell('forgotten', id)
   end
 
-  -- Remove a candidate that cannot run. If it has a hash, it goes to the dead; else an entry of the engine's own records why it
-  -- was removed, at most 10,000 of them.
+  -- Remove a candidate that cannot run. If it has a hash, it goes to the dead; else an entry of the engine's
+  -- own records why it was removed, at most 10,000 of them.
   function w.set_aside(id, place, why)
     if redis.call('HLEN', prefix .. 'aside') < 10000 then redis.call('HSET', prefix .. 'aside', id, why) end
     local hash = redis.call('TYPE', keys.job(id)).ok == 'hash' and redis.call('HEXISTS', keys.job(id), 'type') == 1
@@ -182,12 +188,14 @@ local function wire_ends(w, at)
   end
 end
 
--- Active jobs whose runners are gone. Overseers of HEAD write their id into the hash and a heartbeat into `overseers` every 20 s:
--- one without a heartbeat for 100 s is dead, by their own rule. v2 writes neither: its entries come back only after
--- `adopt_after_ms`, where that is set. Ids without a hash can never run: they are removed from `pending`.
+-- Active jobs whose runners are gone. Overseers of HEAD write their id into the hash and a heartbeat into
+-- `overseers` every 20 s: one without a heartbeat for 100 s is dead, by their own rule. v2 writes neither:
+-- its entries come back only after `adopt_after_ms`, where that is set. Ids without a hash can never run:
+-- they are removed from `pending`.
 local function wire_strays(w, at)
   local keys, places, prefix = at.keys, at.places, at.prefix
-  -- `foreign`: entries without a known runner by the time (ms) of the pass that first saw them; `foreign_seen`: those of this pass.
+  -- `foreign`: entries without a known runner by the time (ms) of the pass that first saw them;
+  -- `foreign_seen`: those of this pass.
   local foreign, foreign_seen = prefix .. 'foreign', prefix .. 'foreign_seen'
   local function since(id)
     redis.call('ZADD', foreign, 'NX', string.format('%d', at.now_ms), id)
@@ -216,7 +224,8 @@ local function wire_strays(w, at)
     -- A page with strays is read again by the next call, because each stray must be seen twice.
     local to = #found > 0 and from or #ids == 200 and from + 200 or 0
     if to ~= from then redis.call('HSET', prefix .. 'sweep', 'strays_from', to) end
-    -- An entry that has left `pending` is forgotten: if its job comes back, a new run has begun, and so has its time.
+    -- An entry that has left `pending` is forgotten: if its job comes back, a new run has begun, and so has
+    -- its time.
     if #found == 0 and to == 0 and at.adopt_ms > 0 then
       redis.call('ZINTERSTORE', foreign, 2, foreign, foreign_seen, 'WEIGHTS', 1, 0)
       redis.call('DEL', foreign_seen)

@@ -5,7 +5,8 @@ local function wire_looks(w, at)
   local keys, places, prefix, done = at.keys, at.places, at.prefix, at.prefix .. 'done'
   local places_of = { waiting = 'waiting', active = 'pending', delayed = 'scheduled', dead = 'dead' }
 
-  -- Ids and times (ms): the end of the lease, the due time, or the time of death; 0 where the layout does not have it.
+  -- Ids and times (ms): the end of the lease, the due time, or the time of death; 0 where the layout does not
+  -- have it.
   function w.list(state, offset, limit, newest_first)
     local which, flat = places_of[state], {}
     if state == 'done' then
@@ -26,7 +27,8 @@ local function wire_looks(w, at)
     return places_of[state] and places.size(places_of[state]) or 0
   end
 
-  -- The time (ms) at which a job died: in the document layout its score, in the list layout from the engine's tombstone or the hash's expiry.
+  -- The time (ms) at which a job died: in the document layout its score, in the list layout from the engine's
+  -- tombstone or the hash's expiry.
   local function died_ms(id)
     local score = at.layout == 'document' and tonumber(redis.call('ZSCORE', keys.dead, id))
     local ended = own_words(prefix .. 'run:' .. id, 'outcome', 'ended_ms')
@@ -50,8 +52,8 @@ local function wire_looks(w, at)
     return { state = 'finished', ended_ms = ended_ms or at.now_ms, record = '', error = '' }
   end
 
-  -- A hash does not say of which queue it is. One that is kept for longer than that of a finished run is of a dead one, which is
-  -- not among the dead of this queue.
+  -- A hash does not say of which queue it is. One that is kept for longer than that of a finished run is of a
+  -- dead one, which is not among the dead of this queue.
   function w.of_another(id) return not w.ended(id) end
 
   function w.requeue(id)
@@ -107,8 +109,8 @@ local function wire_looks(w, at)
   function w.paused(name) return name == '*' and redis.call('EXISTS', keys.pause) == 1 end
 end
 
--- The original's registry of runners: overseers and executors with their heartbeats, how many handlers each may run at once, the
--- coordinator's lock, and periodic jobs.
+-- The original's registry of runners: overseers and executors with their heartbeats, how many handlers each
+-- may run at once, the coordinator's lock, and periodic jobs.
 local function wire_registry(w, at)
   local root, hour_s = at.root, 3600
   local function fresh(key)
@@ -116,8 +118,9 @@ local function wire_registry(w, at)
     return key
   end
 
-  -- The setting by foreign clients for all runners or for one: the lower of `executor_count` and of the queue's
-  -- `concurrency_limits`. A change becomes the engine's own setting; a later setting by the engine's users stays until the foreign one changes again.
+  -- The setting by foreign clients for all runners or for one: the lower of `executor_count` and of the
+  -- queue's `concurrency_limits`. A change becomes the engine's own setting; a later setting by the engine's
+  -- users stays until the foreign one changes again.
   local function learn_count(field, suffix)
     local count = redis.pcall('HGET', root .. 'executor_count' .. suffix, 'count')
     local limit = redis.pcall('HGET', root .. 'concurrency_limits' .. suffix, at.queue)
@@ -141,7 +144,8 @@ local function wire_registry(w, at)
   end
 
   local overseers = root .. 'overseers'
-  -- The coordinator's locks of v2 and of HEAD. Only their holder promotes jobs and makes periodic ones; the original's coordinators pause meanwhile.
+  -- The coordinator's locks of v2 and of HEAD. Only their holder promotes jobs and makes periodic ones; the
+  -- original's coordinators pause meanwhile.
   local locks = { { key = root .. 'coordinator:football', ttl_s = 10 }, { key = root .. 'coordinator:leadership_lock', ttl_s = 30 } }
   local function token_of(incarnation) return string.sub(incarnation, 1, 8) end
   local function overseer_key(incarnation) return root .. 'overseer:' .. incarnation end
@@ -218,7 +222,8 @@ local function wire_registry(w, at)
     local class = string.gsub(string.gsub(name, '_(%l)', string.upper), '^%l', string.upper)
     return (string.gsub(class, ':(%l)', function(letter) return ':' .. string.upper(letter) end))
   end
-  -- `pending_run_id` prevents a second run while the first is pending; a state that is not renewed for three intervals expires.
+  -- `pending_run_id` prevents a second run while the first is pending; a state that is not renewed for three
+  -- intervals expires.
   function w.ticked(name, at_ms, next_ms, id)
     local job = w.read(id)
     local key = fresh(root .. 'periodic_jobs:' .. class_of(job and job.name or name))

@@ -1,12 +1,14 @@
 -- The wire format of Mosquito.
 
--- The four structures of a queue in either layout: `document` keeps them as sorted sets, `live` keeps waiting, pending and dead as lists
--- that are pushed at the left and read from the right, and scheduled as a sorted set. `which` is one of their names.
+-- The four structures of a queue in either layout: `document` keeps them as sorted sets, `live` keeps
+-- waiting, pending and dead as lists that are pushed at the left and read from the right, and scheduled as a
+-- sorted set. `which` is one of their names.
 local function wire_places(keys, layout, now_ms)
   local places, live, three = {}, layout == 'live', { keys.waiting, keys.pending, keys.dead }
   local function is_list(which) return live and which ~= 'scheduled' end
-  -- In a sorted set, a job that goes last scores above all members, by the smallest step that a double leaves at a time in ms; a
-  -- job that goes first scores below all. So the order of arrival holds within one ms as well, and when the clock steps back.
+  -- In a sorted set, a job that goes last scores above all members, by the smallest step that a double leaves
+  -- at a time in ms; a job that goes first scores below all. So the order of arrival holds within one ms as
+  -- well, and when the clock steps back.
   local function score_at(key, first)
     local edge = redis.call('ZRANGE', key, 0, 0, unpack(first and { 'WITHSCORES' } or { 'REV', 'WITHSCORES' }))
     local score = tonumber(edge[2])
@@ -54,8 +56,9 @@ local function wire_places(keys, layout, now_ms)
     end
     return ids, scores
   end
-  -- A queue without entries does not show its layout. Then the other queues of the keyspace do, or keys by which the original
-  -- programs are known, whose layout is `live`. Nothing is read where workers or producers of this layout were at work before.
+  -- A queue without entries does not show its layout. Then the other queues of the keyspace do, or keys by
+  -- which the original programs are known, whose layout is `live`. Nothing is read where workers or producers
+  -- of this layout were at work before.
   local function check_keyspace()
     local noted = redis.pcall('GET', keys.layout)
     if noted == layout then return end
@@ -77,11 +80,13 @@ local function wire_places(keys, layout, now_ms)
       if redis.call('EXISTS', keys.root .. name) == 1 then refuse(keys.root .. name, 'live') end
     end
   end
-  -- Writes the layout that engines have begun to use, so that they do not take each other's coordinator for an original one.
+  -- Writes the layout that engines have begun to use, so that they do not take each other's coordinator for
+  -- an original one.
   function places.note_layout()
     if redis.pcall('GET', keys.layout) ~= layout then redis.call('SET', keys.layout, layout) end
   end
-  -- A key of the wrong type stops the script before its first write, and the error names the layout that it would fit.
+  -- A key of the wrong type stops the script before its first write, and the error names the layout that it
+  -- would fit.
   function places.check()
     if redis.call('EXISTS', unpack(three)) == 0 then check_keyspace() end
     local zsets, lists = { keys.scheduled, keys.queues }, live and three or {}
@@ -100,9 +105,9 @@ local function wire_places(keys, layout, now_ms)
   return places
 end
 
--- Mosquito's wire format: the hash of each job run, the four structures of each queue, and the events that are published. `queue`
--- is the queue's name in the keys; `settings` are success_ttl_s, dead_ttl_s, adopt_after_ms, and 1 if the engine's leader takes
--- the coordinator's lock.
+-- Mosquito's wire format: the hash of each job run, the four structures of each queue, and the events that
+-- are published. `queue` is the queue's name in the keys; `settings` are success_ttl_s, dead_ttl_s,
+-- adopt_after_ms, and 1 if the engine's leader takes the coordinator's lock.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local success_s, dead_s, adopt_ms, coordinate = string.match(settings, '^(%d+) (%d+) (%d+) ([01])$')
   local keys = { waiting = root .. 'waiting:' .. queue, pending = root .. 'pending:' .. queue, scheduled = root .. 'scheduled:' .. queue,
@@ -121,7 +126,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     if due_ms then text = text .. ',"execute_time":"' .. rfc3339(due_ms, true) .. '"' end
     redis.call('PUBLISH', 'mosquito:queue:' .. queue, text .. '}')
   end
-  -- A queue that has only delayed jobs must be listed as well, because the original's runners read only listed queues.
+  -- A queue that has only delayed jobs must be listed as well, because the original's runners read only
+  -- listed queues.
   function at.list_queue() redis.call('ZADD', keys.queues, at.now_s, queue) end
   -- The overseer of a lease: the incarnation in its token.
   local function overseer_of(token)
@@ -154,7 +160,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return job
   end
 
-  -- If it is in two places, a move was cut off, and the place that the move leaves last counts: so its next copy does the rest.
+  -- If it is in two places, a move was cut off, and the place that the move leaves last counts: so its next
+  -- copy does the rest.
   function w.place(id)
     if places.has('pending', id) then return 'active' end
     if places.has('scheduled', id) then return 'delayed' end
@@ -163,8 +170,9 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return redis.call('PTTL', keys.job(id)) >= 0 and 'done' or nil
   end
 
-  -- The original draws 3 random digits per ms, and may overwrite a job with the same id. Here they are counted, so that ids are
-  -- new and jobs that are due in the same ms keep their order; existing ids are checked all the same, because of foreign ones.
+  -- The original draws 3 random digits per ms, and may overwrite a job with the same id. Here they are
+  -- counted, so that ids are new and jobs that are due in the same ms keep their order; existing ids are
+  -- checked all the same, because of foreign ones.
   function w.new_id(given)
     if given ~= '' then return given end
     local id
@@ -174,7 +182,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return id
   end
 
-  -- item.fields: type, the unique key after `unique_job:` or '', how long it holds (ms), then name and value of each field.
+  -- item.fields: type, the unique key after `unique_job:` or '', how long it holds (ms), then name and value
+  -- of each field.
   function w.admit(item)
     local holder = item.fields[2] ~= '' and redis.pcall('GET', root .. 'unique_job:' .. item.fields[2])
     return type(holder) == 'string' and holder or nil
@@ -224,7 +233,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     places.push('pending', id)
     if job.ending then redis.call('PERSIST', keys.job(id)) end
     rates.count(job)
-    -- Registered before its id is in a job, or overseers of HEAD would take the job for an orphan; as they would without an id.
+    -- Registered before its id is in a job, or overseers of HEAD would take the job for an orphan; as they
+    -- would without an id.
     local overseer = overseer_of(lease.token)
     at.register(overseer)
     redis.call('HSET', keys.job(id), 'started_at', string.format('%d', now_ms), 'overseer_id', overseer)
@@ -235,20 +245,23 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   -- The format has no lock to renew. The worker is alive, also one that sends no heartbeats.
   function w.extend(_, lease) at.register(overseer_of(lease.token)) end
 
-  -- The wire has no lock. That a foreign client has taken an active job over shows in `pending`, and in the overseer id of the hash.
+  -- The wire has no lock. That a foreign client has taken an active job over shows in `pending`, and in the
+  -- overseer id of the hash.
   function w.mine(id, token)
     if not places.has('pending', id) then return false end
     local named = redis.call('HGET', keys.job(id), 'overseer_id')
     return not named or named == overseer_of(token)
   end
 
-  -- Whether a foreign runner holds the job: also one that took it from a worker of the engine whose lease is still listed.
+  -- Whether a foreign runner holds the job: also one that took it from a worker of the engine whose lease is
+  -- still listed.
   function w.locked(id)
     if redis.call('ZSCORE', prefix .. 'active', id) then
       local nonce = redis.pcall('HGET', prefix .. 'run:' .. id, 'nonce')
       return type(nonce) == 'string' and nonce ~= '' and places.has('pending', id) and not w.mine(id, nonce)
     end
-    -- Entries that runners of v2 left behind stay for ever, so only the newest are searched: a second entry of a job that runs now is among them.
+    -- Entries that runners of v2 left behind stay for ever, so only the newest are searched: a second entry
+    -- of a job that runs now is among them.
     return places.has('pending', id, 1000)
   end
 
