@@ -30,7 +30,7 @@ check_types({ due, active, dead, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known, unpack(told_before(op)) } end
+if known then return { srv_us, known, unpack(recorded_words(op)) } end
 era_sequence = tonumber(era_sequence ~= '' and era_sequence or redis.call('GET', seq) or 0)
 era_ms = tonumber(era_ms ~= '' and era_ms or now_ms)
 local before_ms, timed = math.min(now_ms - older_than_ms, era_ms), state == 'dead' or state == 'finished'
@@ -58,10 +58,10 @@ for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
   end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, entry in ipairs(old) do
   if entry.job then
-    end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, events)
+    end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms, virtual_time, wakes, events)
   elseif state == 'finished' then
     redis.call('DEL', prefix .. 'result:' .. entry.id)
   else
@@ -70,9 +70,9 @@ for _, entry in ipairs(old) do
   redis.call('ZREM', entry.key, entry.member)
   if state == 'waiting' then lanes[string.sub(entry.key, #prefix + 6)] = true end
 end
-for lane in pairs(lanes) do leave_empty(prefix, lane, turn) end
+for lane in pairs(lanes) do leave_empty(prefix, lane, virtual_time) end
 for list in pairs(wakes) do wake_push(list) end
 local results = { #old, kept, string.format('%d', era_sequence), string.format('%d', era_ms) }
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', unpack(results) }

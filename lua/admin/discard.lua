@@ -26,8 +26,8 @@ check_types({ due, active, dead, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known, told_before(op) } end
-local told, ends, wakes = {}, {}, {}
+if known then return { srv_us, known, recorded_words(op) } end
+local results, ends, wakes = {}, {}, {}
 for at = 1, (#KEYS - 7) / 2 do
   local id, job = ARGV[6 + at], job_head(KEYS[6 + 2 * at])
   local now = state_of(prefix, job, id)
@@ -36,19 +36,19 @@ for at = 1, (#KEYS - 7) / 2 do
   local mine = job and job.kind == 'T' and job.nonce == op_id
   if now == state or mine then ends[#ends + 1] = { id = id, job = job } end -- anchor: discard-ends-the-named-state
   -- anchor: discard-tells-the-named-state
-  for _, word in ipairs({ (now == state or mine) and 'done' or 'changed', mine and state or now, '-' }) do told[#told + 1] = word end
+  for _, word in ipairs({ (now == state or mine) and 'done' or 'changed', mine and state or now, '-' }) do results[#results + 1] = word end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, job in ipairs(ends) do
   if state == 'finished' then
     redis.call('ZREM', done, job.id)
     redis.call('DEL', prefix .. 'result:' .. job.id)
   else
-    end_job(prefix, job.job, job.id, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, events)
+    end_job(prefix, job.job, job.id, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, virtual_time, wakes, events)
   end
 end
 for list in pairs(wakes) do wake_push(list) end
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
-if events then tell_events(prefix .. 'events', events) end
-return { srv_us, 'done', told }
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
+if events then append_events(prefix .. 'events', events) end
+return { srv_us, 'done', results }

@@ -46,7 +46,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then
-  local words = told_before(op)
+  local words = recorded_words(op)
   return { srv_us, words[4] or known, unpack(words, 1, 3) }
 end
 local results = { string.format('%d', tonumber(redis.call('GET', seq) or 0)), string.format('%d', now_ms), 0 }

@@ -31,7 +31,7 @@ if known then
     local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
     if tonumber(run_look(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
   end
-  return { srv_us, known, told_before(op) }
+  return { srv_us, known, recorded_words(op) }
 end
 local results, back, taken, wakes = {}, {}, {}, {}
 for at = 1, (#KEYS - 6) / 2 do
@@ -60,7 +60,7 @@ for at = 1, (#KEYS - 6) / 2 do
   for _, word in ipairs({ result, state, result == 'held' and holder or '-' }) do results[#results + 1] = word end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, item in ipairs(back) do
   if not item.runs then
     local job = item.job
@@ -71,7 +71,7 @@ for _, item in ipairs(back) do
     redis.call('DEL', prefix .. 'result:' .. item.id)
     -- Into the lane first, out of `dead` later: in between the job is in both, and `requeued_ms` shows that
     -- the lane counts.
-    local wake = to_lane(prefix, item.id, job, turn)
+    local wake = to_lane(prefix, item.id, job, virtual_time)
     if wake then wakes[wake] = true end
     if events then events[#events + 1] = { 'requeued', item.id, job.name } end
   end
@@ -79,5 +79,5 @@ end
 for list in pairs(wakes) do wake_push(list) end
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 for _, item in ipairs(back) do redis.call('ZREM', dead, item.id) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

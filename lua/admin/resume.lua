@@ -25,5 +25,5 @@ redis.call('HDEL', paused, class)
 -- With * those of a part of the classes, if there are many, and the sweeps the others'.
 if class == '*' then wake_classes(prefix, now_ms) else wake_name(prefix, class, now_ms) end -- anchor: resumed-class-leaves-a-marker
 redis.call('SET', op, string.format('%d', was_on), 'PXAT', not_after_ms + LATE_COPY_MS)
-if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
+if keep then append_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done', was_on }

@@ -21,7 +21,7 @@ check_types({ due }, { sweep, parked, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known, told_before(op) } end
+if known then return { srv_us, known, recorded_words(op) } end
 local results, jobs, wakes = {}, {}, {}
 for at = 1, #KEYS - 5 do
   local id, job = ARGV[3 + at], envelope_open(redis.call('GETRANGE', KEYS[5 + at], 0, HEAD_LAST))
@@ -33,9 +33,9 @@ for at = 1, #KEYS - 5 do
   for _, word in ipairs({ state == 'delayed' and 'done' or 'changed', state, '-' }) do results[#results + 1] = word end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, item in ipairs(jobs) do
-  local wake = to_lane(prefix, item.id, item.job, turn)
+  local wake = to_lane(prefix, item.id, item.job, virtual_time)
   if wake then wakes[wake] = true end
   if events then events[#events + 1] = { 'promoted', item.id, item.job.name } end
 end
@@ -44,5 +44,5 @@ end
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 for _, item in ipairs(jobs) do redis.call('ZREM', due, due_member(item.job.sequence, item.id)) end
 for list in pairs(wakes) do wake_push(list) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

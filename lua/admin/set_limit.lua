@@ -27,11 +27,11 @@ if known then return { srv_us, known } end
 -- (mend_limits).
 if limit == 'k:*' then redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0) end
 if definition == '' then redis.call('HDEL', limits, limit) else redis.call('HSET', limits, limit, definition) end
-local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
+local virtual_time, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
 if limit == 'k:*' then
-  mend_limits(prefix, sweep, now_ms, turn, wakes)
+  mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
 elseif string.sub(limit, 1, 2) == 'k:' then
-  lanes_back(prefix, string.sub(limit, 3), turn, wakes)
+  lanes_back(prefix, string.sub(limit, 3), virtual_time, wakes)
 end
 if string.sub(limit, 1, 2) == 'n:' then wake_name(prefix, string.sub(limit, 3), now_ms) end
 for list in pairs(wakes) do wake_push(list) end

@@ -28,6 +28,6 @@ if string.sub(field, 1, 2) == 'p:' and value ~= '' then
   value = string.format('%d %s', value == '0' and 0 or now_ms + tonumber(value), value)
 end
 if value == '' then redis.call('HDEL', settings, field) else redis.call('HSET', settings, field, value) end
-tell_news(prefix, now_ms)
+notify_settings(prefix, now_ms)
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done' }

@@ -31,7 +31,7 @@ local restored, total = string.match(redis.call('HGET', stats, 'restored') or ''
 local now_ms = math.floor(srv_us / 1000)
 if redis.call('TYPE', seq).ok ~= 'list' then return { srv_us, restored == backup and 'ok' or 'other', tonumber(total or 0) } end
 if redis.call('LINDEX', seq, 0) ~= 'restore ' .. backup .. ' ' .. owner then return { srv_us, 'other', 0 } end
-local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
+local virtual_time, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
 -- Once all is there, leases are those of workers that have begun.
 local given_back = restored == backup and {} or redis.call('ZRANGE', active, 0, limit - 1)
 for _, id in ipairs(given_back) do
@@ -40,15 +40,15 @@ for _, id in ipairs(given_back) do
   local died_ms = tonumber(redis.call('ZSCORE', dead, id) or -1)
   if not job or job.kind ~= 'J' or not run_is_readable(run) then
     -- What a call that was cut off has left: as a sweep does it.
-    reap_job(prefix, id, now_ms, turn, wakes)
+    reap_job(prefix, id, now_ms, virtual_time, wakes)
   else
     if died_ms >= 0 and died_ms < tonumber(state[3] or 0) then
       -- Left over from a requeue that was cut off, as reap_job has it.
       redis.call('ZREM', dead, id)
       died_ms = -1
     end
-    if state[2] and state[2] ~= '' then free_slots(prefix, state[2], id, turn, wakes) end
-    if died_ms < 0 and not redis.call('ZSCORE', due, due_member(job.sequence, id)) then to_lane(prefix, id, job, turn) end
+    if state[2] and state[2] ~= '' then free_slots(prefix, state[2], id, virtual_time, wakes) end
+    if died_ms < 0 and not redis.call('ZSCORE', due, due_member(job.sequence, id)) then to_lane(prefix, id, job, virtual_time) end
 
     run_write(run, 'nonce', '', 'limits', '', 'fence', math.max(tonumber(state[1] or 0), now_ms))
   end

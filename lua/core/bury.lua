@@ -33,12 +33,12 @@ for at = 1, (#KEYS - 4) / 2 do
   reply[#reply + 1] = outcome
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
   local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
-  if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, turn, wakes, events) end
-  end_lease(prefix, lease, 'buried', turn, wakes, lease.note)
+  if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, virtual_time, wakes, events) end
+  end_lease(prefix, lease, 'buried', virtual_time, wakes, lease.note)
 end
 for list in pairs(wakes) do wake_push(list) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, reply }

@@ -56,18 +56,18 @@ end
 if wrong then check_types({ due, rest, active }, { sweep, stats }, {}, { record }) end
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local turn, events = tonumber(noted[1] or 0), noted[3] and { keep = noted[3] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[3] and { keep = noted[3] }
 local is_due = tonumber(heads.due[2] or now_ms + 1) <= now_ms or tonumber(heads.rest[2] or now_ms + 1) <= now_ms
 local _, wakes, unread = 0, {}, {}
-if is_due then _, wakes, unread = promote_due(prefix, turn, now_ms, 100, events) end
-local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, events, noted[2])
+if is_due then _, wakes, unread = promote_due(prefix, virtual_time, now_ms, 100, events) end
+local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, virtual_time, wakes, events, noted[2])
 local kind, jobs, corrupt, open, limited, left = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
-    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most, corrupt = unread, turn = turn,
+    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most, corrupt = unread, virtual_time = virtual_time,
     last_claim = last_claim, lengths = lengths }, now_ms, events)
 wake_served(prefix, classes, open, wakes)
 for list in pairs(wakes) do wake_push(list) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 -- The heads that were read at the start still hold, unless a write may have changed them. A claim adds its
 -- own deadline.
 if kind == 'leased' then heads.active = { '', math.min(tonumber(heads.active[2] or jobs[3]), jobs[3]) } end

@@ -44,7 +44,7 @@ for at = 1, #jobs do
   reply[2 * at - 1], reply[2 * at] = state, ended
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
   if lease.fresh then
     redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + LATE_COPY_MS)
@@ -52,16 +52,16 @@ for _, lease in ipairs(held) do
     free_unique(prefix, lease.job, lease.id) -- anchor: skipped-job-frees-its-unique-key
     if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end
   end
-  free_slots(prefix, lease.limits, lease.id, turn, wakes)
+  free_slots(prefix, lease.limits, lease.id, virtual_time, wakes)
   if lease.outcome == 'skipped' then redis.call('ZADD', done, now_ms, lease.id) end
   if fed and redis.call('SISMEMBER', feeding, lease.id) == 1 then
     redis.call('ZADD', handing, now_ms, (lease.outcome == 'skipped' and '+' or '-') .. lease.id)
   end
   if lease.fresh then redis.call('DEL', lease.run) else drop_run(prefix, lease.id) end
   redis.call('ZREM', active, lease.id)
-  tell_ended(prefix, lease.id)
+  notify_waiters(prefix, lease.id)
 end
-if fed then hand_over(prefix, now_ms, turn, 100, wakes, events) end
+if fed then hand_over(prefix, now_ms, virtual_time, 100, wakes, events) end
 for list in pairs(wakes) do wake_push(list) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, reply }

@@ -99,7 +99,7 @@ if unique_key ~= '' or dedup_key ~= '' then
 end
 -- Checked last: duplicates and rejections must be answered by this shard until their records have moved.
 if moved then return { srv_us, 'moved', '', 0, string.sub(noted[3], 3) } end
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local new = class_known == 0 and new_class(prefix, classes, class, target)
 
 -- The first write is also the check of its key.
@@ -137,10 +137,10 @@ elseif due_ms > 0 then -- anchor: delayed-jobs-wait
   gains = redis.call('ZRANGE', due, 0, 0)[1] == member
 else
   -- The same as to_lane, with the values that were read above.
-  local place = (10 - priority) * BAND + turn
+  local ready_score = (10 - priority) * BAND + virtual_time
   gains = is_parked == 0
   -- anchor: urgent-new-job-moves-its-lane-ahead
-  if is_parked == 0 and place < (tonumber(score) or math.huge) then redis.call('ZADD', ready, 'LT', place, lane_name) end
+  if is_parked == 0 and ready_score < (tonumber(score) or math.huge) then redis.call('ZADD', ready, 'LT', ready_score, lane_name) end
   redis.call('ZADD', lane, lane_score(priority, flags, sequence), id)
 end
 -- One write for the job and its own keys. A key without its job would never be removed, and a job without its
@@ -156,5 +156,5 @@ if gains and markers == 0 then redis.call('RPUSH', wake, '1') end -- anchor: new
 if events then
   events[1] = { 'created', id, envelope_open(envelope).name, waits_for[1] and 'blocked' or due_ms > 0 and 'delayed' or 'waiting' }
 end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'created', '', sequence, id }

@@ -41,7 +41,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local sequence = tonumber(redis.call('GET', seq) or 0)
 local noted = redis.call('HMGET', stats, 'turn', 'events', 'moved')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local places_at = 4 + 3 * lane_count
 local places = {}
 for at = 1, place_count do places[tonumber(ARGV[places_at + 2 * at])] = ARGV[places_at + 2 * at + 1] end
@@ -166,7 +166,7 @@ for at = 1, #delayed, PIECE do redis.call('ZADD', due, unpack(delayed, at, math.
 for _, lane in ipairs(lanes) do
   if lane.best > 0 and redis.call('HEXISTS', parked, lane.name) == 0 then
     -- anchor: urgent-bulk-job-moves-its-lane-ahead
-    redis.call('ZADD', lane.ready, 'LT', (10 - lane.best) * BAND + turn, lane.name)
+    redis.call('ZADD', lane.ready, 'LT', (10 - lane.best) * BAND + virtual_time, lane.name)
     lane.claimable = true
   end
   -- anchor: bulk-keeps-every-waiting-job
@@ -185,5 +185,5 @@ for _, lane in ipairs(lanes) do
   if lane.claimable then wake_push(lane.wake) end
 end
 if first_due and redis.call('ZRANGE', due, 0, 0)[1] == first_due.member then wake_push(first_due.wake) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return reply

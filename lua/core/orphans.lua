@@ -32,14 +32,14 @@ now_ms = math.floor(srv_us / 1000)
 local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then return { srv_us, most_ms, repeated } end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 
 local wakes = {}
 local keys = { sweep = sweep, workers = workers, active = active, connections = connections }
 local taken, more = take_orphans(prefix, keys, now_ms, limit, function(id)
-  return reap_job(prefix, id, now_ms, turn, wakes, events)
+  return reap_job(prefix, id, now_ms, virtual_time, wakes, events)
 end)
 for list in pairs(wakes) do wake_push(list) end
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + LATE_COPY_MS) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, more and 0 or most_ms, taken }

@@ -39,7 +39,7 @@ if repeated then
   return { srv_us, next_ms == '-' and '' or next_ms, next_ms == '-' and '' or next_id, repeated }
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local late = now_ms > not_after_ms or now_ms < tonumber(redis.call('HGET', sweep, 'no_reap_before_ms') or 0) -- anchor: late-reap-is-void
 local gone = {}
 for at = 8, late and 0 or #ARGV, 2 do
@@ -51,7 +51,7 @@ local wakes = {}
 local first = start_ms == ''
 local taken, next_ms, next_id = take_leases(prefix, active, not first and start_ms or nil, not first and start_id or nil, limit,
   function(incarnation) return gone[incarnation] end,
-  function(id) return reap_job(prefix, id, now_ms, turn, wakes, events) end)
+  function(id) return reap_job(prefix, id, now_ms, virtual_time, wakes, events) end)
 for list in pairs(wakes) do wake_push(list) end
 if #taken > 0 then
   redis.call('SET', swept, table.concat({ counter, next_ms or '-', next_id or '-', unpack(taken) }, ' '), 'PXAT', now_ms + LATE_COPY_MS)
@@ -63,5 +63,5 @@ if not next_ms then
     redis.call('HDEL', connections, incarnation)
   end
 end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, next_ms or '', next_id or '', taken }

@@ -35,7 +35,7 @@ for at = 1, (#KEYS - 3) / 2 do
   reply[#reply + 1] = outcome
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
   -- Before the token ends: if the script is cut off in between, the entry leads to a job with a live token,
   -- and is dropped.
@@ -44,24 +44,24 @@ for _, lease in ipairs(held) do
     note_expiry(prefix, lease.job, lease.id, envelope_options(redis.call('GET', prefix .. 'job:' .. lease.id)))
     unstarted = { 'unstarted', kept[1] }
   end
-  local wake = to_lane(prefix, lease.id, lease.job, turn)
+  local wake = to_lane(prefix, lease.id, lease.job, virtual_time)
   for limit in string.gmatch(lease.limits or '', '%S+') do
-    local rate, place = prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence
-    if redis.call('ZSCORE', rate, place) then
+    local rate, unit_name = prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence
+    if redis.call('ZSCORE', rate, unit_name) then
       -- The lanes first: if the script is cut off in between, the next copy finds the place still taken and
       -- does both.
-      if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), turn, wakes) end
-      local places, unit = { place }, 2
-      while redis.call('ZSCORE', rate, place .. ':' .. unit) do
-        places[unit], unit = place .. ':' .. unit, unit + 1
+      if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), virtual_time, wakes) end
+      local unit_names, unit = { unit_name }, 2
+      while redis.call('ZSCORE', rate, unit_name .. ':' .. unit) do
+        unit_names[unit], unit = unit_name .. ':' .. unit, unit + 1
       end
-      redis.call('ZREM', rate, unpack(places)) -- anchor: unstarted-job-leaves-the-rate
+      redis.call('ZREM', rate, unpack(unit_names)) -- anchor: unstarted-job-leaves-the-rate
     end
   end
-  end_lease(prefix, lease, 'released', turn, wakes, unstarted)
+  end_lease(prefix, lease, 'released', virtual_time, wakes, unstarted)
   if events then events[#events + 1] = { 'released', lease.id, lease.job.name } end
   if wake then wakes[wake] = true end
 end
 for list in pairs(wakes) do wake_push(list) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, reply }

@@ -42,20 +42,20 @@ for at = 1, (#KEYS - 5) / 2 do
   reply[#reply + 1] = outcome
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
   local member = due_member(lease.job.sequence, lease.id)
   if events then events[#events + 1] = { 'failed', lease.id, lease.job.name, lease.note[2] } end
   if lease.outcome == 'buried' then
     local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
-    if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, turn, wakes, events) end
+    if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, virtual_time, wakes, events) end
   else
     redis.call('ZADD', due, lease.due_ms, member) -- anchor: failed-job-is-due-before-its-lease-ends
   end
-  end_lease(prefix, lease, lease.outcome, turn, wakes, lease.note, lease.failures)
+  end_lease(prefix, lease, lease.outcome, virtual_time, wakes, lease.note, lease.failures)
   -- anchor: first-due-retry-leaves-a-marker
   if redis.call('ZRANGE', due, 0, 0)[1] == member then wakes[prefix .. 'wake:' .. lease.job.class] = true end
 end
 for list in pairs(wakes) do wake_push(list) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, reply }

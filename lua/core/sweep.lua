@@ -51,9 +51,9 @@ settled(prefix)
 -- A sweep of an idle queue finds none of these keys, so it skips their work and the check of their types.
 local feeding, handing = prefix .. 'feeding', prefix .. 'handing'
 local some = redis.call('EXISTS', due, rest, cron, parked, blocking, limits, paused, active, expiring, keeping, retention, feeding, handing) > 0
-local kept, noted, version = sweep_state(sweep), redis.pcall('HMGET', stats, 'turn', 'events'), redis.pcall('HGET', settings, 'version')
+local state, noted, version = sweep_state(sweep), redis.pcall('HMGET', stats, 'turn', 'events'), redis.pcall('HGET', settings, 'version')
 local known, leads, sizes = redis.pcall('GET', swept), redis.pcall('GET', leader), { done = redis.pcall('ZCARD', done), dead = redis.pcall('ZCARD', dead) }
-local wrong = kept.err or noted.err
+local wrong = state.err or noted.err
 for _, found in pairs({ version, known, leads, sizes.done, sizes.dead }) do wrong = wrong or type(found) == 'table' end
 if some or wrong then
   check_types({ due, rest, cron, blocking, active, done, dead, expiring, keeping, workers },
@@ -73,7 +73,7 @@ local function leases(first, last, ...)
   return some and redis.call('ZRANGE', active, first, last, ...) or {}
 end
 local latest = tonumber(leases(-1, -1, 'WITHSCORES')[2] or 0)
-local lease_ms, no_reap_before_ms, keep = sweep_clock(kept, latest, now_ms, most_ms)
+local lease_ms, no_reap_before_ms, keep = sweep_clock(state, latest, now_ms, most_ms)
 local latest_ms = now_ms + lease_ms
 local ahead = leases('(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
 local expired = leases('-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, math.ceil(limit / 2))
@@ -81,11 +81,11 @@ if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-s
 -- If the hash with the lease length was lost, no lease is clamped, because the next claim writes the length
 -- again.
 if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 
-if look_is_due(kept, run_id, latest, no_reap_before_ms, now_ms) then
+if look_is_due(state, run_id, latest, no_reap_before_ms, now_ms) then
   local next_look
-  watched, next_look, stale = watched_connections(connections, workers, run_id, kept[13] or '0')
+  watched, next_look, stale = watched_connections(connections, workers, run_id, state.look_from or '0')
   for _, word in ipairs({ 'looked_ms', now_ms, 'look_from', next_look }) do keep[#keep + 1] = word end
 end
 if leads and yields ~= '1' then keep[#keep + 1], keep[#keep + 2] = 'led_ms', now_ms end
@@ -101,26 +101,26 @@ for _, id in ipairs(ahead) do
 end
 local taken, wakes, promoted, corrupt, more = {}, {}, 0, {}, #ahead == limit
 for _, id in ipairs(expired) do
-  local kind, fence, nonce, crashes = unpack(reap_job(prefix, id, now_ms, turn, wakes, events))
+  local kind, fence, nonce, crashes = unpack(reap_job(prefix, id, now_ms, virtual_time, wakes, events))
   redis.call('ZREM', active, id)
   for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do taken[#taken + 1] = field end
 end
-if some or kept[10] then more = mend_limits(prefix, sweep, now_ms, turn, wakes) or more end
+if some or state.rests_from_ms then more = mend_limits(prefix, sweep, now_ms, virtual_time, wakes) or more end
 if some then
   local found
   local most = share_left(limit, 2 * #expired)
-  more = expire_due(prefix, now_ms, most, turn, wakes, events) == most or more -- anchor: sweep-ends-expired-jobs
-  promoted, found, corrupt = promote_due(prefix, turn, now_ms, share_left(limit, 2 * #expired), events)
+  more = expire_due(prefix, now_ms, most, virtual_time, wakes, events) == most or more -- anchor: sweep-ends-expired-jobs
+  promoted, found, corrupt = promote_due(prefix, virtual_time, now_ms, share_left(limit, 2 * #expired), events)
   for list in pairs(found) do wakes[list] = true end
   mend_feeding(prefix, now_ms) -- anchor: sweep-tells-forgotten-children
-  more = hand_over(prefix, now_ms, turn, share_left(limit, 2 * #expired + promoted + #corrupt), wakes, events) or more
+  more = hand_over(prefix, now_ms, virtual_time, share_left(limit, 2 * #expired + promoted + #corrupt), wakes, events) or more
   more = release_results(prefix, now_ms, 100) or more
   -- Jobs that were buried just now count among the dead.
   sizes.dead = redis.call('ZCARD', dead)
 end
 local bounds = some and redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms') or {}
-more = keep_bounds(prefix, bounds, sizes, done_max, now_ms, turn, wakes, events) or more
-if sizes.dead > 0 then mend_dead(prefix, tonumber(kept[11] or 0)) end
+more = keep_bounds(prefix, bounds, sizes, done_max, now_ms, virtual_time, wakes, events) or more
+if sizes.dead > 0 then mend_dead(prefix, tonumber(state.dead_from or 0)) end
 for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms)
 for _, id in ipairs(corrupt) do
@@ -128,5 +128,5 @@ for _, id in ipairs(corrupt) do
 end
 table.insert(taken, 1, promoted)
 if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + LATE_COPY_MS) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return reply(more and 0 or some and next_sweep_ms(prefix, now_ms, most_ms, {}, 'cron') or most_ms, taken)

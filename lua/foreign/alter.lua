@@ -86,5 +86,5 @@ for _, item in ipairs(actions) do
 end
 if wakes then wake_push(prefix .. 'wake') end
 redis.call('SET', op, record_of(results), 'PXAT', not_after_ms + LATE_COPY_MS)
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

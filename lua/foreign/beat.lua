@@ -33,9 +33,9 @@ check_types({ workers }, { sweep, prefix .. 'settings' }, {}, { worker, leader }
 model.check()
 local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
 local version = redis.call('HGET', prefix .. 'settings', 'version')
-local result, leads, orphaned, turn_ms = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
+local result, leads, orphaned, watch_ms = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
   until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, others = { unpack(ARGV, 14) } }, now_ms, beat_state(keys))
 -- A late copy does not show that the worker is alive, and must not end a worker that has ended before.
 if result ~= 'repeated' and model.beat then model.beat(incarnation, about, ttl_ms, result == 'left') end
 if result == 'ok' and leads and model.lead then model.lead(incarnation, ttl_ms) end
-return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0, turn_ms, tonumber(version or 0) }
+return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0, watch_ms, tonumber(version or 0) }

@@ -54,5 +54,5 @@ local kind, jobs, corrupt = foreign_claim(prefix, format, { sweep = sweep, activ
     counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max,
     worker = unpack_worker(worker, least and most and { least, most } or nil) }, now_ms, events)
 for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, ended, kind, sleep_for(prefix, now_ms, most_ms, format), corrupt, jobs }

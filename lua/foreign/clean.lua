@@ -34,7 +34,7 @@ check_types({ active }, { stats }, {}, { op })
 model.check()
 
 local known = administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known, unpack(told_before(op)) } end
+if known then return { srv_us, known, unpack(recorded_words(op)) } end
 local begins = era_ms == ''
 era_sequence = era_sequence == '' and '0' or era_sequence
 era_ms = tonumber(begins and now_ms or era_ms)
@@ -63,5 +63,5 @@ for _, entry in ipairs(old) do
 end
 local results = { #old, kept, era_sequence, string.format('%d', era_ms) }
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', unpack(results) }

@@ -26,5 +26,5 @@ format.check()
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 4, 7, now_ms, events)
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, ended }

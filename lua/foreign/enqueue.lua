@@ -109,7 +109,7 @@ if fresh or (record and not done) then
   end
   note('d')
   if claimable then wake_push(wake) end
-  if events then tell_events(prefix .. 'events', events) end
+  if events then append_events(prefix .. 'events', events) end
 end
 for at, item in ipairs(items) do add_reply(at, item.letter, item.id, item.holder) end
 return { srv_us, reply }

@@ -34,7 +34,7 @@ model.check()
 
 local known = administered(op, not_after_ms, now_ms)
 if known then
-  local words = told_before(op)
+  local words = recorded_words(op)
   return { srv_us, words[4] or known, unpack(words, 1, 3) }
 end
 local results = { '0', string.format('%d', now_ms), 0 }

@@ -35,5 +35,5 @@ local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, act
 end)
 if #taken > 0 then wake_push(prefix .. 'wake') end
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + LATE_COPY_MS) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, more and 0 or most_ms, taken }

@@ -37,6 +37,6 @@ redis.call('HSET', run, 'progressed', string.format('%s:%s %d', fence, nonce, co
 if model.noted and job and job.kind == 'J' then model.noted(id, job, body) end
 if keep then
   local detail = string.match(body, '"percent":([^,}]+)')
-  tell_events(events, { keep = keep, { 'progress', id, job and job.name or '', detail } })
+  append_events(events, { keep = keep, { 'progress', id, job and job.name or '', detail } })
 end
 return { srv_us, 'ok' }

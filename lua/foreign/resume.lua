@@ -35,5 +35,5 @@ if model.resume then model.resume(class) end
 redis.call('ZREM', rest, 'w:' .. class)
 wake_push(prefix .. 'wake')
 redis.call('SET', op, string.format('%d', was_on), 'PXAT', not_after_ms + LATE_COPY_MS)
-if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
+if keep then append_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done', was_on }

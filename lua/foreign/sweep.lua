@@ -97,5 +97,5 @@ local resumed = lift_pauses(prefix, now_ms, model)
 if #taken > 0 or promoted > 0 or resumed or model.count('waiting') > 0 then wake_push(prefix .. 'wake') end
 table.insert(taken, 1, promoted)
 if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + LATE_COPY_MS) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return reply((more or #ahead == limit or promoted + #unread == most) and 0 or sleep_for(prefix, now_ms, most_ms, model), taken)

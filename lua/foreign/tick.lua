@@ -103,5 +103,5 @@ if model.ticked and error_text == '' then
 end
 if model.scheduled then model.scheduled(name, tonumber(next_ms), was[5]) end
 if #made > 0 then wake_push(prefix .. 'wake') end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'ticked', skipped, ids }

@@ -39,7 +39,7 @@ local opened = envelope_open(raw)
 local state, fence = state_of(prefix, opened, id)
 local index = ({ delayed = due, active = active, dead = dead, finished = done })[state]
 local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(opened.sequence, id) or id) or 0
-local about, ran, pauses, used, place, needed, living = { '', '', 0, '' }, {}, {}, {}, { 0, 0, 0 }, {}, {}
+local about, ran, pauses, used, position, needed, living = { '', '', 0, '' }, {}, {}, {}, { 0, 0, 0 }, {}, {}
 for name, value in pairs(run_open(run) or {}) do
   if name == 'owner' or name == 'error' or name == 'failures' or name == 'crashes' then ran[#ran + 1], ran[#ran + 2] = name, value end
 end
@@ -53,25 +53,25 @@ if opened and opened.kind == 'J' then
   local of_key = key ~= '' and (own[2] or own[3])
   if of_key then used[#used + 1] = limit_use(prefix, 'k:' .. key, of_key, now_ms, cost, 5, not own[2]) end
   local resting = redis.call('HGET', parked, opened.lane) == 'rest' and redis.call('ZSCORE', rest, 'l:' .. opened.lane)
-  place = { tonumber(resting or 0), redis.call('ZRANK', prefix .. 'lane:' .. opened.lane, id) or 0, redis.call('SCARD', needs) }
+  position = { tonumber(resting or 0), redis.call('ZRANK', prefix .. 'lane:' .. opened.lane, id) or 0, redis.call('SCARD', needs) }
   for _, parent in ipairs(redis.call('SRANDMEMBER', needs, 10)) do
     needed[#needed + 1] = parent
     needed[#needed + 1] = state_of(prefix, job_head(prefix .. 'job:' .. parent), parent)
   end
 end
 -- A member of `feeds` that begins with > leads to the callbacks of the job, and is no child.
-local children, told = { redis.call('SCARD', feeds) + redis.call('SCARD', heirs) }, {}
+local children, some_children = { redis.call('SCARD', feeds) + redis.call('SCARD', heirs) }, {}
 for _, key in ipairs({ feeds, heirs }) do
   for _, child in ipairs(redis.call('SRANDMEMBER', key, 10)) do
     if string.sub(child, 1, 1) == '>' then
       children[1] = children[1] - 1
-    elseif #told < 20 then
-      told[#told + 1] = child
-      told[#told + 1] = state_of(prefix, job_head(prefix .. 'job:' .. child), child)
+    elseif #some_children < 20 then
+      some_children[#some_children + 1] = child
+      some_children[#some_children + 1] = state_of(prefix, job_head(prefix .. 'job:' .. child), child)
     end
   end
 end
-children[2] = told
+children[2] = some_children
 local lives = redis.call('ZRANGE', workers, string.format('(%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 200, 'WITHSCORES')
 for at = 1, #lives, 2 do
   local beat = redis.pcall('GET', prefix .. 'worker:' .. lives[at]) or ''
@@ -81,4 +81,4 @@ for at = 1, #lives, 2 do
   local rests = pause and pauses_on({ name, pause }, now_ms) or {}
   living[#living + 1] = { lives[at], lives[at + 1], beat, rests[2] or -1 }
 end
-return { srv_us, state, fence, tonumber(at_ms), about, ran, pauses, used, place, needed, living, children }
+return { srv_us, state, fence, tonumber(at_ms), about, ran, pauses, used, position, needed, living, children }

@@ -50,7 +50,7 @@ end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if tonumber(redis.call('GET', seq) or 0) >= 281474976710000 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local fresh, made, skipped, last_job = {}, {}, 0, was[6] or ''
 local function ended(id)
   local state = job_state(prefix, job_head(prefix .. 'job:' .. id), id)
@@ -80,7 +80,7 @@ if error_text == '' then
 end
 
 local wakes = {}
-for _, id in ipairs(fresh) do make_job(prefix, id, was[5], job, now_ms, turn, wakes, events) end
+for _, id in ipairs(fresh) do make_job(prefix, id, was[5], job, now_ms, virtual_time, wakes, events) end
 local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed', tonumber(was[8] or 0) + missed,
   'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked', caller .. ' ' .. skipped .. ' ' .. table.concat(made, ' ') }
 if #made > 0 then
@@ -89,5 +89,5 @@ end
 redis.call('HSET', schedule, unpack(state))
 redis.call('ZADD', cron, error_text == '' and next_ms or '+inf', name)
 for list in pairs(wakes) do wake_push(list) end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'ticked', skipped, made }

@@ -84,7 +84,7 @@ BY_HAND = (
         (
             Edit(
                 "all-parents-ended-before-the-child",
-                "do unblock_job(prefix, known, child, now_ms, turn, wakes, events) end",
+                "do unblock_job(prefix, known, child, now_ms, virtual_time, wakes, events) end",
             ),
         ),
         ("parent open",),

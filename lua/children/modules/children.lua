@@ -29,7 +29,7 @@ end
 -- delay lasts (rule 25). It leaves `blocked` last, so that it is found there after a script that was cut off.
 -- A job that was claimed or buried meanwhile is not placed again. The wake lists to push are added to
 -- `wakes`.
-local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
+local function unblock_job(prefix, job, id, now_ms, virtual_time, wakes, events)
   if not run_read(prefix .. 'run:' .. id, 'fence')[1] and not redis.call('ZSCORE', prefix .. 'dead', id) then
     local wake
     if job.due_ms > now_ms then -- anchor: unblocked-job-waits-for-its-own-time
@@ -37,7 +37,7 @@ local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
       redis.call('ZADD', prefix .. 'due', job.due_ms, member)
       wake = redis.call('ZRANGE', prefix .. 'due', 0, 0)[1] == member and prefix .. 'wake:' .. job.class
     else
-      wake = to_lane(prefix, id, job, turn)
+      wake = to_lane(prefix, id, job, virtual_time)
     end
     if wake then wakes[wake] = true end
     if events then table.insert(events, { 'unblocked', id, job.name }) end
@@ -89,7 +89,7 @@ end
 -- the envelopes for its success and its failure. The write that makes the job empties that key, so repeated
 -- calls make it only once. `why`: the cause of a failure; `kept`: its result is kept, and the callback may
 -- read it.
-local function call_back(prefix, parent, sequence, done, why, kept, now_ms, turn, wakes, events)
+local function call_back(prefix, parent, sequence, done, why, kept, now_ms, virtual_time, wakes, events)
   local key = prefix .. 'calls:' .. sequence
   local both = redis.call('GET', key)
   if both and both ~= '' then
@@ -99,7 +99,7 @@ local function call_back(prefix, parent, sequence, done, why, kept, now_ms, turn
       local id = parent .. (done and '>success:' or '>failure:') .. sequence
       if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, id) end
       local run = run_pack({ heir = '1', cause = not done and why or nil })
-      make_job(prefix, id, sealed, envelope_open(sealed), now_ms, turn, wakes, events, { prefix .. 'run:' .. id, run, key, '' })
+      make_job(prefix, id, sealed, envelope_open(sealed), now_ms, virtual_time, wakes, events, { prefix .. 'run:' .. id, run, key, '' })
     end
   end
   redis.call('DEL', key)
@@ -107,10 +107,10 @@ end
 
 -- Make the failure callback of a job that was buried just now, if it has one. The next sweep does the rest
 -- (hand_over).
-local function call_back_dead(prefix, job, id, why, now_ms, turn, wakes, events)
+local function call_back_dead(prefix, job, id, why, now_ms, virtual_time, wakes, events)
   if not job.sequence then return end
   local kept = redis.call('ZSCORE', prefix .. 'keeping', id)
-  call_back(prefix, id, string.format('%d', job.sequence), false, why, kept, now_ms, turn, wakes, events)
+  call_back(prefix, id, string.format('%d', job.sequence), false, why, kept, now_ms, virtual_time, wakes, events)
 end
 
 -- Why a job is lost: the last error of a dead one, or how it was ended. `job` is its opened envelope or
@@ -125,7 +125,7 @@ end
 -- follow in a later call. `handing` holds the ended parents, with `+` (finished) or `-` before their id,
 -- until all of their children are handled. If an id is used again, children older than the new job waited for
 -- the earlier job. Returns whether some are left; the wake lists to push are added to `wakes`.
-local function hand_over(prefix, now_ms, turn, most, wakes, events)
+local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
   local handing, blocked, reads = prefix .. 'handing', prefix .. 'blocked', 10000
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
     local parent = string.sub(member, 2)
@@ -160,7 +160,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
         -- The entry stays.
       elseif call then
         local why = earlier and 'gone' or cause_of(prefix, job, parent)
-        call_back(prefix, parent, call, fate == 'done', why, kept, now_ms, turn, wakes, events)
+        call_back(prefix, parent, call, fate == 'done', why, kept, now_ms, virtual_time, wakes, events)
       elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
         -- The child was removed, or its enqueue was cut off before it wrote the job.
         if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then drop_run(prefix, child) end
@@ -182,7 +182,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
         if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end -- anchor: waiting-child-keeps-the-results
         redis.call('SREM', needs, parent)
         -- anchor: all-parents-ended-before-the-child
-        if redis.call('SCARD', needs) == 0 then unblock_job(prefix, known, child, now_ms, turn, wakes, events) end
+        if redis.call('SCARD', needs) == 0 then unblock_job(prefix, known, child, now_ms, virtual_time, wakes, events) end
       end
       if fate ~= 'open' then
         redis.call('SREM', feeds, child)

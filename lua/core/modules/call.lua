@@ -49,6 +49,14 @@ local function check_types(zsets, hashes, lists, strings)
   error({ err = 'WRONGTYPE the key ' .. wrong .. ' is a ' .. redis.call('TYPE', wrong).ok .. ', it must be a ' .. wanted })
 end
 
+-- These fields of a hash by name; no field for a missing one. `err` is the server's error if the key is no hash.
+local function fields_of(key, names)
+  local values, fields = redis.pcall('HMGET', key, unpack(names)), {}
+  for at, name in ipairs(names) do fields[name] = values[at] or nil end
+  fields.err = values.err
+  return fields
+end
+
 -- Whether to carry out an admin action (rule 7): nil, or the reply. 'repeated' is for a copy of a call that
 -- was carried out, 'refused' for a call after its deadline. `op` is the key of the call's record.
 local function administered(op, not_after_ms, now_ms)
@@ -57,7 +65,7 @@ local function administered(op, not_after_ms, now_ms)
 end
 
 -- The recorded reply of an admin action that was carried out before, as a list of words.
-local function told_before(op)
+local function recorded_words(op)
   local words = {}
   for word in string.gmatch(redis.call('GET', op) or '', '%S+') do words[#words + 1] = word end
   return words

@@ -87,7 +87,7 @@ end
 -- whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
   local band_size, picked, visited, heads, keys, bytes, crashed, full, overdue = BAND, {}, {}, {}, {}, 0, 0, false, 0
-  local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
+  local virtual_time, job_prefix, run_prefix, none = ask.virtual_time, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
   -- The range of scores that jobs of these priorities have in a lane.
   local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
   local function entries(head, size, ...)
@@ -100,10 +100,10 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     for at = 1, #page, 2 do
       local name, score = page[at], tonumber(page[at + 1])
       local head = { name = name, score = score, class = class, key = string.sub(name, #class.name + 2),
-        turn = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {}, expired = {} }
+        virtual_time = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {}, expired = {} }
       -- A lane's score comes from its best job, which may have a priority above the range.
       local job = first and (score <= last and entries(head, 1, 'WITHSCORES') or {})
-      if job and job[1] then head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.turn end
+      if job and job[1] then head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.virtual_time end
       if not job or job[1] then heads[#heads + 1] = head end
     end
     class.seen = class.seen + #page / 2
@@ -277,18 +277,18 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       -- The lane was served, even if it is empty or blocked by now. If it fills up again, lanes that already
       -- wait come first.
       if (taken > 0 or head.passed) and (rival or next_job[1]) then
-        turn = turn + 1 -- anchor: served-lane-goes-behind-its-band
-        head.turn = turn
+        virtual_time = virtual_time + 1 -- anchor: served-lane-goes-behind-its-band
+        head.virtual_time = virtual_time
       end
       if head.limit and head.limit.room <= 0 then
         head.blocked = head.limit
       elseif next_job[1] and not full and (taken > 0 or not head.passed) then
-        head.score = math.floor(tonumber(next_job[2]) / band_size) * band_size + head.turn
+        head.score = math.floor(tonumber(next_job[2]) / band_size) * band_size + head.virtual_time
         heads[#heads + 1] = head
       end
     end
   end
-  return picked, visited, turn
+  return picked, visited, virtual_time
 end
 
 -- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the
@@ -307,7 +307,7 @@ local function claim_jobs(keys, ask, now_ms, events)
 
   local open, closed, limited
   open, closed, limited, ask.expiring = open_classes(prefix, ask.classes, now_ms)
-  local picked, lanes, turn = pick_jobs(open, limited, keys.active, ask, now_ms)
+  local picked, lanes, virtual_time = pick_jobs(open, limited, keys.active, ask, now_ms)
 
   -- The writes begin. `active` comes first: until the job leaves its lane, only the token in `run` counts.
   -- The names of limits are written to `run` before the lease counts against them, so whatever ends the lease
@@ -362,11 +362,11 @@ local function claim_jobs(keys, ask, now_ms, events)
       corrupt[#corrupt + 1] = id
     end
     for _, id in ipairs(lane.expired) do
-      expire_job(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, HEAD_LAST)), id, now_ms, turn, {}, events)
+      expire_job(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, HEAD_LAST)), id, now_ms, virtual_time, {}, events)
     end
     leave_lane(prefix, lane, now_ms)
   end
-  if turn > ask.turn then redis.call('HSET', keys.stats, 'turn', string.format('%d', turn)) end
+  if virtual_time > ask.virtual_time then redis.call('HSET', keys.stats, 'turn', string.format('%d', virtual_time)) end
   for _, class in ipairs(open) do
     if class.room <= 0 then closed[#closed + 1] = class end
   end

@@ -75,12 +75,12 @@ end
 -- Enqueue a job of a schedule, or a callback, into its lane. `sealed` is its envelope with sequence and time
 -- of zero, `job` the same opened. Writes come in the order of enqueue.lua: the index entry first, then the
 -- job together with its unique key. `more`: further words of that write.
-local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events, more)
+local function make_job(prefix, id, sealed, job, now_ms, virtual_time, wakes, events, more)
   job.sequence = redis.call('INCR', prefix .. 'seq')
   if redis.call('HEXISTS', prefix .. 'classes', job.class) == 0 then
     note_class(prefix, prefix .. 'classes', job.class, envelope_target(sealed), now_ms)
   end
-  local wake = to_lane(prefix, id, job, turn)
+  local wake = to_lane(prefix, id, job, virtual_time)
   local size = string.byte(sealed) < 176 and 1 or 2
   local start = envelope_start(string.sub(sealed, 1, size), job.sequence, now_ms, 0, now_ms)
   local words = { prefix .. 'job:' .. id, start .. string.sub(sealed, size + 10) }
@@ -98,7 +98,7 @@ end
 -- tombstone and drops it.
 -- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled, 8 expired), op_id,
 -- not_after_ms; the wake lists to push are added to `wakes`.
-local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
+local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept, readable = run_look(run, 'fence', 'limits', 'seal', 'nonce', 'owner'), run_is_readable(run)
   local held = redis.call('ZSCORE', active, id)
@@ -123,7 +123,7 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
     end
     redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id)
   end
-  if kept[2] and kept[2] ~= '' then free_slots(prefix, kept[2], id, turn, wakes) end
+  if kept[2] and kept[2] ~= '' then free_slots(prefix, kept[2], id, virtual_time, wakes) end
   if readable then redis.call('DEL', run) end
   redis.call('DEL', prefix .. 'result:' .. id, prefix .. 'needs:' .. id)
   redis.call('ZREM', prefix .. 'blocked', id)
@@ -134,11 +134,11 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   end
   redis.call('ZREM', active, id)
   redis.call('ZREM', prefix .. 'dead', id)
-  tell_ended(prefix, id)
+  notify_waiters(prefix, id)
   -- A copy that completes a call that was cut off finds no nonce any more, so the holder learns of it by its
   -- renewal.
   if held and ending.outcome == 7 and (kept[4] or '') ~= '' then
-    tell_workers(prefix, kept[5] or '', 'cancelled ' .. kept[1] .. ' ' .. kept[4] .. ' ' .. id) -- anchor: cancel-is-published
+    notify_workers(prefix, kept[5] or '', 'cancelled ' .. kept[1] .. ' ' .. kept[4] .. ' ' .. id) -- anchor: cancel-is-published
   end
   if job.kind ~= 'T' and ending.outcome == 8 then redis.call('HINCRBY', prefix .. 'stats', 'expired', 1) end
   if job.kind ~= 'T' and events then
@@ -153,15 +153,15 @@ local function never_started(fence, claims, unstarted)
 end
 
 -- End a job that nobody has started in time (rule 38), as an admin action would.
-local function expire_job(prefix, job, id, now_ms, turn, wakes, events)
-  end_job(prefix, job, id, { outcome = 8, op_id = 'expired', not_after_ms = now_ms }, now_ms, turn, wakes, events)
+local function expire_job(prefix, job, id, now_ms, virtual_time, wakes, events)
+  end_job(prefix, job, id, { outcome = 8, op_id = 'expired', not_after_ms = now_ms }, now_ms, virtual_time, wakes, events)
 end
 
 -- Expire jobs that no worker has started in time, at most `most`, the earliest first (rule 38). An entry of
 -- `expiring` begins with the sequence of its job, as in `due`, so a leftover of an enqueue that was cut off
 -- matches no later job of that id. The claim that starts a job removes its entry. If an older engine has not
 -- removed it, the job is left alone. Returns how many entries were handled.
-local function expire_due(prefix, now_ms, most, turn, wakes, events)
+local function expire_due(prefix, now_ms, most, virtual_time, wakes, events)
   local expiring = prefix .. 'expiring'
   local found = redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
   for _, member in ipairs(found) do
@@ -171,7 +171,7 @@ local function expire_due(prefix, now_ms, most, turn, wakes, events)
     local ends = kind == 'J' and due_member(job.sequence, id) == member and never_started(unpack(run_look(prefix .. 'run:' .. id, 'fence', 'claims', 'unstarted')))
       and not redis.call('ZSCORE', prefix .. 'active', id) and not redis.call('ZSCORE', prefix .. 'dead', id)
     -- Or an earlier call was cut off when it had ended the job.
-    if ends or kind == 'T' and job.outcome == 'expired' then expire_job(prefix, job, id, now_ms, turn, wakes, events) end
+    if ends or kind == 'T' and job.outcome == 'expired' then expire_job(prefix, job, id, now_ms, virtual_time, wakes, events) end
     redis.call('ZREM', expiring, member)
   end
   return #found
@@ -181,7 +181,7 @@ end
 -- and discards at most 50 dead jobs, the oldest first. `kept`: done_max, done_age_ms, dead_max and
 -- dead_age_ms of the settings, nil if not set; `sizes`: how many jobs are in done and in dead. Returns
 -- whether more are over the bounds.
-local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, events)
+local function keep_bounds(prefix, kept, sizes, done_max, now_ms, virtual_time, wakes, events)
   local dead = prefix .. 'dead'
   local function over_bounds(state, most, age_ms)
     local over = sizes[state] - most
@@ -201,7 +201,7 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, e
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then
       redis.call('ZREM', dead, id)
     else
-      end_job(prefix, job, id, { outcome = 2, op_id = 'retention', not_after_ms = now_ms }, now_ms, turn, wakes, events)
+      end_job(prefix, job, id, { outcome = 2, op_id = 'retention', not_after_ms = now_ms }, now_ms, virtual_time, wakes, events)
     end
   end
   return ended > 5000 or over > 50
@@ -232,7 +232,7 @@ local function forget_all(prefix, now_ms)
     if field ~= 'version' then set[#set + 1] = field end
   end
   -- Before the keys are deleted, because a copy of a call that was cut off must find them and do it again.
-  if set[1] then tell_news(prefix, now_ms) end
+  if set[1] then notify_settings(prefix, now_ms) end
   for at = 1, #set, PIECE do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + PIECE - 1, #set))) end
   redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
   if redis.call('EXISTS', prefix .. 'workers') == 0 then redis.call('DEL', prefix .. 'connections') end

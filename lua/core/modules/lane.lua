@@ -12,9 +12,9 @@ end
 -- of enqueue.
 local function due_member(sequence, id)
   local alphabet, digits = '0123456789abcdefghijklmnopqrstuv', {}
-  for place = 10, 1, -1 do
+  for digit_at = 10, 1, -1 do
     local digit = sequence % 32
-    digits[place] = string.sub(alphabet, digit + 1, digit + 1)
+    digits[digit_at] = string.sub(alphabet, digit + 1, digit + 1)
     sequence = (sequence - digit) / 32
   end
   return table.concat(digits) .. id
@@ -24,12 +24,12 @@ end
 -- a claim drops an empty ready lane, but a lane that is not ready would never be found. Returns the wake list
 -- to push; nil while the lane is parked, which becomes ready when its limit has room. `virtual_time` is the
 -- queue's (rule 18).
-local function to_lane(prefix, id, job, turn)
+local function to_lane(prefix, id, job, virtual_time)
   local score, wake = lane_score(job.priority, job.flags, job.sequence), nil
   if redis.call('HEXISTS', prefix .. 'parked', job.lane) == 0 then
     -- LT: a lane that is ready only moves ahead, for a job of a better band.
     -- anchor: urgent-job-moves-its-lane-ahead
-    redis.call('ZADD', prefix .. 'ready:' .. job.class, 'LT', (10 - job.priority) * BAND + turn, job.lane)
+    redis.call('ZADD', prefix .. 'ready:' .. job.class, 'LT', (10 - job.priority) * BAND + virtual_time, job.lane)
     wake = prefix .. 'wake:' .. job.class
   end
   redis.call('ZADD', prefix .. 'lane:' .. job.lane, score, id)
@@ -39,12 +39,12 @@ end
 -- Make a parked lane ready, with the band of its first job and the queue's virtual time as score (rule 18).
 -- An empty lane is only removed. Returns the wake list to push, or nil. The entry in `parked:<limit>` or
 -- `rest` is removed last, because a sweep must find the lane there after a script that was cut off.
-local function ready_lane(prefix, lane, turn)
+local function ready_lane(prefix, lane, virtual_time)
   local waits = redis.call('HGET', prefix .. 'parked', lane)
   local head = redis.call('ZRANGE', prefix .. 'lane:' .. lane, 0, 0, 'WITHSCORES')
   local class, wake = string.match(lane, '^[^/]*'), nil
   if head[1] then
-    redis.call('ZADD', prefix .. 'ready:' .. class, 'LT', math.floor(tonumber(head[2]) / BAND) * BAND + turn, lane)
+    redis.call('ZADD', prefix .. 'ready:' .. class, 'LT', math.floor(tonumber(head[2]) / BAND) * BAND + virtual_time, lane)
     wake = prefix .. 'wake:' .. class
   end
   redis.call('HDEL', prefix .. 'parked', lane)
@@ -55,9 +55,9 @@ end
 
 -- Remove a lane without jobs from the ready and the parked ones, as a claim would do when it reaches the
 -- lane.
-local function leave_empty(prefix, lane, turn)
+local function leave_empty(prefix, lane, virtual_time)
   if redis.call('ZCARD', prefix .. 'lane:' .. lane) > 0 then return end
-  ready_lane(prefix, lane, turn)
+  ready_lane(prefix, lane, virtual_time)
   redis.call('ZREM', prefix .. 'ready:' .. string.match(lane, '^[^/]*'), lane)
 end
 
@@ -83,8 +83,8 @@ local function some_lanes(prefix, cursor, bound)
       repeat
         if #lanes + looked >= bound then return lanes, outer .. ' ' .. classes[2][at] .. ' ' .. inner end
         local page = redis.call('ZSCAN', prefix .. 'ready:' .. classes[2][at], inner, 'COUNT', bound / 2)
-        for place = 1, #page[2], 2 do
-          local lane = page[2][place]
+        for item = 1, #page[2], 2 do
+          local lane = page[2][item]
           if not some_parked or redis.call('HEXISTS', parked, lane) == 0 then lanes[#lanes + 1] = lane end
         end
         inner, looked = page[1], looked + 1
@@ -134,7 +134,7 @@ local function leave_lane(prefix, lane, now_ms)
     redis.call('ZREM', lane.class.ready, lane.name)
   else
     local band = math.floor(tonumber(head[2]) / BAND)
-    redis.call('ZADD', lane.class.ready, band * BAND + lane.turn, lane.name)
+    redis.call('ZADD', lane.class.ready, band * BAND + lane.virtual_time, lane.name)
   end
 end
 
@@ -142,7 +142,7 @@ end
 -- check the new limit. With more than 500 classes it is too costly to find the resting lanes of this key.
 -- Then the next sweeps bring back all resting lanes (mend_limits). The wake lists to push are added to
 -- `wakes`.
-local function lanes_back(prefix, key, turn, wakes)
+local function lanes_back(prefix, key, virtual_time, wakes)
   local lanes, classes = redis.call('ZRANGE', prefix .. 'parked:k:' .. key, 0, 99), prefix .. 'classes'
   if redis.call('EXISTS', prefix .. 'rest', classes) < 2 then
     -- No lane rests.
@@ -156,7 +156,7 @@ local function lanes_back(prefix, key, turn, wakes)
     end
   end
   for _, lane in ipairs(lanes) do
-    local wake = ready_lane(prefix, lane, turn)
+    local wake = ready_lane(prefix, lane, virtual_time)
     redis.call('ZREM', prefix .. 'parked:k:' .. key, lane)
     if wake then wakes[wake] = true end
   end

@@ -42,9 +42,9 @@ end
 -- The index that takes the job over was written before, and `active` is left before the token is cleared. If
 -- the script is cut off in between, the token still holds, and the same call sent again does the rest
 -- (rule 1).
-local function end_lease(prefix, lease, outcome, turn, wakes, note, failures)
+local function end_lease(prefix, lease, outcome, virtual_time, wakes, note, failures)
   local limited = lease.limits and lease.limits ~= ''
-  if limited then free_slots(prefix, lease.limits, lease.id, turn, wakes) end
+  if limited then free_slots(prefix, lease.limits, lease.id, virtual_time, wakes) end
   redis.call('ZREM', prefix .. 'active', lease.id)
   local fields = { 'nonce', '', 'ended', lease.token, 'outcome', outcome }
   -- In the same write as the token, because a repeated call must not charge the failure again.
@@ -91,7 +91,7 @@ local function bury_job(prefix, job, id, now_ms, events, reason)
   end
   free_unique(prefix, job, id) -- anchor: dead-job-frees-its-unique-key
   if fed then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
-  tell_ended(prefix, id)
+  notify_waiters(prefix, id)
   if events then table.insert(events, { 'buried', id, job.name, reason }) end
   return fed
 end
@@ -104,7 +104,7 @@ end
 -- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number if all are ok. The
 -- wake lists to push are added to `wakes`. Then up to 100 jobs that waited for the finished ones are handled
 -- (rule 25); the second value is true while more are left.
-local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, events, waits_ms)
+local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, wakes, events, waits_ms)
   local active, id_at = prefix .. 'active', #prefix + 5
   -- An item has 2 KEYS and 2 ARGV, a result 1 and 3.
   local results = (#ARGV - arguments_at - #KEYS + keys_at) / 2
@@ -140,14 +140,14 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
     reply[2 * at - 1], reply[2 * at] = state, outcome
   end
   for at = 1, results do
-    local place = arguments_at + 2 * count + 3 * at - 3
-    local item = tonumber(ARGV[place])
+    local result_at = arguments_at + 2 * count + 3 * at - 3
+    local item = tonumber(ARGV[result_at])
     -- Before the tombstone, because after a cut-off in between the token still holds, and the next copy
     -- writes both.
     if leaves[item] and seals[item] then -- anchor: only-the-holder-keeps-a-result
       local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":' .. ARGV[arguments_at + 2 * item - 2] .. ','
       -- anchor: results-live-for-their-full-time
-      local until_ms, id = now_ms + tonumber(ARGV[place + 1]), string.sub(KEYS[keys_at + 2 * item - 2], id_at)
+      local until_ms, id = now_ms + tonumber(ARGV[result_at + 1]), string.sub(KEYS[keys_at + 2 * item - 2], id_at)
       -- Kept for jobs that wait for it, however late they run (release_results).
       local waited_for = feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
       if waited_for then -- anchor: parents-result-is-kept-for-waiting-children
@@ -155,7 +155,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
         until_ms = until_ms + KEPT_MS
       end
       -- anchor: each-result-is-stored-with-its-job
-      redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[place + 2], 'PXAT', string.format('%d', until_ms))
+      redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[result_at + 2], 'PXAT', string.format('%d', until_ms))
     end
   end
   for at = 1, count do
@@ -182,7 +182,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
         if #seal > 7 + length then free_unique(prefix, { unique = string.sub(seal, 8 + length) }, id) end
         dated[#dated + 1], dated[#dated + 2] = now_ms, id
       end
-      if limits[at] then free_slots(prefix, limits[at], id, turn, wakes) end
+      if limits[at] then free_slots(prefix, limits[at], id, virtual_time, wakes) end
       ids[#ids + 1], runs[#runs + 1] = id, KEYS[keys_at + 2 * at - 1]
       -- anchor: children-are-told-of-the-end
       if feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '+' .. id) end
@@ -197,9 +197,9 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
     redis.call('ZREM', active, unpack(ids, at, math.min(at + PIECE - 1, #ids)))
   end
   if finished > 0 then redis.call('HINCRBY', prefix .. 'stats', 'finished', finished) end
-  local more = feeding and hand_over(prefix, now_ms, turn, 100, wakes, events)
+  local more = feeding and hand_over(prefix, now_ms, virtual_time, 100, wakes, events)
   if waits_ms and tonumber(waits_ms) > now_ms then
-    for at = 2, #dated, 2 do tell_ended(prefix, dated[at]) end
+    for at = 2, #dated, 2 do notify_waiters(prefix, dated[at]) end
   end
   return finished == count and count or reply, more
 end

@@ -36,7 +36,7 @@ end
 local function rate_back(prefix, limit, ahead, now_ms)
   for at = 1, #(ahead or {}), PIECE / 2 do
     local words = {}
-    for place = at, math.min(at + PIECE / 2 - 1, #ahead) do words[#words + 1], words[#words + 2] = now_ms, ahead[place] end
+    for entry = at, math.min(at + PIECE / 2 - 1, #ahead) do words[#words + 1], words[#words + 2] = now_ms, ahead[entry] end
     redis.call('ZADD', prefix .. 'rate:' .. limit, 'XX', unpack(words))
   end
 end
@@ -51,7 +51,7 @@ end
 -- that key, at most one per class. A claim then decides which of them uses it. A freed slot of a name may be
 -- used by every class with that name. `words` is the field `limits` of the run; the wake lists to push are
 -- added to `wakes`.
-local function free_slots(prefix, words, id, turn, wakes)
+local function free_slots(prefix, words, id, virtual_time, wakes)
   for limit in string.gmatch(words or '', '%S+') do
     local held = prefix .. 'held:' .. limit
     if has_slots(held) then redis.call('ZREM', held, id) end
@@ -63,7 +63,7 @@ local function free_slots(prefix, words, id, turn, wakes)
       end
     else
       for _, lane in ipairs(redis.call('ZRANGE', prefix .. 'parked:' .. limit, 0, 99)) do -- anchor: freed-slot-calls-parked-lanes
-        local wake = ready_lane(prefix, lane, turn)
+        local wake = ready_lane(prefix, lane, virtual_time)
         redis.call('ZREM', prefix .. 'parked:' .. limit, lane)
         if wake then wakes[wake] = true end
       end
@@ -79,9 +79,9 @@ local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
   local held, used = {}, {}
   for at, id in ipairs(leases.ids) do
     held[2 * at - 1], held[2 * at] = deadline_ms, id
-    local place = id .. ':' .. leases.fences[at]
+    local unit_name = id .. ':' .. leases.fences[at]
     for unit = 1, math.min(leases.costs[at], tonumber(rate)) do -- anchor: rate-is-charged-the-cost-of-the-job
-      used[#used + 1], used[#used + 2] = now_ms, unit == 1 and place or string.format('%s:%d', place, unit)
+      used[#used + 1], used[#used + 2] = now_ms, unit == 1 and unit_name or string.format('%s:%d', unit_name, unit)
     end
   end
   if slots ~= '0' then -- anchor: lease-holds-a-slot
@@ -105,7 +105,7 @@ end
 -- A pause that ends too far ahead because the clock stepped back is shortened to its own length. Rests that
 -- lie ahead for that reason, or that a changed limit may end, end now, up to 250 per call. The next claim
 -- writes them again if they still apply (rule 10). Returns whether some are left to be checked.
-local function mend_limits(prefix, sweep, now_ms, turn, wakes)
+local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
   local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms', 'limits_from'), prefix .. 'rest'
   local blocking = prefix .. 'blocking'
   local more, changed_ms = false, tonumber(kept[2] or 0)
@@ -123,7 +123,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
     local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, 250, 'WITHSCORES')
     for at = 1, #page, 2 do
       if string.sub(page[at], 1, 2) == 'l:' then
-        local wake = ready_lane(prefix, string.sub(page[at], 3), turn)
+        local wake = ready_lane(prefix, string.sub(page[at], 3), virtual_time)
         redis.call('ZREM', rest, page[at])
         if wake then wakes[wake] = true end
       else
@@ -172,7 +172,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
       if not definition or limit_room(prefix, limit, definition, now_ms) > 0 then
         for _, lane in ipairs(redis.call('ZRANGE', parked, 0, math.min(99, most - 1))) do
           most = most - 1
-          local wake = ready_lane(prefix, lane, turn)
+          local wake = ready_lane(prefix, lane, virtual_time)
           redis.call('ZREM', parked, lane)
           if wake then wakes[wake] = true end
         end

@@ -16,11 +16,11 @@ end
 
 -- Whether the caller of this sweep must check the connections: once a second one sweep does. Only if a lease
 -- could be taken, so an idle queue costs nothing. `state`: of sweep_state.
-local function look_is_due(kept, run_id, latest_ms, no_reap_before_ms, now_ms)
+local function look_is_due(state, run_id, latest_ms, no_reap_before_ms, now_ms)
   if run_id == '' or latest_ms == 0 or now_ms < no_reap_before_ms then return false end
   -- Sweeps are a second apart, or a little less if one was longer on its way. If the clock stepped back, the
   -- check is due.
-  local ago_ms = now_ms - tonumber(kept[12] or 0)
+  local ago_ms = now_ms - tonumber(state.looked_ms or 0)
   return ago_ms < 0 or ago_ms >= 900 -- anchor: look-belongs-to-one
 end
 

@@ -17,8 +17,8 @@ end
 -- (sweep_clock), where the repairs go on (mend_limits, mend_dead), the leader election (note_beat), and the
 -- checks of control connections. An error reply if the key is no hash.
 local function sweep_state(sweep)
-  return redis.pcall('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms', 'no_reap_before_ms', 'least_lease_ms',
-    'recent_least_ms', 'waits', 'waits_from_ms', 'rests_from_ms', 'dead_from', 'looked_ms', 'look_from')
+  return fields_of(sweep, { 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms', 'no_reap_before_ms', 'least_lease_ms',
+    'recent_least_ms', 'waits', 'waits_from_ms', 'rests_from_ms', 'dead_from', 'looked_ms', 'look_from' })
 end
 
 -- How many jobs the next step of a sweep may move: the rest of the limit, but at least a fifth of it. So a
@@ -31,12 +31,12 @@ end
 -- `latest_ms` the latest end of a lease. Returns the longest lease (ms), the time before which nothing may be
 -- reaped, and the fields to write. The caller writes them in one HSET before anything else, because a sweep
 -- that is cut off must leave the stall on record.
-local function sweep_clock(kept, latest_ms, now_ms, most_ms)
-  local lease_ms, recent_ms = tonumber(kept[1] or 0), tonumber(kept[2] or 0)
-  local least_ms, recent_least_ms = tonumber(kept[6] or lease_ms), tonumber(kept[7] or 0)
+local function sweep_clock(state, latest_ms, now_ms, most_ms)
+  local lease_ms, recent_ms = tonumber(state.max_lease_ms or 0), tonumber(state.recent_lease_ms or 0)
+  local least_ms, recent_least_ms = tonumber(state.least_lease_ms or lease_ms), tonumber(state.recent_least_ms or 0)
   -- If the clock stepped back, times that lie ahead of it count as now.
-  local forgot_ms = math.min(tonumber(kept[3] or now_ms), now_ms)
-  local last_ms = math.min(tonumber(kept[4] or now_ms), now_ms)
+  local forgot_ms = math.min(tonumber(state.forgot_ms or now_ms), now_ms)
+  local last_ms = math.min(tonumber(state.last_sweep_ms or now_ms), now_ms)
   -- Every ten seconds a lease length above the recent ones is dropped, once no lease ends later than a recent
   -- one can.
   if recent_ms > 0 and now_ms - forgot_ms >= 10000 then
@@ -49,12 +49,12 @@ local function sweep_clock(kept, latest_ms, now_ms, most_ms)
   -- After one wait the next gap starts no second one, or sweeps that always come late would never reap
   -- either.
   local gap_ms, half_ms = now_ms - last_ms, math.floor(lease_ms / 2)
-  local no_reap_before_ms = math.min(tonumber(kept[5] or 0), now_ms + half_ms) -- anchor: no-reap-time-follows-the-clock
+  local no_reap_before_ms = math.min(tonumber(state.no_reap_before_ms or 0), now_ms + half_ms) -- anchor: no-reap-time-follows-the-clock
   -- But if sweeps came in time after the wait, a new gap is another stall, and workers get one more wait.
-  local waits, from_ms = tonumber(kept[8] or 0), math.min(tonumber(kept[9] or 0), now_ms)
+  local waits, from_ms = tonumber(state.waits or 0), math.min(tonumber(state.waits_from_ms or 0), now_ms)
   local again = no_reap_before_ms > last_ms and now_ms >= no_reap_before_ms
-  local heard = again and (last_ms <= from_ms or waits > 1)
-  if not heard and gap_ms > math.max(math.floor(least_ms / 2), 2 * most_ms) then
+  local waited = again and (last_ms <= from_ms or waits > 1)
+  if not waited and gap_ms > math.max(math.floor(least_ms / 2), 2 * most_ms) then
     -- A live worker renews while two thirds of its lease are left. So the gap has ended only leases of at
     -- most 1.5 times its length. Half of such a lease, three quarters of the gap, is enough time to renew.
     no_reap_before_ms = now_ms + math.min(half_ms, math.max(math.floor(least_ms / 2), math.floor(gap_ms * 3 / 4)))
@@ -64,9 +64,9 @@ local function sweep_clock(kept, latest_ms, now_ms, most_ms)
     'least_lease_ms', least_ms, 'recent_least_ms', recent_least_ms, 'forgot_ms', forgot_ms,
     'last_sweep_ms', now_ms, 'no_reap_before_ms', no_reap_before_ms, 'waits', waits, 'waits_from_ms', from_ms }
   -- Rests that began before the clock stepped back would end too late.
-  if tonumber(kept[4] or now_ms) > now_ms then
+  if tonumber(state.last_sweep_ms or now_ms) > now_ms then
     keep[#keep + 1], keep[#keep + 2] = 'rests_from_ms', now_ms
-    kept[10] = now_ms
+    state.rests_from_ms = now_ms
   end
   return lease_ms, no_reap_before_ms, keep
 end
@@ -91,7 +91,7 @@ end
 -- Promote due jobs into their lanes, and bring back lanes and classes whose rest is over: at most `limit` of
 -- each. Returns the number of jobs, the wake lists to push, and the ids of jobs that were buried because
 -- their envelope is corrupt.
-local function promote_due(prefix, turn, now_ms, limit, events)
+local function promote_due(prefix, virtual_time, now_ms, limit, events)
   local due, rest, promoted, wakes, corrupt = prefix .. 'due', prefix .. 'rest', 0, {}, {}
   -- anchor: delayed-jobs-are-promoted-on-time
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
@@ -103,7 +103,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
       -- Left over from an enqueue that was cut off: the job with this id was made later and has its own
       -- entry, or needs none.
     elseif job and job.kind == 'J' then
-      local wake = to_lane(prefix, id, job, turn)
+      local wake = to_lane(prefix, id, job, virtual_time)
       if wake then wakes[wake] = true end
       promoted = promoted + 1
       if events then table.insert(events, { 'promoted', id, job.name }) end
@@ -121,7 +121,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
   for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
     local name = string.sub(member, 3)
     if string.sub(member, 1, 2) == 'l:' then
-      local wake = ready_lane(prefix, name, turn)
+      local wake = ready_lane(prefix, name, virtual_time)
       if wake then wakes[wake] = true end
     else
       if name == '*' then wake_classes(prefix, now_ms) else wake_name(prefix, name, now_ms) end
@@ -134,13 +134,13 @@ end
 -- Reap one lease. Returns reaped | buried | corrupt | ended (only the index entry was left), fence, nonce and
 -- crashes. The nonce is '-' if an earlier sweep, which was cut off, has revoked it. The wake lists to push
 -- are added to `wakes`.
-local function reap_job(prefix, id, now_ms, turn, wakes, events)
+local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
   local run = prefix .. 'run:' .. id
   local job = job_head(prefix .. 'job:' .. id)
   local readable = run_is_readable(run)
   local state = readable and run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms') or {}
   -- anchor: reaped-lease-frees-its-slot
-  if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, turn, wakes) end
+  if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, virtual_time, wakes) end
   if not job or job.kind == 'T' then
     -- A finish was cut off after its tombstone: the job has ended, and only its lease is left.
     if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
@@ -180,7 +180,7 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
     if not dead then bury_job(prefix, job, id, now_ms, events, reason) end
     return { (job.kind == 'corrupt' or not readable) and 'corrupt' or 'buried', fence, live and nonce or '-', crashes }
   end
-  local wake = not placed and to_lane(prefix, id, job, turn)
+  local wake = not placed and to_lane(prefix, id, job, virtual_time)
   if wake then wakes[wake] = true end
   -- anchor: reaped-lease-leaves-its-count
   if live then run_write(run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost())) end
@@ -222,21 +222,21 @@ end
 -- see take_leases. Returns the reaped leases, 5 values each, and whether the pass goes on.
 -- keys: sweep, workers, active, connections (nil where the format has none)
 local function take_orphans(prefix, keys, now_ms, limit, reap)
-  local kept = redis.call('HMGET', keys.sweep, 'no_orphans_before_ms', 'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms',
-    'last_beat_ms')
+  local quiet_ms, pass_ms, from_ms, after, ttl_ms, last_ms = unpack(redis.call('HMGET', keys.sweep, 'no_orphans_before_ms',
+    'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms', 'last_beat_ms'))
   -- A call that was in flight during a stall arrives before the first heartbeat, which would record the stall
   -- (note_beat).
-  local stalled = now_ms - tonumber(kept[6] or now_ms) > tonumber(kept[5] or 0) / 2
+  local stalled = now_ms - tonumber(last_ms or now_ms) > tonumber(ttl_ms or 0) / 2
   -- Workers that have stopped since the pass began are left for the next pass.
-  local until_ms = string.format('%d', math.min(tonumber(kept[2] or now_ms), now_ms))
+  local until_ms = string.format('%d', math.min(tonumber(pass_ms or now_ms), now_ms))
   local gone, shown, some = {}, {}, false
-  if not stalled and now_ms >= tonumber(kept[1] or 0) then -- anchor: orphans-are-left-after-a-stall
+  if not stalled and now_ms >= tonumber(quiet_ms or 0) then -- anchor: orphans-are-left-after-a-stall
     for _, incarnation in ipairs(redis.call('ZRANGE', keys.workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
       local beat = redis.pcall('GET', prefix .. 'worker:' .. incarnation)
-      local ttl_ms, lease_ms = string.match(type(beat) == 'string' and beat or '', '^%d+ (%d+) (%d+)')
+      local beat_ttl_ms, lease_ms = string.match(type(beat) == 'string' and beat or '', '^%d+ (%d+) (%d+)')
       -- A heartbeat record that has expired is older than any lease of its worker.
-      lease_ms, ttl_ms = tonumber(lease_ms or 0), tonumber(ttl_ms or 0)
-      gone[incarnation], some = { more_ms = lease_ms - ttl_ms, lease_ms = lease_ms }, true
+      lease_ms, beat_ttl_ms = tonumber(lease_ms or 0), tonumber(beat_ttl_ms or 0)
+      gone[incarnation], some = { more_ms = lease_ms - beat_ttl_ms, lease_ms = lease_ms }, true
     end
   end
   if not some then return {}, false end
@@ -249,7 +249,7 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
     end
     return worker
   end
-  local taken, next_ms, next_id = take_leases(prefix, keys.active, kept[3] or nil, kept[4] or nil, limit, lost, reap)
+  local taken, next_ms, next_id = take_leases(prefix, keys.active, from_ms or nil, after or nil, limit, lost, reap)
   for incarnation, alive_ms in pairs(shown) do
     redis.call('ZADD', keys.workers, 'XX', 'GT', alive_ms, incarnation)
     redis.call('PEXPIREAT', prefix .. 'worker:' .. incarnation, alive_ms + gone[incarnation].lease_ms + 60000, 'GT')
@@ -286,20 +286,20 @@ end
 -- sweep interval, placed right after the leader would count as dead. `watch_ms` is the last slot that was
 -- given out; the next one follows it, but lies at most eight seconds ahead. A heartbeat before the slot keeps
 -- the slot, so busy workers do not push it back forever.
-local function next_turn(led_ms, turn_ms, sweep_ms, now_ms)
+local function next_watch_ms(led_ms, watch_ms, sweep_ms, now_ms)
   local every_ms = math.max(100, sweep_ms)
-  local next_ms = math.min(math.max(tonumber(turn_ms or 0), now_ms) + every_ms, now_ms + 8000)
+  local next_ms = math.min(math.max(tonumber(watch_ms or 0), now_ms) + every_ms, now_ms + 8000)
   local first_ms = tonumber(led_ms) + silent_after(sweep_ms)
   next_ms = first_ms + every_ms * math.floor((next_ms - first_ms) / every_ms + 0.5)
   return next_ms > now_ms and next_ms or next_ms + every_ms
 end
 
--- What a heartbeat reads before it writes: sweep_state, the worker's last heartbeat, and the leader. Error
+-- What a heartbeat reads before it writes: fields of `sweep` by name, the worker's last heartbeat, and the leader. Error
 -- replies where a key has another type.
 -- keys: sweep, worker, leader
 local function beat_state(keys)
-  return redis.pcall('HMGET', keys.sweep, 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms', 'led_ms', 'turn_ms', 'looked_ms'),
-    redis.pcall('GET', keys.worker), redis.pcall('GET', keys.leader)
+  local names = { 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms', 'led_ms', 'turn_ms', 'looked_ms' }
+  return fields_of(keys.sweep, names), redis.pcall('GET', keys.worker), redis.pcall('GET', keys.leader)
 end
 
 -- Record a heartbeat (beat.lua): the list of live workers, the leader, and the time before which no worker
@@ -309,18 +309,18 @@ end
 -- read.
 -- keys: sweep, workers, worker, leader, connections (nil where the format has none), active beat:
 -- incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others, connection
-local function note_beat(keys, beat, now_ms, kept, worker, leads)
-  local quiet_ms, turn_ms = tonumber(kept[3] or 0), 0
+local function note_beat(keys, beat, now_ms, state, worker, leads)
+  local quiet_ms, watch_ms = tonumber(state.no_orphans_before_ms or 0), 0
   local last, mine_ms = tonumber(string.match(worker or '', '^%d+') or -1), tonumber(string.match(worker or '', '^%d+ %d+ %d+ (%d+)') or 0)
   -- Its time slot has not come yet. One that lies further ahead than slots are given out was set before the
   -- clock stepped back.
   local waits = leads and leads ~= beat.incarnation and mine_ms > now_ms and mine_ms < now_ms + 8000 + math.max(100, beat.sweep_ms)
-  if waits then turn_ms = mine_ms - now_ms end
+  if waits then watch_ms = mine_ms - now_ms end
   local function reply(result)
     -- anchor: beats-wait-after-a-stall
     local orphaned = now_ms >= quiet_ms and redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0
-    local late = result == 'ok' and keys.connections and leads ~= beat.incarnation and looks_are_late(beat, kept[6], keys.active, now_ms)
-    return result, leads == beat.incarnation, orphaned, turn_ms, late
+    local late = result == 'ok' and keys.connections and leads ~= beat.incarnation and looks_are_late(beat, state.looked_ms, keys.active, now_ms)
+    return result, leads == beat.incarnation, orphaned, watch_ms, late
   end
   -- anchor: late-beat-is-ignored
   if last >= tonumber(beat.counter) then return reply(beat.until_ms > 0 and 'repeated' or 'left') end
@@ -338,23 +338,23 @@ local function note_beat(keys, beat, now_ms, kept, worker, leads)
     return reply('left')
   end
 
-  local longest_ms = math.max(tonumber(kept[1] or 0), beat.ttl_ms)
+  local longest_ms = math.max(tonumber(state.beat_ttl_ms or 0), beat.ttl_ms)
   -- No heartbeat for half of the time for which one counts means a stall, or that there was no worker. Live
   -- workers must be able to send theirs before they count as dead (rule 11). If the clock stepped back, times
   -- that lie ahead of it count as now (rule 10).
-  local last_ms = math.min(tonumber(kept[2] or now_ms), now_ms)
+  local last_ms = math.min(tonumber(state.last_beat_ms or now_ms), now_ms)
   quiet_ms = math.min(quiet_ms, now_ms + longest_ms)
   if now_ms - last_ms > longest_ms / 2 then quiet_ms = now_ms + math.floor(longest_ms / 2) end
   local keep = { 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms }
   if leads ~= beat.incarnation then
-    if is_silent(kept[4], beat.sweep_ms, now_ms) then leads = false end -- anchor: silent-leader-is-succeeded
+    if is_silent(state.led_ms, beat.sweep_ms, now_ms) then leads = false end -- anchor: silent-leader-is-succeeded
     -- A new leader counts as having swept, because it sweeps next. So no other worker takes the lead
     -- meanwhile.
-    local at_ms = leads and (waits and mine_ms or next_turn(kept[4], kept[5], beat.sweep_ms, now_ms)) or now_ms
+    local at_ms = leads and (waits and mine_ms or next_watch_ms(state.led_ms, state.turn_ms, beat.sweep_ms, now_ms)) or now_ms
     if not (leads and waits) then keep[#keep + 1], keep[#keep + 2] = leads and 'turn_ms' or 'led_ms', at_ms end
-    turn_ms = at_ms - now_ms
+    watch_ms = at_ms - now_ms
   else
-    turn_ms = 0
+    watch_ms = 0
   end
   -- A time that was set before the clock stepped back is lowered, because a worker that has stopped since
   -- must not count as alive until the clock has caught up (rule 10).
@@ -372,7 +372,7 @@ local function note_beat(keys, beat, now_ms, kept, worker, leads)
     leads = beat.incarnation
   end
   -- The record outlives the worker's leases, because a sweep needs to know how long those are.
-  local words = { beat.counter, beat.ttl_ms, beat.lease_ms, turn_ms > 0 and string.format('%d', now_ms + turn_ms) or '0', beat.about }
+  local words = { beat.counter, beat.ttl_ms, beat.lease_ms, watch_ms > 0 and string.format('%d', now_ms + watch_ms) or '0', beat.about }
   redis.call('SET', keys.worker, table.concat(words, ' '), 'PXAT', until_ms + tonumber(beat.lease_ms) + 60000)
   return reply('ok')
 end

@@ -23,7 +23,7 @@ end
 -- Publish a control message to the workers of a queue, or with `worker` to those of that name
 -- (engine/ops/workers.py). Their next calls would tell them the same. So nothing depends on a message, and an
 -- error, such as a missing permission, fails nothing.
-local function tell_workers(prefix, worker, text)
+local function notify_workers(prefix, worker, text)
   redis.pcall('PUBLISH', prefix .. 'control' .. (worker and ':' .. worker or ''), text)
 end
 
@@ -31,19 +31,19 @@ end
 -- n blocks on the list news:<n>. The worker that pops the marker reads the change and pushes the marker again
 -- (read_worker_updates.lua). So one marker reaches all of them, and ends in a list that no worker reads any
 -- more. Workers that are busy or paused get the version by a control message.
-local function tell_news(prefix, now_ms)
+local function notify_settings(prefix, now_ms)
   local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
   local news = prefix .. 'news:' .. string.format('%d', version)
   if redis.call('LLEN', news) == 0 then redis.call('RPUSH', news, '1') end
   redis.call('PEXPIREAT', news, now_ms + 60000)
   redis.call('HSET', prefix .. 'settings', 'version', string.format('%d', version + 1))
-  tell_workers(prefix, nil, 'news ' .. string.format('%d', version + 1))
+  notify_workers(prefix, nil, 'news ' .. string.format('%d', version + 1))
 end
 
 -- Wake the callers that wait for the end of a job, each by a stream that its look.lua call has created. A
 -- caller that misses it finds the end when it polls again, so an error here must not fail the script that has
 -- ended the job.
-local function tell_ended(prefix, id)
+local function notify_waiters(prefix, id)
   local key = prefix .. 'waits:' .. id
   local tokens = redis.pcall('GET', key)
   if type(tokens) ~= 'string' then return end
@@ -56,7 +56,7 @@ end
 -- Append events to the queue's event stream, if it keeps one (set_events.lua). They are a script's last
 -- writes, so a copy that changes nothing appends nothing. Everything else is done by then, so an error here
 -- must not fail the script. `events`: keep, and for each event: kind, job, name, detail.
-local function tell_events(stream, events)
+local function append_events(stream, events)
   for _, event in ipairs(events) do
     redis.pcall('XADD', stream, 'MAXLEN', '~', events.keep, '*', 'kind', event[1], 'job', event[2], 'name', event[3] or '',
       'detail', string.sub(event[4] or '', 1, 500))
@@ -83,7 +83,7 @@ local function note_class(prefix, classes, class, target, now_ms)
     local name = string.match(class, '^[^@]*')
     local routed = redis.call('HGET', prefix .. 'routed', name) or ''
     if not string.find(routed .. ' ', ' ' .. class .. ' ', 1, true) then redis.call('HSET', prefix .. 'routed', name, routed .. ' ' .. class) end
-    tell_news(prefix, now_ms) -- anchor: new-class-is-announced
+    notify_settings(prefix, now_ms) -- anchor: new-class-is-announced
   end
   redis.call('HSET', classes, class, target)
 end

@@ -119,7 +119,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
     foreign_end(prefix, format, lease, now_ms, lease.redo)
     local counter = ({ finish = 'finished', bury = 'buried', drop = lease.outcome })[lease.kind]
     if counter then counters[counter] = (counters[counter] or 0) + 1 end
-    if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then tell_ended(prefix, lease.id) end
+    if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then notify_waiters(prefix, lease.id) end
     if events then
       if lease.asked == 'retry' then table.insert(events, { 'failed', lease.id, lease.job.name, lease.error }) end
       if lease.outcome ~= 'retried' then table.insert(events, { lease.outcome, lease.id, lease.job.name, lease.error }) end
@@ -180,7 +180,7 @@ local function reap_foreign(prefix, id, now_ms, model, events)
       model.set_aside(id, nil, reason)
     end
     redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
-    tell_ended(prefix, id)
+    notify_waiters(prefix, id)
     if events then table.insert(events, { 'buried', id, name, reason }) end
     return { 'buried', fence, nonce, crashes }
   end
@@ -218,7 +218,7 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events
     model.remove(id, state)
   end
   redis.call('ZREM', prefix .. 'active', id)
-  tell_ended(prefix, id)
+  notify_waiters(prefix, id)
   if events then table.insert(events, { ending.outcome, id, job and job.name or '' }) end
 end
 

@@ -16,7 +16,7 @@ check_types({}, { sweep, metadata }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known, told_before(op) } end
+if known then return { srv_us, known, recorded_words(op) } end
 for at = 3, #ARGV, 3 do
   local was = ARGV[at] == 'add' and redis.call('HGET', metadata, ARGV[at + 1]) or '0'
   if ARGV[at] == 'add' and not string.match(was, '^%-?%d+$') then return redis.error_reply('IRONCLAIM the field ' .. ARGV[at + 1] .. ' holds no number') end

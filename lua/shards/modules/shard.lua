@@ -62,7 +62,7 @@ end
 
 -- Put a packed job into its new shard, unless one of its id is there already. The order of the writes is that
 -- of enqueue.lua. Returns whether it was put; the wake lists to push are added to `wakes`.
-local function enter_shard(prefix, id, packed, now_ms, turn, wakes)
+local function enter_shard(prefix, id, packed, now_ms, virtual_time, wakes)
   local key, words = prefix .. 'job:' .. id, words_unpack(packed)
   local state, score, raw, run, expires, owns, result, kept_ms = unpack(words)
   local there = redis.call('GET', key)
@@ -74,7 +74,7 @@ local function enter_shard(prefix, id, packed, now_ms, turn, wakes)
   if expires ~= '' then redis.call('ZADD', prefix .. 'expiring', expires, due_member(job.sequence, id)) end
   local wake
   if state == 'waiting' then
-    wake = to_lane(prefix, id, job, turn)
+    wake = to_lane(prefix, id, job, virtual_time)
   elseif state == 'delayed' then
     local member = due_member(job.sequence, id)
     redis.call('ZADD', prefix .. 'due', score, member)

@@ -75,9 +75,9 @@ local function wire_waiting(w, shared)
     for at, list in ipairs(lists) do
       pages[at] = sizes[at] > depth and redis.call('LRANGE', list, -depth - most, -depth - 1) or {}
     end
-    for turn = 1, most do
+    for round = 1, most do
       for at, list in ipairs(lists) do
-        local id = pages[at][#pages[at] - turn + 1]
+        local id = pages[at][#pages[at] - round + 1]
         if id and taken < count then
           if rank >= from then
             taken = taken + 1

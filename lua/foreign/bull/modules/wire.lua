@@ -298,8 +298,8 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
 
   -- The wire holds progress as one number, without a time; that of a new job is 0.
   function bull.progress(id, percent)
-    local told = bull.is_hash(id) and redis.call('HGET', root .. id, 'progress') or '0'
-    local number = string.match(told, '^-?[%d.eE+-]+$') and tonumber(told)
+    local text = bull.is_hash(id) and redis.call('HGET', root .. id, 'progress') or '0'
+    local number = string.match(text, '^-?[%d.eE+-]+$') and tonumber(text)
     return number ~= tonumber(percent or 0) and number or nil
   end
 
