@@ -19,7 +19,8 @@
 --   state          waiting | blocked | delayed | active | dead | finished
 --   older_than_ms  number: since they were enqueued, or since they died or finished
 --   era_sequence   '' = the last one now: no job beyond it is removed
---   era_ms         '' = now: no job that finished after it is removed, nor a dead one whose sequence cannot be read
+--   era_ms         '' = now: no job that finished after it is removed, nor a dead one whose sequence cannot
+--                  be read
 --   offset         number: entries that stay
 --   limit          number: most entries to read
 --   most           number: most jobs to remove
@@ -49,7 +50,9 @@ for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
   if readable then stays = stays or job.sequence > era_sequence or not (timed or all) and job.enqueued_ms > before_ms end
   -- A job whose envelope is corrupt has no age. It is removed when all jobs of the state are.
   if job and job.kind == 'corrupt' then stays = stays or not (timed or all) end
-  if job and job.kind ~= 'T' and state == 'dead' then stays = stays or redis.call('ZSCORE', active, entry.id) end
+  if job and job.kind ~= 'T' and state == 'dead' then
+    stays = stays or redis.call('ZSCORE', active, entry.id)
+  end
   if stays then
     kept = kept + 1
   else
@@ -61,7 +64,8 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, entry in ipairs(old) do
   if entry.job then
-    end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms, virtual_time, wakes, events)
+    end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms,
+      virtual_time, wakes, events)
   elseif state == 'finished' then
     redis.call('DEL', prefix .. 'result:' .. entry.id)
   else

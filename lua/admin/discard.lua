@@ -31,10 +31,13 @@ local results, ends, wakes = {}, {}, {}
 for at = 1, (#KEYS - 7) / 2 do
   local id, job = ARGV[6 + at], job_head(KEYS[6 + 2 * at])
   local now = state_of(prefix, job, id)
-  if job and job.kind == 'J' then check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class }) end
+  if job and job.kind == 'J' then
+    check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class })
+  end
   -- The tombstone is of this very call: an earlier copy was cut off, and the rest of it is done now.
   local mine = job and job.kind == 'T' and job.nonce == op_id
-  if now == state or mine then ends[#ends + 1] = { id = id, job = job } end -- anchor: discard-ends-the-named-state
+  -- anchor: discard-ends-the-named-state
+  if now == state or mine then ends[#ends + 1] = { id = id, job = job } end
   -- anchor: discard-tells-the-named-state
   for _, word in ipairs({ (now == state or mine) and 'done' or 'changed', mine and state or now, '-' }) do results[#results + 1] = word end
 end
@@ -45,7 +48,8 @@ for _, job in ipairs(ends) do
     redis.call('ZREM', done, job.id)
     redis.call('DEL', prefix .. 'result:' .. job.id)
   else
-    end_job(prefix, job.job, job.id, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, virtual_time, wakes, events)
+    end_job(prefix, job.job, job.id, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms },
+      now_ms, virtual_time, wakes, events)
   end
 end
 for list in pairs(wakes) do wake_push(list) end

@@ -64,7 +64,9 @@ if phase == 'begin' then
   -- No job starts that is about to be removed, or whose limits are gone. If the last call never comes, the
   -- pause ends by itself.
   local until_ms = tonumber(string.match(redis.call('HGET', paused, '*') or '', '^%d+') or -1)
-  if until_ms ~= 0 and until_ms < now_ms + 60000 then redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000)) end
+  if until_ms ~= 0 and until_ms < now_ms + 60000 then
+    redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000))
+  end
 else
   local left = 0
   for _, key in ipairs({ due, active, dead, done, blocked }) do left = left + redis.call('ZCARD', key) end
@@ -72,7 +74,9 @@ else
   repeat
     local lanes
     lanes, cursor = some_lanes(prefix, cursor)
-    for _, lane in ipairs(left == 0 and lanes or {}) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
+    for _, lane in ipairs(left == 0 and lanes or {}) do
+      left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane)
+    end
   until cursor == '' or left > 0
   if left == 0 then -- anchor: classes-with-jobs-are-kept
     results[3] = forget_all(prefix, now_ms) and 1 or 0

@@ -27,5 +27,8 @@ local until_ms = length_ms > 0 and now_ms + length_ms or 0
 if until_ms > 0 then redis.call('ZADD', rest, until_ms, 'w:' .. class) end
 redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
-if keep then append_events(prefix .. 'events', { keep = keep, { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } }) end
+if keep then
+  append_events(prefix .. 'events', { keep = keep,
+    { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } })
+end
 return { srv_us, 'done' }

@@ -16,8 +16,8 @@
 --   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
--- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
---       that has its unique key, else -
+-- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
+--       was in, the id of the job that has its unique key, else -
 
 settled(prefix)
 check_types({ active, dead }, { sweep, parked, stats }, {})
@@ -29,7 +29,9 @@ if known then
   -- now.
   for at = 4, known == 'repeated' and #ARGV or 3 do
     local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
-    if tonumber(run_look(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
+    if tonumber(run_look(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then
+      redis.call('ZREM', dead, ARGV[at])
+    end
   end
   return { srv_us, known, recorded_words(op) }
 end
@@ -41,11 +43,13 @@ for at = 1, (#KEYS - 6) / 2 do
   if since_ms and job and job.kind ~= 'T' then
     since_ms = tonumber(since_ms)
     -- A copy that was cut off has requeued the job already: only its entry in `dead` is left over.
-    local runs = tonumber(run_look(run, 'requeued_ms')[1] or 0) > since_ms and redis.call('ZSCORE', active, id)
+    local runs = tonumber(run_look(run, 'requeued_ms')[1] or 0) > since_ms
+      and redis.call('ZSCORE', active, id)
     if job.kind == 'corrupt' or not run_is_readable(run) then
       result = 'corrupt'
     else
-      check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
+      check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {},
+        { prefix .. 'wake:' .. job.class })
       holder = job.unique and (taken[job.unique] or unique_holder(prefix, job.unique, '', id))
       if holder and not runs then
         result = 'held'
@@ -57,7 +61,9 @@ for at = 1, (#KEYS - 6) / 2 do
   else
     result, state = 'changed', state_of(prefix, job, id)
   end
-  for _, word in ipairs({ result, state, result == 'held' and holder or '-' }) do results[#results + 1] = word end
+  for _, word in ipairs({ result, state, result == 'held' and holder or '-' }) do
+    results[#results + 1] = word
+  end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }

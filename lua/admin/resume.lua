@@ -23,7 +23,8 @@ local was_on = #pauses_on({ class, redis.call('HGET', paused, class) }, now_ms) 
 local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
 -- With * those of a part of the classes, if there are many, and the sweeps the others'.
-if class == '*' then wake_classes(prefix, now_ms) else wake_name(prefix, class, now_ms) end -- anchor: resumed-class-leaves-a-marker
+-- anchor: resumed-class-leaves-a-marker
+if class == '*' then wake_classes(prefix, now_ms) else wake_name(prefix, class, now_ms) end
 redis.call('SET', op, string.format('%d', was_on), 'PXAT', not_after_ms + LATE_COPY_MS)
 if keep then append_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done', was_on }

@@ -27,10 +27,13 @@ for at = 1, #KEYS - 5 do
   local id, job = ARGV[3 + at], envelope_open(redis.call('GETRANGE', KEYS[5 + at], 0, HEAD_LAST))
   local state = state_of(prefix, job, id)
   if state == 'delayed' then
-    check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
+    check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {},
+      { prefix .. 'wake:' .. job.class })
     jobs[#jobs + 1] = { id = id, job = job }
   end
-  for _, word in ipairs({ state == 'delayed' and 'done' or 'changed', state, '-' }) do results[#results + 1] = word end
+  for _, word in ipairs({ state == 'delayed' and 'done' or 'changed', state, '-' }) do
+    results[#results + 1] = word
+  end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }

@@ -26,7 +26,11 @@ if known then return { srv_us, known } end
 -- A change of k:* concerns all lanes that wait for slots or rest: the sweeps check all of them again
 -- (mend_limits).
 if limit == 'k:*' then redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0) end
-if definition == '' then redis.call('HDEL', limits, limit) else redis.call('HSET', limits, limit, definition) end
+if definition == '' then
+  redis.call('HDEL', limits, limit)
+else
+  redis.call('HSET', limits, limit, definition)
+end
 local virtual_time, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
 if limit == 'k:*' then
   mend_limits(prefix, sweep, now_ms, virtual_time, wakes)

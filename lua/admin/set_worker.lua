@@ -4,7 +4,8 @@
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
---   settings hash    version; c:<worker> or c:* -> handlers at once; p:<worker> -> until_ms (0 = until it is resumed), length in ms
+--   settings hash    version; c:<worker> or c:* -> handlers at once; p:<worker> -> until_ms (0 = until it is
+--            resumed), length in ms
 --   op       string  op:<op id>, record that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test

@@ -21,7 +21,8 @@
 --   sequence     the last sequence of the backup
 --   sweep_value  the value of `sweep` in the backup, '' = none
 --   seq_value    the value of `seq`, '' = none
--- REPLY srv_us, ok | more (call again) | other (another process has begun since), how many jobs were given back in all
+-- REPLY srv_us, ok | more (call again) | other (another process has begun since), how many jobs were given
+--       back in all
 
 settled(prefix)
 check_types({ active, dead, due }, { stats }, { era })
@@ -29,7 +30,9 @@ check_types({ active, dead, due }, { stats }, { era })
 local srv_us = server_us('', sweep)
 local restored, total = string.match(redis.call('HGET', stats, 'restored') or '', '^(%S+) (%d+)')
 local now_ms = math.floor(srv_us / 1000)
-if redis.call('TYPE', seq).ok ~= 'list' then return { srv_us, restored == backup and 'ok' or 'other', tonumber(total or 0) } end
+if redis.call('TYPE', seq).ok ~= 'list' then
+  return { srv_us, restored == backup and 'ok' or 'other', tonumber(total or 0) }
+end
 if redis.call('LINDEX', seq, 0) ~= 'restore ' .. backup .. ' ' .. owner then return { srv_us, 'other', 0 } end
 local virtual_time, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
 -- Once all is there, leases are those of workers that have begun.
@@ -48,7 +51,9 @@ for _, id in ipairs(given_back) do
       died_ms = -1
     end
     if state[2] and state[2] ~= '' then free_slots(prefix, state[2], id, virtual_time, wakes) end
-    if died_ms < 0 and not redis.call('ZSCORE', due, due_member(job.sequence, id)) then to_lane(prefix, id, job, virtual_time) end
+    if died_ms < 0 and not redis.call('ZSCORE', due, due_member(job.sequence, id)) then
+      to_lane(prefix, id, job, virtual_time)
+    end
 
     run_write(run, 'nonce', '', 'limits', '', 'fence', math.max(tonumber(state[1] or 0), now_ms))
   end

@@ -15,9 +15,11 @@
 --   backup  id of the backup
 --   owner   the process that restores it: the last one that has begun; those before write nothing any more
 --   probe   begin: a value of the backup, to see whether this server reads them
---   items   2 for each key in `load`: the time (ms) when it expires, 0 = never; its value, '' = there is no such key
--- REPLY srv_us, ok | opening (all is there, and only restore_end.lua was cut off) | other (another process has begun since, or the
---       restore has ended) | busy (with the name of a key that is there) | unreadable (with the server's words)
+--   items   2 for each key in `load`: the time (ms) when it expires, 0 = never; its value, '' = there is no
+--           such key
+-- REPLY srv_us, ok | opening (all is there, and only restore_end.lua was cut off) | other (another process
+--       has begun since, or the restore has ended) | busy (with the name of a key that is there) | unreadable
+--       (with the server's words)
 
 settled(prefix)
 -- The server's time also on queues made for tests: `sweep`, which says that one is, may be closed.
@@ -33,7 +35,9 @@ if phase == 'load' then
       local done, failure = pcall(redis.call, 'RESTORE', KEYS[3 + at], expires_ms, value, 'REPLACE', 'ABSTTL')
       -- The others of the call can be read: the error names the one that cannot.
       local why = not done and (type(failure) == 'table' and failure.err or tostring(failure)) or ''
-      if string.find(why, 'payload', 1, true) then error({ err = 'ERR the value of ' .. KEYS[3 + at] .. ': ' .. why }) end
+      if string.find(why, 'payload', 1, true) then
+        error({ err = 'ERR the value of ' .. KEYS[3 + at] .. ': ' .. why })
+      end
       if not done then error(failure) end
     end
   end

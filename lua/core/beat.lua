@@ -23,14 +23,17 @@
 --   lease_ms     length of its leases
 --   sweep_ms     number: its sweep interval
 --   about        JSON for display
---   connection   its control connection, client id and run id of the server; '' = it has none, or nobody may look at it
+--   connection   its control connection, client id and run id of the server; '' = it has none, or nobody may
+--                look at it
 --   others       1 for each other incarnation whose leases it still has
--- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept
---       yet, ms until it checks the leader (0 = the next beat comes soon enough), version of the news (read_worker_updates.lua),
---       the latest entry of `era`, 1 = nobody looks at the control connections of workers, so it has to sweep (rule 39)
+-- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose
+--       leases were not swept yet, ms until it checks the leader (0 = the next beat comes soon enough),
+--       version of the news (read_worker_updates.lua), the latest entry of `era`, 1 = nobody looks at the
+--       control connections of workers, so it has to sweep (rule 39)
 
 settled(prefix)
-local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader, connections = connections, active = active }
+local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader, connections = connections,
+  active = active }
 local state, last, leads = beat_state(keys)
 local version = redis.pcall('HGET', settings, 'version')
 if state.err or type(last) == 'table' or type(leads) == 'table' or type(version) == 'table' then
@@ -39,6 +42,9 @@ end
 check_types({ workers, active }, { connections }, { era })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local result, is_leader, orphaned, watch_ms, looks = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
-  until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, connection = connection, others = { unpack(ARGV, 11) } }, now_ms, state, last, leads)
-return { srv_us, result, is_leader and 1 or 0, orphaned and 1 or 0, watch_ms, tonumber(version or 0), redis.call('LINDEX', era, 0) or '', looks and 1 or 0 }
+local result, is_leader, orphaned, watch_ms, looks =
+  note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
+  until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, connection = connection,
+  others = { unpack(ARGV, 11) } }, now_ms, state, last, leads)
+return { srv_us, result, is_leader and 1 or 0, orphaned and 1 or 0, watch_ms, tonumber(version or 0),
+  redis.call('LINDEX', era, 0) or '', looks and 1 or 0 }

@@ -36,7 +36,9 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
   local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
-  if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, virtual_time, wakes, events) end
+  if fed then
+    call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, virtual_time, wakes, events)
+  end
   end_lease(prefix, lease, 'buried', virtual_time, wakes, lease.note)
 end
 for list in pairs(wakes) do wake_push(list) end

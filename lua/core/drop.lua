@@ -47,7 +47,8 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
   if lease.fresh then
-    redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + LATE_COPY_MS)
+    redis.call('SET', lease.key, lease.tombstone, 'PXAT',
+      math.max(lease.job.not_after_ms, now_ms) + LATE_COPY_MS)
     redis.call('HINCRBY', stats, lease.outcome, 1)
     free_unique(prefix, lease.job, lease.id) -- anchor: skipped-job-frees-its-unique-key
     if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end

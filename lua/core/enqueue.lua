@@ -19,8 +19,8 @@
 --   stats    hash    counters
 --   unique   string  unique:<key>, the id of the job that has it
 --   dedup    string  dedup:<key>, the id of the job that opened the window
---   family   1 for each key of a job with parents or callbacks, or one that expires: blocked, feeding, handing, done, keeping,
---            needs:<id>, expiring, feeds:<id>
+--   family   1 for each key of a job with parents or callbacks, or one that expires: blocked, feeding,
+--            handing, done, keeping, needs:<id>, expiring, feeds:<id>
 --   parents  4 for each parent: job:<id>, feeds:<id>, heirs:<id>, result:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -36,18 +36,21 @@
 --   not_after_ms  number: server time after which this call is void
 --   head          envelope before the fields that the server sets: priority, flags
 --   tail          envelope after them, from the enqueue nonce on, if it has one
---   more          1 for each thing that few jobs have: expires_ms (0 = never), and the envelopes of the jobs that its success and its
---                 failure make ('' = none)
--- REPLY srv_us, created | repeated | duplicate | refused, state, fence (created: sequence), id of the existing job; or orphan and the id
---       of the parent of which nothing is known; or moved and the number of shards of the queue, which takes new jobs elsewhere
+--   more          1 for each thing that few jobs have: expires_ms (0 = never), and the envelopes of the jobs
+--                 that its success and its failure make ('' = none)
+-- REPLY srv_us, created | repeated | duplicate | refused, state, fence (created: sequence), id of the
+--       existing job; or orphan and the id of the parent of which nothing is known; or moved and the number
+--       of shards of the queue, which takes new jobs elsewhere
 
 -- The fast path: a plain job has no parents, no delay, and no unique or dedup key. Its call reads only the
 -- keys that it writes, each of them once, because each further command costs more than the rest of the
 -- script.
 local plain = #KEYS == 15 and delay_ms == 0 and unique_key == '' and dedup_key == ''
 local raw, noted = redis.pcall('GET', job), redis.pcall('HMGET', stats, 'turn', 'events', 'moved')
-local score, size, markers = redis.pcall('ZSCORE', ready, lane_name), redis.pcall('ZCARD', lane), redis.pcall('LLEN', wake)
-if type(raw) == 'table' or noted.err or type(score) == 'table' or type(size) == 'table' or type(markers) == 'table' then
+local score, size, markers = redis.pcall('ZSCORE', ready, lane_name), redis.pcall('ZCARD', lane),
+  redis.pcall('LLEN', wake)
+if type(raw) == 'table' or noted.err or type(score) == 'table' or type(size) == 'table'
+    or type(markers) == 'table' then
   check_types({ ready, lane }, { stats }, { wake }, { job })
 end
 -- During a migration of the slot a node refuses a call by itself if one of KEYS is missing, as the key of a
@@ -58,7 +61,9 @@ if raw or not plain then check_types({ due, active, dead }, { sweep }, {}, { run
 local class_known, is_parked = 1, 0
 if not score then
   class_known, is_parked = redis.pcall('HEXISTS', classes, class), redis.pcall('HEXISTS', parked, lane_name)
-  if type(class_known) == 'table' or type(is_parked) == 'table' then check_types({}, { classes, parked }, {}) end
+  if type(class_known) == 'table' or type(is_parked) == 'table' then
+    check_types({}, { classes, parked }, {})
+  end
 end
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -70,10 +75,13 @@ local known = envelope_open(raw or nil)
 local result, state, fence, first = enqueue_known(prefix, known, nonce, id)
 if result then -- anchor: enqueue-is-recognized-when-repeated
   -- If the dedup window is not open, an earlier copy was cut off before its last write.
-  local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms or 0
+  local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J'
+    and known.enqueued_ms + dedup_ms or 0
   if until_ms > now_ms then redis.call('SET', dedup, id, 'NX', 'PXAT', until_ms) end
   -- Keep the tombstone long enough, because a late copy must get the same answer.
-  if result == 'duplicate' and known.kind == 'T' then redis.call('PEXPIREAT', job, not_after_ms + LATE_COPY_MS, 'GT') end
+  if result == 'duplicate' and known.kind == 'T' then
+    redis.call('PEXPIREAT', job, not_after_ms + LATE_COPY_MS, 'GT')
+  end
   return { srv_us, result, state, fence, first }
 end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end -- anchor: late-enqueue-is-void
@@ -85,7 +93,8 @@ if #KEYS > 15 then
 end
 -- While resharding, this shard accepts only children of local parents, schedule ticks and reroutes
 -- (docs/guides/shards.md).
-local moved = noted[3] and string.sub(id, 1, 5) ~= 'cron:' and string.sub(id, -8) ~= '>reroute' and (string.byte(noted[3]) ~= 49 or unknown or #KEYS < 24)
+local moved = noted[3] and string.sub(id, 1, 5) ~= 'cron:' and string.sub(id, -8) ~= '>reroute'
+  and (string.byte(noted[3]) ~= 49 or unknown or #KEYS < 24)
 if unknown and not moved then
   reject_enqueue(job, nonce, unknown, not_after_ms + LATE_COPY_MS, 4)
   return { srv_us, 'orphan', '', 0, unknown }
@@ -93,7 +102,8 @@ end
 if unique_key ~= '' or dedup_key ~= '' then
   first, state, fence = unique_holder(prefix, unique_key, dedup_key, id)
   if first then
-    reject_enqueue(job, nonce, first, not_after_ms + LATE_COPY_MS, 3) -- anchor: late-copy-of-a-rejected-enqueue-stays-out
+    -- anchor: late-copy-of-a-rejected-enqueue-stays-out
+    reject_enqueue(job, nonce, first, not_after_ms + LATE_COPY_MS, 3)
     return { srv_us, 'duplicate', state, fence, first }
   end
 end
@@ -119,9 +129,12 @@ local envelope = envelope_start(head, sequence, now_ms, due_ms, not_after_ms) ..
 if new then note_class(prefix, classes, class, target, now_ms) end
 -- The index entry is written before the job, because an entry without a job is skipped, but a job without an
 -- entry is lost (rule 1).
-if results and results[1] then keep_results(prefix, id, results, now_ms) end -- anchor: late-children-keep-results
+-- anchor: late-children-keep-results
+if results and results[1] then keep_results(prefix, id, results, now_ms) end
 local expires_ms, calls = 0, nil
-if #ARGV > 13 then expires_ms, calls = tonumber(ARGV[14]), ARGV[15] .. ARGV[16] ~= '' and string.format('%d', sequence) end
+if #ARGV > 13 then
+  expires_ms, calls = tonumber(ARGV[14]), ARGV[15] .. ARGV[16] ~= '' and string.format('%d', sequence)
+end
 if expires_ms > 0 then redis.call('ZADD', KEYS[22], now_ms + expires_ms, due_member(sequence, id)) end
 if calls then
   redis.call('SADD', KEYS[17], id)
@@ -148,13 +161,17 @@ end
 local own = { job, envelope }
 if unique_key ~= '' then own[3], own[4] = unique, id end
 if #KEYS > 23 then own[#own + 1], own[#own + 2] = run, run_pack({ heir = '1' }) end
-if calls then own[#own + 1], own[#own + 2] = prefix .. 'calls:' .. calls, struct.pack('>I4', #ARGV[15]) .. ARGV[15] .. ARGV[16] end
+if calls then
+  own[#own + 1], own[#own + 2] = prefix .. 'calls:' .. calls,
+    struct.pack('>I4', #ARGV[15]) .. ARGV[15] .. ARGV[16]
+end
 -- anchor: job-after-its-index-entry, 2 lines
 redis.call(own[3] and 'MSET' or 'SET', unpack(own))
 if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end
 if gains and markers == 0 then redis.call('RPUSH', wake, '1') end -- anchor: new-work-leaves-a-marker
 if events then
-  events[1] = { 'created', id, envelope_open(envelope).name, waits_for[1] and 'blocked' or due_ms > 0 and 'delayed' or 'waiting' }
+  events[1] = { 'created', id, envelope_open(envelope).name,
+    waits_for[1] and 'blocked' or due_ms > 0 and 'delayed' or 'waiting' }
 end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'created', '', sequence, id }

@@ -12,7 +12,8 @@
 --   dead     zset    id by time
 --   stats    hash    counters
 --   lanes    3 for each lane: ready:<class>, lane:<lane>, wake:<class>
---   uniques  1 for each unique or dedup key of the items: unique:<key> or dedup:<key>; and expiring for an item that expires
+--   uniques  1 for each unique or dedup key of the items: unique:<key> or dedup:<key>; and expiring for an
+--            item that expires
 --   items    1 for each item: job:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -21,17 +22,20 @@
 --   lane_count    number: how many lanes
 --   place_count   number: how many items have a place of their own
 --   lanes         3 for each lane: class, lane name, what the class requires of a worker ('' = nothing)
---   places        2 for each place: number of the item, and with spaces between delay_ms (as in enqueue), number of the lane,
---                 unique key, dedup key (/ = none), dedup_ms, and expires_ms if it expires; items without a place go into the first lane at once
+--   places        2 for each place: number of the item, and with spaces between delay_ms (as in enqueue),
+--                 number of the lane, unique key, dedup key (/ = none), dedup_ms, and expires_ms if it
+--                 expires; items without a place go into the first lane at once
 --   items         1 for each item: envelope without the fields that the server sets
--- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused, m moved), then for each duplicate: state, fence,
---       id of the existing job; then, if any job was created, the first and the last sequence
+-- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused, m moved), then for
+--       each duplicate: state, fence, id of the existing job; then, if any job was created, the first and the
+--       last sequence
 
 -- First all reads. In most calls no id is known, so a page of 500 ids costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
-  lanes[at] = { class = ARGV[3 + 3 * at], name = ARGV[4 + 3 * at], target = ARGV[5 + 3 * at], ready = ready, zset = lane, wake = wake,
+  lanes[at] = { class = ARGV[3 + 3 * at], name = ARGV[4 + 3 * at], target = ARGV[5 + 3 * at], ready = ready,
+    zset = lane, wake = wake,
     waiting = {}, size = 0, best = 0 }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
@@ -50,7 +54,8 @@ local items_at = places_at + 1 + 2 * place_count
 local count = #ARGV - items_at
 local keys_at, id_at = #KEYS - count, #prefix + 5
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
-local delayed, jobs, words, unique_jobs, windows, tombstones, expiries, fresh, first_due = {}, {}, 0, {}, {}, {}, {}, 0, nil
+local delayed, jobs, words, unique_jobs, windows, tombstones, expiries, fresh, first_due = {}, {}, 0, {}, {},
+  {}, {}, 0, nil
 -- The job that makes an item a duplicate: another job, or an earlier item of this call. The holder of the
 -- unique key counts first.
 -- Returns id, state and fence, or nil.
@@ -75,8 +80,10 @@ for page = 1, count, PIECE / 2 do
     local id = string.sub(key, id_at)
     local delay_ms, lane, unique, dedup, dedup_ms, expires_ms = 0, lanes[1], '', '', 0, 0
     if place then
-      delay_ms, lane, unique, dedup, dedup_ms, expires_ms = string.match(place, '^(-?%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$')
-      delay_ms, lane, dedup_ms, expires_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms), tonumber(expires_ms) or 0
+      delay_ms, lane, unique, dedup, dedup_ms, expires_ms =
+        string.match(place, '^(-?%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$')
+      delay_ms, lane, dedup_ms, expires_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms),
+        tonumber(expires_ms) or 0
       unique, dedup = unique ~= '/' and unique or '', dedup ~= '/' and dedup or ''
     end
     local first_byte, flags = string.byte(sealed, 1, 2)
@@ -88,7 +95,8 @@ for page = 1, count, PIECE / 2 do
       local known = envelope_open(redis.call('GET', key))
       -- anchor: each-bulk-job-is-known-by-its-own-nonce
       result, state, fence, first = enqueue_known(prefix, known, own_nonce, id)
-      if result == 'repeated' and dedup ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms > now_ms then
+      if result == 'repeated' and dedup ~= '' and known.kind == 'J'
+          and known.enqueued_ms + dedup_ms > now_ms then
         windows[#windows + 1] = { dedup = dedup, id = id, until_ms = known.enqueued_ms + dedup_ms }
       end
       if result == 'duplicate' and known.kind == 'T' then tombstones[#tombstones + 1] = key end
@@ -107,7 +115,9 @@ for page = 1, count, PIECE / 2 do
     if not result then
       fresh, sequence = fresh + 1, sequence + 1
       lane.gains = true
-      if expires_ms > 0 then expiries[#expiries + 1], expiries[#expiries + 2] = now_ms + expires_ms, due_member(sequence, id) end
+      if expires_ms > 0 then
+        expiries[#expiries + 1], expiries[#expiries + 2] = now_ms + expires_ms, due_member(sequence, id)
+      end
       local due_ms = 0
       if delay_ms ~= 0 then
         local member = due_member(sequence, id)
@@ -115,7 +125,9 @@ for page = 1, count, PIECE / 2 do
         due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
         delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
         -- The earliest job of this call; among equal times the first one has the lower sequence.
-        if not first_due or due_ms < first_due.due_ms then first_due = { due_ms = due_ms, member = member, wake = lane.wake } end
+        if not first_due or due_ms < first_due.due_ms then
+          first_due = { due_ms = due_ms, member = member, wake = lane.wake }
+        end
       else
         local priority, waiting, size = first_byte % 16, lane.waiting, lane.size
         waiting[size + 1], waiting[size + 2] = lane_score(priority, flags, sequence), id
@@ -123,15 +135,21 @@ for page = 1, count, PIECE / 2 do
         if priority > lane.best then lane.best = priority end
       end
       local head_length = flags > 0 and 2 or 1
-      local envelope = envelope_start(string.sub(sealed, 1, head_length), sequence, now_ms, due_ms, not_after_ms)
+      local envelope = envelope_start(string.sub(sealed, 1, head_length), sequence, now_ms, due_ms,
+        not_after_ms)
         .. string.sub(sealed, head_length + 1)
       if unique ~= '' then
-        for _, word in ipairs({ prefix .. 'unique:' .. unique, id, key, envelope }) do unique_jobs[#unique_jobs + 1] = word end
+        for _, word in ipairs({ prefix .. 'unique:' .. unique, id, key, envelope }) do
+          unique_jobs[#unique_jobs + 1] = word
+        end
       else
         jobs[words + 1], jobs[words + 2] = key, envelope
         words = words + 2
       end
-      if events then events[fresh] = { 'created', id, envelope_open(envelope).name, delay_ms ~= 0 and 'delayed' or 'waiting' } end
+      if events then
+        events[fresh] = { 'created', id, envelope_open(envelope).name,
+          delay_ms ~= 0 and 'delayed' or 'waiting' }
+      end
     elseif result == 'duplicate' then
       for _, word in ipairs({ state, fence, first }) do known_states[#known_states + 1] = word end
     end
@@ -140,14 +158,17 @@ for page = 1, count, PIECE / 2 do
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if sequence > U48_MAX then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
-local reply = { srv_us, table.concat(letters), known_states, fresh > 0 and sequence - fresh + 1 or nil, fresh > 0 and sequence or nil }
+local reply = { srv_us, table.concat(letters), known_states, fresh > 0 and sequence - fresh + 1 or nil,
+  fresh > 0 and sequence or nil }
 if expiries[1] then check_types({ prefix .. 'expiring' }, {}, {}) end
 local new = {}
 for _, lane in ipairs(lanes) do
   if lane.gains and new_class(prefix, classes, lane.class, lane.target) then new[lane.class] = lane.target end
 end
 
-for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, turned_away.nonce, turned_away.holder, not_after_ms + LATE_COPY_MS, 3) end
+for _, turned_away in ipairs(rejected) do
+  reject_enqueue(turned_away.key, turned_away.nonce, turned_away.holder, not_after_ms + LATE_COPY_MS, 3)
+end
 -- Dedup windows of jobs that an earlier copy of the call made before it was cut off.
 for _, window in ipairs(windows) do
   redis.call('SET', prefix .. 'dedup:' .. window.dedup, window.id, 'NX', 'PXAT', window.until_ms)
@@ -179,7 +200,9 @@ for at = 1, #jobs, PIECE do redis.call('MSET', unpack(jobs, at, math.min(at + PI
 -- anchor: bulk-keeps-every-unique-job
 for at = 1, #unique_jobs, PIECE do redis.call('MSET', unpack(unique_jobs, at, math.min(at + PIECE - 1, #unique_jobs))) end
 for _, item in ipairs(keyed) do
-  if item.dedup ~= '' then redis.call('SET', prefix .. 'dedup:' .. item.dedup, item.id, 'PXAT', now_ms + item.dedup_ms) end
+  if item.dedup ~= '' then
+    redis.call('SET', prefix .. 'dedup:' .. item.dedup, item.id, 'PXAT', now_ms + item.dedup_ms)
+  end
 end
 for _, lane in ipairs(lanes) do
   if lane.claimable then wake_push(lane.wake) end

@@ -45,7 +45,8 @@ for _, lease in ipairs(held) do
   redis.call('ZADD', active, 'XX', lease.deadline_ms, lease.id)
   for limit in string.gmatch(lease.limits or '', '%S+') do
     local slots = prefix .. 'held:' .. limit
-    if has_slots(slots) then redis.call('ZADD', slots, 'XX', lease.deadline_ms, lease.id) end -- anchor: renewal-renews-the-slot
+    -- anchor: renewal-renews-the-slot
+    if has_slots(slots) then redis.call('ZADD', slots, 'XX', lease.deadline_ms, lease.id) end
   end
   run_write(lease.run, 'renewal', renewal)
 end

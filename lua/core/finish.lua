@@ -21,7 +21,8 @@ check_types({ active, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 local wakes, noted = {}, redis.call('HMGET', stats, 'turn', 'waits_ms', 'events')
 local events = noted[3] and { keep = noted[3] }
-local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), tonumber(noted[1] or 0), wakes, events, noted[2])
+local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), tonumber(noted[1] or 0), wakes, events,
+  noted[2])
 for list in pairs(wakes) do wake_push(list) end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, finished }

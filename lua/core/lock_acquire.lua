@@ -25,7 +25,8 @@ if held and holder == token then
   redis.call('SET', op, 'held', 'PXAT', not_after_ms + LATE_COPY_MS)
   return { srv_us, 'held', fence, until_ms }
 end
-if redis.call('EXISTS', op) == 1 then return { srv_us, 'lost', 0, 0 } end -- anchor: late-copy-of-a-released-lock-is-lost
+-- anchor: late-copy-of-a-released-lock-is-lost
+if redis.call('EXISTS', op) == 1 then return { srv_us, 'lost', 0, 0 } end
 if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end -- anchor: late-lock-is-void
 if held and until_ms > now_ms + length_ms then
   -- The clock stepped back: the lock is held for its length from now on, once (rule 10).

@@ -18,7 +18,8 @@ check_types({}, { sweep, lock }, {}, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local holder, fence, until_ms, _, renewal = lock_read(lock)
-if holder ~= token or until_ms <= now_ms then return { srv_us, 'lost', 0, 0 } end -- anchor: expired-lock-is-not-renewed
+-- anchor: expired-lock-is-not-renewed
+if holder ~= token or until_ms <= now_ms then return { srv_us, 'lost', 0, 0 } end
 if renewal < tonumber(counter) then -- anchor: late-copy-of-a-lock-renewal-is-ignored
   if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end
   until_ms = now_ms + ttl_ms

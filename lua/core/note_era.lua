@@ -7,7 +7,8 @@
 -- KEYS
 --   sweep   hash    state of the sweeps
 --   seq     string  the last sequence
---   era     list    the servers that the queue was on, the latest first: replication id, `seq` when it came there, server time (ms)
+--   era     list    the servers that the queue was on, the latest first: replication id, `seq` when it came
+--           there, server time (ms)
 --   stats   hash    counters
 --   claims  1 for each incarnation of the process: claim:<incarnation>
 -- ARGV
@@ -16,9 +17,10 @@
 --   before        replication id of the server that the process knew before, '' = none
 --   known         the entry of `era` that it has seen there, '' = none
 --   acknowledged  number: the highest sequence that it was acknowledged, in this era or an earlier one
---   claims        2 for each incarnation: counter of its last answered claim, 1 = the record of that cannot have expired yet
--- REPLY srv_us, the entry of this server, the least sequence at which an era began that the process did not know, and what is missing:
---       '' = nothing | sequence | claim | marker (the entry that it has seen)
+--   claims        2 for each incarnation: counter of its last answered claim, 1 = the record of that cannot
+--                 have expired yet
+-- REPLY srv_us, the entry of this server, the least sequence at which an era began that the process did not
+--       know, and what is missing: '' = nothing | sequence | claim | marker (the entry that it has seen)
 
 check_types({}, { sweep, stats }, { era }, { seq })
 local srv_us = server_us(now_ms, sweep)
@@ -43,7 +45,9 @@ end
 if not seen and #entries < 16 then missing = 'marker' end
 for at = 5, #KEYS do
   local counter, is_there = string.match(redis.call('GET', KEYS[at]) or '', '^%d+'), ARGV[2 * at - 3]
-  if counter and tonumber(counter) < tonumber(ARGV[2 * at - 4]) or not counter and is_there == '1' then missing = 'claim' end
+  if counter and tonumber(counter) < tonumber(ARGV[2 * at - 4]) or not counter and is_there == '1' then
+    missing = 'claim'
+  end
 end
 if acknowledged > found then missing = 'sequence' end
 if fresh then

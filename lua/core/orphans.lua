@@ -23,7 +23,8 @@
 --   counter  counter of the incarnation's sweeps
 --   limit    number: most leases to look at, of which it takes 50 away at most
 --   most_ms  number: upper bound of the sleep that the reply allows
--- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
+-- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce,
+--       crashes
 
 settled(prefix)
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {}, { swept })
@@ -40,6 +41,8 @@ local taken, more = take_orphans(prefix, keys, now_ms, limit, function(id)
   return reap_job(prefix, id, now_ms, virtual_time, wakes, events)
 end)
 for list in pairs(wakes) do wake_push(list) end
-if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + LATE_COPY_MS) end
+if #taken > 0 then
+  redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + LATE_COPY_MS)
+end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, more and 0 or most_ms, taken }

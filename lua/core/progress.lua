@@ -26,6 +26,7 @@ local keep = redis.call('HGET', stats, 'events')
 run_write(run, 'progressed', string.format('%s:%s %d', fence, nonce, count),
   'progress', string.format('{"at_ms":%d,', math.floor(srv_us / 1000)) .. body)
 if keep then
-  append_events(events, { keep = keep, { 'progress', string.match(job, '}:job:(.*)$'), known_job.name, string.match(body, '"percent":([^,}]+)') } })
+  append_events(events, { keep = keep, { 'progress', string.match(job, '}:job:(.*)$'), known_job.name,
+    string.match(body, '"percent":([^,}]+)') } })
 end
 return { srv_us, 'ok' }

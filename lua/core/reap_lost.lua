@@ -26,11 +26,12 @@
 --   start_ms      deadline (ms) of the last lease that the page before has read; '' = this is the first page
 --   start_id      its id
 --   lost          2 for each worker: incarnation, control connection
--- REPLY srv_us, where the next page starts: start_ms and start_id ('' after the last one), for each lease: reaped | buried | corrupt,
---       id, fence, nonce, crashes
+-- REPLY srv_us, where the next page starts: start_ms and start_id ('' after the last one), for each lease:
+--       reaped | buried | corrupt, id, fence, nonce, crashes
 
 settled(prefix)
-check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {}, { leader, swept })
+check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {},
+  { leader, swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local repeated = swept_before(redis.call('GET', swept), counter)
@@ -40,21 +41,25 @@ if repeated then
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local late = now_ms > not_after_ms or now_ms < tonumber(redis.call('HGET', sweep, 'no_reap_before_ms') or 0) -- anchor: late-reap-is-void
+-- anchor: late-reap-is-void
+local late = now_ms > not_after_ms or now_ms < tonumber(redis.call('HGET', sweep, 'no_reap_before_ms') or 0)
 local gone = {}
 for at = 8, late and 0 or #ARGV, 2 do
-  if redis.call('HGET', connections, ARGV[at]) == ARGV[at + 1] then gone[ARGV[at]] = true end -- anchor: registration-is-unchanged
+  -- anchor: registration-is-unchanged
+  if redis.call('HGET', connections, ARGV[at]) == ARGV[at + 1] then gone[ARGV[at]] = true end
 end
 if not next(gone) then return { srv_us, '', '', {} } end
 
 local wakes = {}
 local first = start_ms == ''
-local taken, next_ms, next_id = take_leases(prefix, active, not first and start_ms or nil, not first and start_id or nil, limit,
+local taken, next_ms, next_id = take_leases(prefix, active, not first and start_ms or nil,
+  not first and start_id or nil, limit,
   function(incarnation) return gone[incarnation] end,
   function(id) return reap_job(prefix, id, now_ms, virtual_time, wakes, events) end)
 for list in pairs(wakes) do wake_push(list) end
 if #taken > 0 then
-  redis.call('SET', swept, table.concat({ counter, next_ms or '-', next_id or '-', unpack(taken) }, ' '), 'PXAT', now_ms + LATE_COPY_MS)
+  redis.call('SET', swept, table.concat({ counter, next_ms or '-', next_id or '-', unpack(taken) }, ' '),
+    'PXAT', now_ms + LATE_COPY_MS)
 end
 if not next_ms then
   for incarnation in pairs(gone) do

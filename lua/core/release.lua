@@ -24,8 +24,10 @@ for at = 1, (#KEYS - 3) / 2 do
   local job = job_head(KEYS[2 + 2 * at])
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
-    check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
-    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, fence = fence }
+    check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {},
+      { prefix .. 'wake:' .. job.class })
+    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce,
+      fence = fence }
     state, outcome = 'ok', 'released'
   elseif state == 'held' then
     -- It cannot be read: a sweep sets it aside when the lease ends.
@@ -41,7 +43,8 @@ for _, lease in ipairs(held) do
   -- and is dropped.
   local kept, unstarted = lease.job.options_at and run_read(lease.run, 'claims', 'unstarted') or {}, nil
   if kept[1] and tonumber(kept[1]) == tonumber(kept[2] or 0) + 1 then
-    note_expiry(prefix, lease.job, lease.id, envelope_options(redis.call('GET', prefix .. 'job:' .. lease.id)))
+    note_expiry(prefix, lease.job, lease.id, envelope_options(redis.call('GET',
+      prefix .. 'job:' .. lease.id)))
     unstarted = { 'unstarted', kept[1] }
   end
   local wake = to_lane(prefix, lease.id, lease.job, virtual_time)
@@ -50,7 +53,9 @@ for _, lease in ipairs(held) do
     if redis.call('ZSCORE', rate, unit_name) then
       -- The lanes first: if the script is cut off in between, the next copy finds the place still taken and
       -- does both.
-      if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), virtual_time, wakes) end
+      if string.sub(limit, 1, 2) == 'k:' then
+        lanes_back(prefix, string.sub(limit, 3), virtual_time, wakes)
+      end
       local unit_names, unit = { unit_name }, 2
       while redis.call('ZSCORE', rate, unit_name .. ':' .. unit) do
         unit_names[unit], unit = unit_name .. ':' .. unit, unit + 1

@@ -16,7 +16,8 @@
 --   counter       counter of the incarnation's reports
 --   not_after_ms  number: server time after which this call is void
 --   names_max     number: most names of a queue
---   items         5 for each item: name, ok | failed, total_us, most_us, bucket and runs of each bucket with spaces between
+--   items         5 for each item: name, ok | failed, total_us, most_us, bucket and runs of each bucket with
+--                 spaces between
 -- REPLY srv_us, ok | repeated | refused
 
 settled(prefix)
@@ -31,14 +32,16 @@ if now_ms > not_after_ms then return { srv_us, 'refused' } end
 local items, known, most_us = {}, {}, {}
 local room = names_max - redis.call('ZCARD', took)
 for at = 6, #ARGV, 5 do
-  local name, item = ARGV[at], { name = ARGV[at], key = KEYS[5 + (at - 6) / 5], outcome = ARGV[at + 1], total_us = ARGV[at + 2] }
+  local name, item = ARGV[at], { name = ARGV[at], key = KEYS[5 + (at - 6) / 5], outcome = ARGV[at + 1],
+    total_us = ARGV[at + 2] }
   if not known[name] and not redis.call('ZSCORE', took, name) then
     if room > 0 then room = room - 1 else item.name, item.key = '*', others end
   end
   known[item.name] = true
   item.most = item.outcome .. ':most_us'
   local most = item.key .. item.most
-  most_us[most] = math.max(most_us[most] or tonumber(redis.call('HGET', item.key, item.most) or 0), tonumber(ARGV[at + 3]))
+  most_us[most] = math.max(most_us[most] or tonumber(redis.call('HGET', item.key, item.most) or 0),
+    tonumber(ARGV[at + 3]))
   item.buckets = ARGV[at + 4]
   items[#items + 1] = item
 end

@@ -13,7 +13,8 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   items    7 for each item: id, fence, nonce, delay_ms, error text, stack trace, failures that it counts as: 0 or 1
+--   items    7 for each item: id, fence, nonce, delay_ms, error text, stack trace, failures that it counts
+--            as: 0 or 1
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
 
 settled(prefix)
@@ -31,7 +32,8 @@ for at = 1, (#KEYS - 5) / 2 do
     local failures = tonumber(run_read(run, 'failures')[1] or 0) + charge
     state, outcome = 'ok', charge > 0 and failures >= job.attempts and 'buried' or 'retried'
     check_types({}, {}, { prefix .. 'wake:' .. job.class })
-    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,
+    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce,
+      outcome = outcome, failures = failures,
       -- anchor: failed-job-waits-its-full-backoff
       due_ms = now_ms + tonumber(ARGV[7 * at - 1]), note = error_note(run, now_ms, fence, 'failed', ARGV[7 * at], ARGV[7 * at + 1]) }
   elseif state == 'held' then
@@ -48,7 +50,9 @@ for _, lease in ipairs(held) do
   if events then events[#events + 1] = { 'failed', lease.id, lease.job.name, lease.note[2] } end
   if lease.outcome == 'buried' then
     local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
-    if fed then call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, virtual_time, wakes, events) end
+    if fed then
+      call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, virtual_time, wakes, events)
+    end
   else
     redis.call('ZADD', due, lease.due_ms, member) -- anchor: failed-job-is-due-before-its-lease-ends
   end

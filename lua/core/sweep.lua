@@ -41,20 +41,26 @@
 --   most_ms      number: upper bound of the sleep that the reply allows
 --   done_max     number: entries of `done` that stay, unless the queue has its own bound
 --   yields       1 = another worker may take the lead: this one leaves a schedule to others
---   run_id       run id of the server, by the caller's own control connection; '' = it cannot look at those of others
--- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence, nonce ('-' for a job that
---       had none), crashes; for each due schedule: name, version, next tick, anchor_ms, timing, policy; version of the news
---       (read_worker_updates.lua), 1 = the caller is the leader; where it is to look at the control connections, for each:
---       incarnation, client id
+--   run_id       run id of the server, by the caller's own control connection; '' = it cannot look at those
+--                of others
+-- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence,
+--       nonce ('-' for a job that had none), crashes; for each due schedule: name, version, next tick,
+--       anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the caller is the
+--       leader; where it is to look at the control connections, for each: incarnation, client id
 
 settled(prefix)
 -- A sweep of an idle queue finds none of these keys, so it skips their work and the check of their types.
 local feeding, handing = prefix .. 'feeding', prefix .. 'handing'
-local some = redis.call('EXISTS', due, rest, cron, parked, blocking, limits, paused, active, expiring, keeping, retention, feeding, handing) > 0
-local state, noted, version = sweep_state(sweep), redis.pcall('HMGET', stats, 'turn', 'events'), redis.pcall('HGET', settings, 'version')
-local known, leads, sizes = redis.pcall('GET', swept), redis.pcall('GET', leader), { done = redis.pcall('ZCARD', done), dead = redis.pcall('ZCARD', dead) }
+local some = redis.call('EXISTS', due, rest, cron, parked, blocking, limits, paused, active, expiring,
+  keeping, retention, feeding, handing) > 0
+local state, noted, version = sweep_state(sweep), redis.pcall('HMGET', stats, 'turn', 'events'),
+  redis.pcall('HGET', settings, 'version')
+local known, leads, sizes = redis.pcall('GET', swept), redis.pcall('GET', leader),
+  { done = redis.pcall('ZCARD', done), dead = redis.pcall('ZCARD', dead) }
 local wrong = state.err or noted.err
-for _, found in pairs({ version, known, leads, sizes.done, sizes.dead }) do wrong = wrong or type(found) == 'table' end
+for _, found in pairs({ version, known, leads, sizes.done, sizes.dead }) do
+  wrong = wrong or type(found) == 'table'
+end
 if some or wrong then
   check_types({ due, rest, cron, blocking, active, done, dead, expiring, keeping, workers },
     { sweep, parked, limits, paused, stats, settings, retention, connections }, {}, { swept, leader })
@@ -64,7 +70,8 @@ now_ms, version, leads = math.floor(srv_us / 1000), tonumber(version or 0), lead
 local watched, stale = {}, {}
 local function reply(sleep_ms, words)
   local promoted = tonumber(table.remove(words, 1) or 0)
-  return { srv_us, sleep_ms, promoted, words, some and due_schedules(prefix, now_ms, 16) or {}, version, leads and 1 or 0, watched }
+  return { srv_us, sleep_ms, promoted, words, some and due_schedules(prefix, now_ms, 16) or {}, version,
+    leads and 1 or 0, watched }
 end
 local repeated = swept_before(known, counter)
 if repeated then return reply(next_sweep_ms(prefix, now_ms, most_ms, {}, 'cron'), repeated) end
@@ -76,7 +83,8 @@ local latest = tonumber(leases(-1, -1, 'WITHSCORES')[2] or 0)
 local lease_ms, no_reap_before_ms, keep = sweep_clock(state, latest, now_ms, most_ms)
 local latest_ms = now_ms + lease_ms
 local ahead = leases('(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
-local expired = leases('-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, math.ceil(limit / 2))
+local expired = leases('-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0,
+  math.ceil(limit / 2))
 if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-stall
 -- If the hash with the lease length was lost, no lease is clamped, because the next claim writes the length
 -- again.
@@ -103,22 +111,28 @@ local taken, wakes, promoted, corrupt, more = {}, {}, 0, {}, #ahead == limit
 for _, id in ipairs(expired) do
   local kind, fence, nonce, crashes = unpack(reap_job(prefix, id, now_ms, virtual_time, wakes, events))
   redis.call('ZREM', active, id)
-  for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do taken[#taken + 1] = field end
+  for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do
+    taken[#taken + 1] = field
+  end
 end
 if some or state.rests_from_ms then more = mend_limits(prefix, sweep, now_ms, virtual_time, wakes) or more end
 if some then
   local found
   local most = share_left(limit, 2 * #expired)
-  more = expire_due(prefix, now_ms, most, virtual_time, wakes, events) == most or more -- anchor: sweep-ends-expired-jobs
-  promoted, found, corrupt = promote_due(prefix, virtual_time, now_ms, share_left(limit, 2 * #expired), events)
+  -- anchor: sweep-ends-expired-jobs
+  more = expire_due(prefix, now_ms, most, virtual_time, wakes, events) == most or more
+  promoted, found, corrupt = promote_due(prefix, virtual_time, now_ms, share_left(limit, 2 * #expired),
+    events)
   for list in pairs(found) do wakes[list] = true end
   mend_feeding(prefix, now_ms) -- anchor: sweep-tells-forgotten-children
-  more = hand_over(prefix, now_ms, virtual_time, share_left(limit, 2 * #expired + promoted + #corrupt), wakes, events) or more
+  more = hand_over(prefix, now_ms, virtual_time, share_left(limit, 2 * #expired + promoted + #corrupt), wakes,
+    events) or more
   more = release_results(prefix, now_ms, 100) or more
   -- Jobs that were buried just now count among the dead.
   sizes.dead = redis.call('ZCARD', dead)
 end
-local bounds = some and redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms') or {}
+local bounds = some and redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
+  or {}
 more = keep_bounds(prefix, bounds, sizes, done_max, now_ms, virtual_time, wakes, events) or more
 if sizes.dead > 0 then mend_dead(prefix, tonumber(state.dead_from or 0)) end
 for list in pairs(wakes) do wake_push(list) end
@@ -127,6 +141,8 @@ for _, id in ipairs(corrupt) do
   for _, field in ipairs({ 'corrupt', id, '0', '-', 0 }) do taken[#taken + 1] = field end
 end
 table.insert(taken, 1, promoted)
-if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + LATE_COPY_MS) end
+if promoted > 0 or #taken > 1 then
+  redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + LATE_COPY_MS)
+end
 if events then append_events(prefix .. 'events', events) end
 return reply(more and 0 or some and next_sweep_ms(prefix, now_ms, most_ms, {}, 'cron') or most_ms, taken)

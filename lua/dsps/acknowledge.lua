@@ -51,7 +51,9 @@ if turned then
 elseif kept[1] ~= last then
   redis.call('HSET', meta, 'last', last)
 end
-if tonumber(kept[3] or 0) ~= era then redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era)) end
+if tonumber(kept[3] or 0) ~= era then
+  redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era))
+end
 redis.call('SET', cursor, string.format('%d', receipt), 'PXAT', lasting(ends_ms, cursor))
 renew(lasting(ends_ms, clock, meta), clock, meta, live)
 return { srv_us, 'OK', last, string.format('%d', receipt), era, turned and 1 or 0, 0 }

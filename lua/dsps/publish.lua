@@ -24,7 +24,8 @@ local count, read = #KEYS - 3, { clock, unpack(KEYS, 4) }
 local found = settled_clock(bodies, read)
 local raw, clocks = found[1], {}
 local known = expect_type(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto', 'longest_ms'))
-local start, turned = reckon(clock_of(raw, clock), clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local start, turned = reckon(clock_of(raw, clock), clock_of(known[1], meta),
+  clock_of(seen ~= '' and seen, 'seen'))
 local upto, era = clock_of(known[3], meta), clock_of(known[2], meta) or 0
 local old = oldest(live, start or 0, 3)
 for item = 2, count + 1 do
@@ -85,7 +86,9 @@ index_all(live, made)
 local last = string.format('%d', position)
 redis.call('SET', clock, last, 'PXAT', channel_ends_ms)
 redis.call('HSET', meta, 'last', last, 'upto', whole and last or string.format('%d', upto))
-if math.floor(position / 256) ~= math.floor((start or 0) / 256) then note_ends(meta, position, now_ms + longest_ms) end
+if math.floor(position / 256) ~= math.floor((start or 0) / 256) then
+  note_ends(meta, position, now_ms + longest_ms)
+end
 renew(channel_ends_ms, meta, live)
 drop_dead(live, bodies, old, position, count + 2)
 redis.call('PUBLISH', wake_topic, 'new message')

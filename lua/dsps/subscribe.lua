@@ -21,7 +21,8 @@ local own = expect_type(cursor, 'string', redis.pcall('GET', cursor))
 local kept = expect_type(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era'))
 local done = expect_type(op, 'string', redis.pcall('GET', op))
 expect_type(live, 'zset', redis.pcall('ZCARD', live))
-local at, turned = reckon(clock_of(raw, clock), clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local at, turned = reckon(clock_of(raw, clock), clock_of(kept[1], meta),
+  clock_of(seen ~= '' and seen, 'seen'))
 clock_of(own, cursor)
 local srv_us, era = server_us(), clock_of(kept[2], meta) or 0
 local now_ms = math.floor(srv_us / 1000)

@@ -21,8 +21,8 @@
 --   action          cancel | remove | discard | requeue | run_now
 --   state         waiting | blocked | delayed | active | dead | finished
 --   items         1 for each item: id
--- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
---       that has its unique key, else -
+-- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
+--       was in, the id of the job that has its unique key, else -
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -45,7 +45,8 @@ for at = 1, #KEYS - 4 do
     result = 'changed'
   elseif state == 'active' and not mine then
     local token = own_words(run, 'fence', 'nonce')
-    local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id) and model.mine(id, token[1] .. ':' .. token[2])
+    local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id)
+      and model.mine(id, token[1] .. ':' .. token[2])
     if not ours and model.locked(id) then result = 'changed' end
   elseif ends and not mine and model.locked(id) then
     -- A foreign client has locked it and is about to change it.
@@ -63,7 +64,8 @@ for _, item in ipairs(actions) do
   local name = item.job and item.job.name or ''
   if ends then
     local outcome = action == 'cancel' and 'cancelled' or 'discarded'
-    end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
+    end_by_hand(prefix, item.id, item.job, state,
+      { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
   elseif action == 'requeue' then
     -- Only the holder of its unique key can prevent a requeue, and the format returns its id before it writes
     -- anything.

@@ -32,7 +32,8 @@
 --   class_count   number: how many names
 --   classes       1 for each class: a name
 --   items         5 for each item: as in end.lua
--- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms claims failures crashes body
+-- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms
+--       claims failures crashes body
 
 check_types({ active }, { sweep, stats, limits, paused, prefix .. 'scan' }, { prefix .. 'wake' }, { record })
 local srv_us = server_us(now_ms, sweep)
@@ -49,9 +50,12 @@ for at = 1, class_count do
   names[at] = ARGV[18 + at]
   classes[names[at]] = true
 end
-local kind, jobs, corrupt = foreign_claim(prefix, format, { sweep = sweep, active = active, stats = stats, record = record },
-  { classes = classes, key = record_of(names) .. '  ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16], incarnation = incarnation,
-    counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max,
+local kind, jobs, corrupt = foreign_claim(prefix, format,
+  { sweep = sweep, active = active, stats = stats, record = record },
+  { classes = classes, key = record_of(names) .. '  ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16],
+  incarnation = incarnation,
+    counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner,
+    crashed_max = crashed_max,
     worker = unpack_worker(worker, least and most and { least, most } or nil) }, now_ms, events)
 for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end
 if events then append_events(prefix .. 'events', events) end

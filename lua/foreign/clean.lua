@@ -44,10 +44,13 @@ for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, mode
   local job = model.read(entry.id)
   local over = (state == 'dead' or state == 'finished') and model.ended(entry.id)
   local since_ms = over and over.ended_ms or 0
-  if over and since_ms == 0 then since_ms = tonumber(redis.pcall('HGET', prefix .. 'run:' .. entry.id, 'ended_ms') or 0) or 0 end
+  if over and since_ms == 0 then
+    since_ms = tonumber(redis.pcall('HGET', prefix .. 'run:' .. entry.id, 'ended_ms') or 0) or 0
+  end
   if since_ms == 0 and job and job.kind == 'J' then since_ms = job.enqueued_ms or 0 end
   -- A job that cannot be read or has no time has no age. It is removed when all jobs of the state are.
-  local stays = not all and (since_ms == 0 or since_ms > now_ms - older_than_ms) or not begins and since_ms > era_ms
+  local stays = not all and (since_ms == 0 or since_ms > now_ms - older_than_ms)
+    or not begins and since_ms > era_ms
   if stays then
     kept = kept + 1
   else

@@ -14,8 +14,9 @@
 --   queue     name of the queue
 --   layout    layout of the keyspace, '' = the format has only one
 --   settings  settings of the model
---   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value, ttl_ms, took_ms of a finish that
---             returned something; error, trace, delay_ms, failures that it counts as (0 or 1); outcome of a drop
+--   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value,
+--             ttl_ms, took_ms of a finish that returned something; error, trace, delay_ms, failures that it
+--             counts as (0 or 1); outcome of a drop
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
 
 check_types({ active }, { sweep, stats }, {})

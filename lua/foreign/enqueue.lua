@@ -15,10 +15,11 @@
 --   layout        layout of the keyspace, '' = the format has only one
 --   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
---   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0 the time itself, which may
---                 have passed), packed fields
--- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id, and of a duplicate state,
---       fence and id of the existing job, of an orphan the parent of which nothing is known as that id
+--   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0
+--                 the time itself, which may have passed), packed fields
+-- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id,
+--       and of a duplicate state, fence and id of the existing job, of an orphan the parent of which nothing
+--       is known as that id
 
 local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })
@@ -71,7 +72,8 @@ if fresh or (record and not done) then
   local function note(mark)
     words = { mark }
     for at, item in ipairs(items) do
-      words[at + 1] = (signs[item.letter] or '+') .. record_of({ item.id }) .. (item.holder and '=' .. record_of({ item.holder }) or '')
+      words[at + 1] = (signs[item.letter] or '+') .. record_of({ item.id })
+        .. (item.holder and '=' .. record_of({ item.holder }) or '')
     end
     redis.call('SET', new, table.concat(words, ' '), 'PXAT', string.format('%d', not_after_ms + LATE_COPY_MS))
   end
@@ -103,7 +105,8 @@ if fresh or (record and not done) then
       if due_ms <= now_ms then claimable = true end
       if events then
         local job = format.read(item.id)
-        events[#events + 1] = { 'created', item.id, job and job.name or '', due_ms > now_ms and 'delayed' or 'waiting' }
+        events[#events + 1] = { 'created', item.id, job and job.name or '',
+          due_ms > now_ms and 'delayed' or 'waiting' }
       end
     end
   end

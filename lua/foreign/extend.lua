@@ -18,7 +18,8 @@
 --   lease_ms      number: length of the lease from now
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
--- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or cancelled)
+-- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or
+--       cancelled)
 
 check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
@@ -40,8 +41,10 @@ for at = 1, #KEYS - 2 do
   else
     reply[#reply + 1] = 'ok'
     deadline_ms = math.max(deadline_ms, now_ms + lease_ms)
-    held[#held + 1] = { id = id, run = run_key, limits = run.limits, until_ms = deadline_ms, lease_ms = deadline_ms - now_ms,
-      token = fence .. ':' .. nonce, fence = fence, nonce = nonce, owner = redis.call('HGET', run_key, 'owner') or '' }
+    held[#held + 1] = { id = id, run = run_key, limits = run.limits, until_ms = deadline_ms,
+      lease_ms = deadline_ms - now_ms,
+      token = fence .. ':' .. nonce, fence = fence, nonce = nonce,
+      owner = redis.call('HGET', run_key, 'owner') or '' }
   end
   reply[#reply + 1] = deadline_ms
 end

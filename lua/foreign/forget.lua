@@ -24,7 +24,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
 --   force         1 = also while jobs are active
--- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call again
+-- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call
+--       again
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -43,21 +44,32 @@ if phase == 'begin' then
     redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + LATE_COPY_MS)
     return { srv_us, 'busy', unpack(results) }
   end
-  for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
+  for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do
+    redis.call('DEL', prefix .. 'cron:' .. schedule)
+  end
   redis.call('DEL', cron)
   -- Only the engine's own pause: if the last call never comes, no foreign client stays paused.
   local until_ms = tonumber(string.match(redis.call('HGET', paused, '*') or '', '^%d+') or -1)
-  if until_ms ~= 0 and until_ms < now_ms + 60000 then redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000)) end
+  if until_ms ~= 0 and until_ms < now_ms + 60000 then
+    redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000))
+  end
 else
   local left = 0
-  for _, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'done' }) do left = left + model.count(state) end
+  for _, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'done' }) do
+    left = left + model.count(state)
+  end
   if left == 0 then
     if model.purge(1000) then
       results[3] = 1
     else
       if model.obliterated then model.obliterated() end
-      for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
-      for _, name in ipairs({ 'took', 'stats', 'events', 'rest', 'scan', 'aside', 'strays', 'witness', 'wake' }) do redis.call('UNLINK', prefix .. name) end
+      for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do
+        redis.call('DEL', prefix .. 'took:' .. name)
+      end
+      for _, name in ipairs({ 'took', 'stats', 'events', 'rest', 'scan', 'aside', 'strays', 'witness',
+          'wake' }) do
+        redis.call('UNLINK', prefix .. name)
+      end
       for _, field in ipairs(redis.call('HKEYS', worker_settings)) do
         if field ~= 'version' then redis.call('HDEL', worker_settings, field) end
       end

@@ -15,7 +15,8 @@
 --   settings  settings of the model
 --   whole     1 = with the body and the fields of `run`
 --   items     1 for each item: id
--- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none), body, fields of `run`
+-- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),
+--       body, fields of `run`
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -18,7 +18,8 @@
 --   settings  settings of the model
 --   id        the job
 --   token     16 hex digits; '' = do not wait
--- REPLY srv_us, pending | finished | cancelled | discarded | dead | gone, fence (0: not compared), ended_ms (0 = not known), record, error
+-- REPLY srv_us, pending | finished | cancelled | discarded | dead | gone, fence (0: not compared), ended_ms
+--       (0 = not known), record, error
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -42,7 +43,8 @@ if state == 'waiting' or state == 'delayed' or state == 'active' or between and 
   return { srv_us, 'pending', '0', 0, '', '' }
 end
 -- A job whose handler has ended it without doing its work is reported as discarded.
-local shown = { cancelled = 'cancelled', discarded = 'discarded', skipped = 'discarded', rerouted = 'discarded' }
+local shown = { cancelled = 'cancelled', discarded = 'discarded', skipped = 'discarded',
+  rerouted = 'discarded' }
 if shown[state] then return { srv_us, shown[state], '0', 0, '', '' } end
 local over = model.ended(id)
 if over then

@@ -30,10 +30,13 @@ if repeated then return { srv_us, most_ms, words_of(table.concat(repeated, ' '))
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
 
-local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit, function(id)
+local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit,
+  function(id)
   return reap_foreign(prefix, id, now_ms, model, events)
 end)
 if #taken > 0 then wake_push(prefix .. 'wake') end
-if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + LATE_COPY_MS) end
+if #taken > 0 then
+  redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + LATE_COPY_MS)
+end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, more and 0 or most_ms, taken }

@@ -32,7 +32,11 @@ if known then return { srv_us, known } end
 local keep = redis.call('HGET', stats, 'events')
 local until_ms = length_ms > 0 and now_ms + length_ms or 0
 -- A sweep ends it on the wire: the formats have no pauses with an end, or none that this engine can set.
-if until_ms > 0 then redis.call('ZADD', rest, until_ms, 'w:' .. class) else redis.call('ZREM', rest, 'w:' .. class) end
+if until_ms > 0 then
+  redis.call('ZADD', rest, until_ms, 'w:' .. class)
+else
+  redis.call('ZREM', rest, 'w:' .. class)
+end
 if model.pause then model.pause(class, until_ms) end
 if model.paused and model.paused(class) then
   redis.call('HDEL', paused, class)
@@ -40,5 +44,8 @@ else
   redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))
 end
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
-if keep then append_events(prefix .. 'events', { keep = keep, { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } }) end
+if keep then
+  append_events(prefix .. 'events', { keep = keep,
+    { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } })
+end
 return { srv_us, 'done' }

@@ -17,15 +17,17 @@
 --   prefix   prefix of the queue's keys
 --   cursor   '' = begin; else where the call before has ended, whose lanes are counted
 --   classes  1 for each class: its name
--- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next call ('' = no more lanes),
---       expired, losses of data that processes have found
+-- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next
+--       call ('' = no more lanes), expired, losses of data that processes have found
 
 settled(prefix)
 local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}
 for at = 4, #ARGV do wanted[ARGV[at]] = true end
 local lanes, more = some_lanes(prefix, cursor)
 for _, lane in ipairs(lanes) do
-  if #ARGV < 4 or wanted[string.match(lane, '^[^/]*')] then waiting = waiting + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
+  if #ARGV < 4 or wanted[string.match(lane, '^[^/]*')] then
+    waiting = waiting + redis.call('ZCARD', prefix .. 'lane:' .. lane)
+  end
 end
 reply[2] = waiting
 for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end

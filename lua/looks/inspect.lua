@@ -14,7 +14,8 @@
 --   prefix   prefix of the queue's keys
 --   whole    1 = with the envelope and the fields of `run`
 --   items    1 for each item: id
--- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none), envelope, fields of `run`
+-- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),
+--       envelope, fields of `run`
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep }, {})
@@ -24,7 +25,8 @@ for at = 1, (#KEYS - 5) / 2 do
   local job = job_head(job_key)
   local state, fence = state_of(prefix, job, id)
   local index = ({ delayed = due, active = active, dead = dead, finished = done })[state]
-  local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(job.sequence, id) or id) or 0
+  local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(job.sequence, id) or id)
+    or 0
   local raw, run = '', {}
   if whole == '1' then
     local size = redis.pcall('STRLEN', job_key)

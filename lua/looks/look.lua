@@ -18,7 +18,8 @@
 --   prefix   prefix of the queue's keys
 --   id       the job
 --   token    16 hex digits; '' = do not wait
--- REPLY srv_us, pending | finished | cancelled | discarded | expired | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
+-- REPLY srv_us, pending | finished | cancelled | discarded | expired | rejected | dead | kept | gone, fence,
+--       ended_ms (0 = not known), record, error
 
 settled(prefix)
 check_types({ done, dead }, { sweep, stats }, {}, { run })
@@ -26,7 +27,8 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = envelope_open(redis.call('GETRANGE', job, 0, HEAD_LAST))
 local record = redis.call('GET', result) or ''
-local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber(redis.call('ZSCORE', dead, id) or 0)
+local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0),
+  tonumber(redis.call('ZSCORE', dead, id) or 0)
 if known and known.kind == 'T' then
   -- A job whose handler has ended it without doing its work is reported as discarded.
   local shown = { skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected', moving = 'pending' }

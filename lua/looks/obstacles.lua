@@ -14,9 +14,9 @@
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   cursor   '' = begin; else where the call before has ended
--- REPLY srv_us, pauses: name, until_ms (0 = until it is resumed), ...; for each limit: see limit_use; for each lane: lane, waiting jobs,
---       since when the oldest one waits (ms), the limit that it waits for ('' = none) or `rest`, the end of its rest (ms); cursor of
---       the next call ('' = no more lanes)
+-- REPLY srv_us, pauses: name, until_ms (0 = until it is resumed), ...; for each limit: see limit_use; for
+--       each lane: lane, waiting jobs, since when the oldest one waits (ms), the limit that it waits for (''
+--       = none) or `rest`, the end of its rest (ms); cursor of the next call ('' = no more lanes)
 
 settled(prefix)
 check_types({ blocking, rest }, { sweep, paused, limits, parked }, {})

@@ -13,7 +13,8 @@
 --   newest   1 = from the end
 --   names    1 = names instead of ids
 --   cursor   of names of waiting jobs: '' = begin; else where the call before has ended
--- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), cursor of the next call ('' = no more)
+-- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), cursor of the
+--       next call ('' = no more)
 
 settled(prefix)
 local srv_us = server_us(now_ms, sweep)

@@ -24,36 +24,44 @@
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   id       the job
--- REPLY srv_us, state, fence, time (ms: due, end of the lease, death or finish; 0 = none); name, key, priority, what it requires of a
---       worker as JSON; fields of `run` with their values; pauses: name, until_ms, ...; for each limit that it counts against: see
---       limit_use; the end of its lane's rest (ms, 0 = none), how many jobs of its lane come first, how many jobs it waits for,
---       and of up to 10 of these id and state; for each worker: incarnation, until_ms, last heartbeat, until_ms of its pause (-1 = none);
---       how many jobs wait for it or may read its result, and of up to 10 of these id and state
+-- REPLY srv_us, state, fence, time (ms: due, end of the lease, death or finish; 0 = none); name, key,
+--       priority, what it requires of a worker as JSON; fields of `run` with their values; pauses: name,
+--       until_ms, ...; for each limit that it counts against: see limit_use; the end of its lane's rest (ms,
+--       0 = none), how many jobs of its lane come first, how many jobs it waits for, and of up to 10 of these
+--       id and state; for each worker: incarnation, until_ms, last heartbeat, until_ms of its pause (-1 =
+--       none); how many jobs wait for it or may read its result, and of up to 10 of these id and state
 
 settled(prefix)
-check_types({ due, active, dead, done, rest, workers }, { sweep, paused, limits, parked, worker_settings }, {}, { job, run })
+check_types({ due, active, dead, done, rest, workers }, { sweep, paused, limits, parked, worker_settings },
+  {}, { job, run })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local raw = redis.call('GET', job) or ''
 local opened = envelope_open(raw)
 local state, fence = state_of(prefix, opened, id)
 local index = ({ delayed = due, active = active, dead = dead, finished = done })[state]
-local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(opened.sequence, id) or id) or 0
+local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(opened.sequence, id) or id)
+  or 0
 local about, ran, pauses, used, position, needed, living = { '', '', 0, '' }, {}, {}, {}, { 0, 0, 0 }, {}, {}
 for name, value in pairs(run_open(run) or {}) do
-  if name == 'owner' or name == 'error' or name == 'failures' or name == 'crashes' then ran[#ran + 1], ran[#ran + 2] = name, value end
+  if name == 'owner' or name == 'error' or name == 'failures' or name == 'crashes' then
+    ran[#ran + 1], ran[#ran + 2] = name, value
+  end
 end
 if opened and opened.kind == 'J' then
   local key = string.sub(opened.lane, #opened.class + 2)
   about = { opened.name, key, opened.priority, envelope_target(raw) }
-  pauses = pauses_on({ '*', redis.call('HGET', paused, '*'), opened.name, redis.call('HGET', paused, opened.name) }, now_ms)
+  pauses = pauses_on({ '*', redis.call('HGET', paused, '*'), opened.name,
+    redis.call('HGET', paused, opened.name) }, now_ms)
   local own = redis.call('HMGET', limits, 'n:' .. opened.name, 'k:' .. key, 'k:*')
   local cost = envelope_cost(raw)
   if own[1] then used[1] = limit_use(prefix, 'n:' .. opened.name, own[1], now_ms, cost, 5) end
   local of_key = key ~= '' and (own[2] or own[3])
   if of_key then used[#used + 1] = limit_use(prefix, 'k:' .. key, of_key, now_ms, cost, 5, not own[2]) end
-  local resting = redis.call('HGET', parked, opened.lane) == 'rest' and redis.call('ZSCORE', rest, 'l:' .. opened.lane)
-  position = { tonumber(resting or 0), redis.call('ZRANK', prefix .. 'lane:' .. opened.lane, id) or 0, redis.call('SCARD', needs) }
+  local resting = redis.call('HGET', parked, opened.lane) == 'rest'
+    and redis.call('ZSCORE', rest, 'l:' .. opened.lane)
+  position = { tonumber(resting or 0), redis.call('ZRANK', prefix .. 'lane:' .. opened.lane, id) or 0,
+    redis.call('SCARD', needs) }
   for _, parent in ipairs(redis.call('SRANDMEMBER', needs, 10)) do
     needed[#needed + 1] = parent
     needed[#needed + 1] = state_of(prefix, job_head(prefix .. 'job:' .. parent), parent)
@@ -72,7 +80,8 @@ for _, key in ipairs({ feeds, heirs }) do
   end
 end
 children[2] = some_children
-local lives = redis.call('ZRANGE', workers, string.format('(%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 200, 'WITHSCORES')
+local lives = redis.call('ZRANGE', workers, string.format('(%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 200,
+  'WITHSCORES')
 for at = 1, #lives, 2 do
   local beat = redis.pcall('GET', prefix .. 'worker:' .. lives[at]) or ''
   if type(beat) == 'table' then beat = '0 0 0 0 ' .. beat.err end

@@ -16,6 +16,8 @@
 -- REPLY srv_us, done | repeated | refused, changed | same | other | gone
 
 settled(prefix)
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
+  not_after_ms)
 if known then return known end
-return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us, not_after_ms)
+return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us,
+  not_after_ms)

@@ -23,9 +23,11 @@
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
 
 settled(prefix)
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
+  not_after_ms)
 if known then return known end
 check_types({}, { stats }, {})
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
-  { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms, enabled = enabled, most = most },
+  { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms,
+  enabled = enabled, most = most },
   srv_us, not_after_ms)

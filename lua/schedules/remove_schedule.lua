@@ -14,6 +14,7 @@
 -- REPLY srv_us, done | repeated | refused, changed | gone
 
 settled(prefix)
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
+  not_after_ms)
 if known then return known end
 return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms)

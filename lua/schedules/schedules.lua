@@ -11,8 +11,8 @@
 --   name     name of the schedule, '' = a page of all
 --   offset   number: first rank
 --   limit    number: most schedules of the page
--- REPLY srv_us, 1 where more follow, then for each: name, version, timing, policy, job, enabled, anchor_ms, next_ms, last_ms, last_job,
---       count, missed, skipped, error
+-- REPLY srv_us, 1 where more follow, then for each: name, version, timing, policy, job, enabled, anchor_ms,
+--       next_ms, last_ms, last_job, count, missed, skipped, error
 
 settled(prefix)
 local page = {}
@@ -21,5 +21,7 @@ if name ~= '' then
   add_schedule(page, name, schedule)
   return { srv_us, 0, page }
 end
-for _, member in ipairs(redis.call('ZRANGE', cron, offset, offset + limit - 1)) do add_schedule(page, member, prefix .. 'cron:' .. member) end
+for _, member in ipairs(redis.call('ZRANGE', cron, offset, offset + limit - 1)) do
+  add_schedule(page, member, prefix .. 'cron:' .. member)
+end
 return { srv_us, redis.call('ZCARD', cron) > offset + limit and 1 or 0, page }

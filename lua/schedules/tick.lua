@@ -26,13 +26,16 @@
 --   caller       identity of this call
 --   error_text   '' = none
 --   items        1 for each item: its tick (ms)
--- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids of those that were
+-- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids
+--       of those that were
 
 settled(prefix)
-check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {}, { seq, unpack(KEYS, 11) })
+check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {},
+  { seq, unpack(KEYS, 11) })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped',
+local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job',
+  'count', 'missed', 'skipped',
   'last_ms')
 local words = {}
 for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end
@@ -48,7 +51,9 @@ if error_text == '' and tonumber(next_ms) <= math.max(tonumber(expected_ms), las
   return redis.error_reply('IRONCLAIM the next tick of a schedule must come after the one before')
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
-if tonumber(redis.call('GET', seq) or 0) >= 281474976710000 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
+if tonumber(redis.call('GET', seq) or 0) >= 281474976710000 then
+  return redis.error_reply('IRONCLAIM sequence exhausted at 2^48')
+end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local fresh, made, skipped, last_job = {}, {}, 0, was[6] or ''
@@ -57,9 +62,11 @@ local function ended(id)
   return state ~= 'waiting' and state ~= 'delayed' and state ~= 'active'
 end
 if error_text == '' then
-  check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, { prefix .. 'routed', prefix .. 'settings' },
+  check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class },
+    { prefix .. 'routed', prefix .. 'settings' },
     { prefix .. 'wake:' .. job.class })
-  local free = overlap == 'allow' or last_job == '' or ended(last_job) -- anchor: schedule-waits-for-its-last-job
+  -- anchor: schedule-waits-for-its-last-job
+  local free = overlap == 'allow' or last_job == '' or ended(last_job)
   local done_ms = ticked_until(was[10], now_ms)
   local first = 11
   while first <= #ARGV and tonumber(ARGV[first]) <= done_ms do first = first + 1 end
@@ -81,10 +88,14 @@ end
 
 local wakes = {}
 for _, id in ipairs(fresh) do make_job(prefix, id, was[5], job, now_ms, virtual_time, wakes, events) end
-local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed', tonumber(was[8] or 0) + missed,
-  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked', caller .. ' ' .. skipped .. ' ' .. table.concat(made, ' ') }
+local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed',
+  tonumber(was[8] or 0) + missed,
+  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked',
+  caller .. ' ' .. skipped .. ' ' .. table.concat(made, ' ') }
 if #made > 0 then
-  for _, word in ipairs({ 'last_job', last_job, 'last_ms', string.match(last_job, '%d+$') }) do state[#state + 1] = word end
+  for _, word in ipairs({ 'last_job', last_job, 'last_ms', string.match(last_job, '%d+$') }) do
+    state[#state + 1] = word
+  end
 end
 redis.call('HSET', schedule, unpack(state))
 redis.call('ZADD', cron, error_text == '' and next_ms or '+inf', name)

@@ -9,7 +9,8 @@
 -- ARGV
 --   now_ms    '' or the time of a test
 --   prefix    prefix of the queue's keys
---   moved     what enqueues are told: 1 (only children of jobs that are here) or 2 (none), then the number of shards; '' = as it is
+--   moved     what enqueues are told: 1 (only children of jobs that are here) or 2 (none), then the number of
+--             shards; '' = as it is
 --   sequence  number: the next jobs have a later one
 -- REPLY srv_us, the last sequence
 

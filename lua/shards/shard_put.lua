@@ -28,7 +28,8 @@ check_types({ due, dead, expiring }, { sweep, classes, parked, stats, arrived },
 local srv_us = server_us(now_ms, sweep)
 if tonumber(redis.call('HGET', arrived, source) or 0) >= number then return { srv_us, 'repeated', 0 } end
 now_ms = math.floor(srv_us / 1000)
-local virtual_time, wakes, left, last = tonumber(redis.call('HGET', stats, 'turn') or 0), {}, 0, tonumber(redis.call('GET', seq) or 0)
+local virtual_time, wakes, left, last = tonumber(redis.call('HGET', stats, 'turn') or 0), {}, 0,
+  tonumber(redis.call('GET', seq) or 0)
 for at = 8, #ARGV, 2 do
   local job = envelope_open(words_unpack(ARGV[at + 1])[3])
   last = math.max(last, job.sequence or 0)

@@ -12,15 +12,16 @@
 --   blocked   zset    jobs that wait for parents
 --   feeding   set     jobs that others wait for
 --   stats     hash    counters
---   transit   hash    number of the last batch; while it is on its way `to`, the shard that it goes to, and `j:<id>`, each job packed
+--   transit   hash    number of the last batch; while it is on its way `to`, the shard that it goes to, and
+--             `j:<id>`, each job packed
 -- ARGV
 --   now_ms  '' or the time of a test
 --   prefix  prefix of the queue's keys
 --   number  number: of this batch; 0 = only look
 --   to      the shard that it goes to
 --   jobs    1 for each job: id
--- REPLY srv_us, taken | busy (another batch is on its way, and told) | stale, number of the last batch, its shard ('' = it has arrived),
---       for each of its jobs: id, packed
+-- REPLY srv_us, taken | busy (another batch is on its way, and told) | stale, number of the last batch, its
+--       shard ('' = it has arrived), for each of its jobs: id, packed
 
 settled(prefix)
 check_types({ due, dead, expiring, active, blocked }, { sweep, stats, transit }, {})

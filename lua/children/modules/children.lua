@@ -17,7 +17,8 @@ end
 local function parent_fate(prefix, job, id)
   if job and job.kind ~= 'T' then return redis.call('ZSCORE', prefix .. 'dead', id) and 'lost' or 'open' end
   local outcome = job and job.outcome
-  if outcome == 'finished' or outcome == 'skipped' then return 'done' end -- anchor: skipped-parent-counts-as-done
+  -- anchor: skipped-parent-counts-as-done
+  if outcome == 'finished' or outcome == 'skipped' then return 'done' end
   -- anchor: discarded-parent-counts-as-lost
   if outcome == 'discarded' or outcome == 'cancelled' or outcome == 'rerouted' or outcome == 'expired' then return 'lost' end
   -- Its tombstone has expired, or another call has left its own under this id.
@@ -64,7 +65,8 @@ local function read_parents(prefix, keys_at, flags)
     if not fate then return waits_for, lost, parent end
     -- Flag 16: a lost parent counts as done.
     local tells = fate == 'lost' and math.floor(flags / 16) % 2 == 0
-    if fate == 'open' or tells then waits_for[#waits_for + 1] = parent end -- anchor: child-waits-for-open-parents
+    -- anchor: child-waits-for-open-parents
+    if fate == 'open' or tells then waits_for[#waits_for + 1] = parent end
     if tells then lost[#lost + 1] = parent end
     local until_ms = fate ~= 'open' and redis.call('PEXPIRETIME', KEYS[at + 3]) or 0
     if until_ms > 0 then results[#results + 1], results[#results + 2] = parent, until_ms end
@@ -77,7 +79,9 @@ end
 -- option `needs` ('' = none). The second value is their size.
 local function left_by_parents(prefix, id, raw, cause)
   local keys, found, bytes = {}, { id, cause or '' }, 0
-  for at, parent in ipairs((envelope_options(raw) or {}).needs or {}) do keys[at] = prefix .. 'result:' .. parent end
+  for at, parent in ipairs((envelope_options(raw) or {}).needs or {}) do
+    keys[at] = prefix .. 'result:' .. parent
+  end
   for at, record in ipairs(keys[1] and redis.call('MGET', unpack(keys)) or {}) do
     found[2 + at] = record or ''
     bytes = bytes + #found[2 + at]
@@ -99,7 +103,8 @@ local function call_back(prefix, parent, sequence, done, why, kept, now_ms, virt
       local id = parent .. (done and '>success:' or '>failure:') .. sequence
       if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, id) end
       local run = run_pack({ heir = '1', cause = not done and why or nil })
-      make_job(prefix, id, sealed, envelope_open(sealed), now_ms, virtual_time, wakes, events, { prefix .. 'run:' .. id, run, key, '' })
+      make_job(prefix, id, sealed, envelope_open(sealed), now_ms, virtual_time, wakes, events,
+        { prefix .. 'run:' .. id, run, key, '' })
     end
   end
   redis.call('DEL', key)
@@ -110,7 +115,8 @@ end
 local function call_back_dead(prefix, job, id, why, now_ms, virtual_time, wakes, events)
   if not job.sequence then return end
   local kept = redis.call('ZSCORE', prefix .. 'keeping', id)
-  call_back(prefix, id, string.format('%d', job.sequence), false, why, kept, now_ms, virtual_time, wakes, events)
+  call_back(prefix, id, string.format('%d', job.sequence), false, why, kept, now_ms, virtual_time, wakes,
+    events)
 end
 
 -- Why a job is lost: the last error of a dead one, or how it was ended. `job` is its opened envelope or
@@ -132,7 +138,8 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
     local feeds = prefix .. 'feeds:' .. parent
     local job = job_head(prefix .. 'job:' .. parent)
     local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
-    local now, kept, handled = parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
+    local now, kept, handled = parent_fate(prefix, job, parent) or before,
+      redis.call('ZSCORE', prefix .. 'keeping', parent), 0
     -- A parent that is open again was requeued, or its id is used again, so its own children wait for its
     -- next end. With more than 10,000 children all of them wait for it, because one call reads at most that
     -- many entries, whatever the number of such parents.
@@ -144,12 +151,15 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
     if size > 10000 then size = 0 end
     if size > reads then break end
     reads = reads - size
-    local children = foreign and {} or not open and redis.call('SRANDMEMBER', feeds, most) or size > 0 and redis.call('SMEMBERS', feeds) or {}
+    local children = foreign and {} or not open and redis.call('SRANDMEMBER', feeds, most)
+      or size > 0 and redis.call('SMEMBERS', feeds) or {}
     table.sort(children)
     for _, child in ipairs(children) do
       local needs, fate = prefix .. 'needs:' .. child, now
       local known = job_head(prefix .. 'job:' .. child)
-      if job and job.sequence and known and known.sequence and known.sequence < job.sequence then fate = before end
+      if job and job.sequence and known and known.sequence and known.sequence < job.sequence then
+        fate = before
+      end
       local unread = type(redis.pcall('SCARD', needs)) == 'table'
       if unread and known and known.kind == 'J' then known.kind = 'corrupt' end
       -- Such a member is no child, but leads to the callbacks of the job with that sequence.
@@ -163,23 +173,32 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
         call_back(prefix, parent, call, fate == 'done', why, kept, now_ms, virtual_time, wakes, events)
       elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
         -- The child was removed, or its enqueue was cut off before it wrote the job.
-        if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then drop_run(prefix, child) end
+        if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then
+          drop_run(prefix, child)
+        end
         if not unread then redis.call('SREM', needs, parent) end
         redis.call('ZREM', blocked, child)
       elseif known.kind == 'corrupt'
         -- anchor: lost-parent-buries-the-child
         or fate == 'lost' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', needs, parent) == 1 then
         local why = string.format('its parent %s is %s', parent, job and (job.outcome or 'dead') or 'gone')
-        if known.kind == 'corrupt' then why = unread and 'the key ' .. needs .. ' is no set' or 'corrupt envelope' end
-        if not redis.call('ZSCORE', prefix .. 'dead', child) then bury_job(prefix, known, child, now_ms, events, why) end
+        if known.kind == 'corrupt' then
+          why = unread and 'the key ' .. needs .. ' is no set' or 'corrupt envelope'
+        end
+        if not redis.call('ZSCORE', prefix .. 'dead', child) then
+          bury_job(prefix, known, child, now_ms, events, why)
+        end
         run_note(prefix .. 'run:' .. child, 'error', why)
         redis.call('ZREM', blocked, child)
         -- A dead job does not expire, nor when somebody requeues it.
-        if known.kind == 'J' then redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child)) end
+        if known.kind == 'J' then
+          redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child))
+        end
         if not unread then redis.call('DEL', needs) end
       else
         -- The child may read the parent's result, however late it runs: see release_results.
-        if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end -- anchor: waiting-child-keeps-the-results
+        -- anchor: waiting-child-keeps-the-results
+        if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end
         redis.call('SREM', needs, parent)
         -- anchor: all-parents-ended-before-the-child
         if redis.call('SCARD', needs) == 0 then unblock_job(prefix, known, child, now_ms, virtual_time, wakes, events) end
@@ -243,7 +262,9 @@ local function mend_feeding(prefix, now_ms)
   for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 10)) do
     local job = job_head(prefix .. 'job:' .. parent)
     local fate = parent_fate(prefix, job, parent)
-    if fate ~= 'open' then redis.call('ZADD', prefix .. 'handing', now_ms, (fate == 'done' and '+' or '-') .. parent) end
+    if fate ~= 'open' then
+      redis.call('ZADD', prefix .. 'handing', now_ms, (fate == 'done' and '+' or '-') .. parent)
+    end
   end
 end
 

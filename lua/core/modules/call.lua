@@ -46,10 +46,12 @@ local function check_types(zsets, hashes, lists, strings)
   if not wrong then return end
   -- Any other error is reported as the server gives it.
   if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
-  error({ err = 'WRONGTYPE the key ' .. wrong .. ' is a ' .. redis.call('TYPE', wrong).ok .. ', it must be a ' .. wanted })
+  error({ err = 'WRONGTYPE the key ' .. wrong .. ' is a ' .. redis.call('TYPE', wrong).ok .. ', it must be a '
+    .. wanted })
 end
 
--- These fields of a hash by name; no field for a missing one. `err` is the server's error if the key is no hash.
+-- These fields of a hash by name; no field for a missing one. `err` is the server's error if the key is no
+-- hash.
 local function fields_of(key, names)
   local values, fields = redis.pcall('HMGET', key, unpack(names)), {}
   for at, name in ipairs(names) do fields[name] = values[at] or nil end

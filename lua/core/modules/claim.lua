@@ -11,11 +11,13 @@ local function claim_known(prefix, active, record, nonce, counter, corrupt, left
   for at = 2, #words, 2 do
     local id = words[at]
     if words[at + 1] == 'corrupt' then corrupt[#corrupt + 1] = id end
-    local run = run_look(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes', 'heir', 'cause')
+    local run = run_look(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes', 'heir',
+      'cause')
     local deadline_ms = redis.call('ZSCORE', active, id)
     local raw = redis.call('GET', prefix .. 'job:' .. id) -- anchor: repeated-claim-returns-each-payload
     if raw and deadline_ms and run[1] == words[at + 1] and run[2] == nonce then
-      for _, field in ipairs({ id, tonumber(run[1]), tonumber(deadline_ms), tonumber(run[3]), tonumber(run[4] or 0), tonumber(run[5] or 0), raw }) do
+      for _, field in ipairs({ id, tonumber(run[1]), tonumber(deadline_ms), tonumber(run[3]),
+          tonumber(run[4] or 0), tonumber(run[5] or 0), raw }) do
         jobs[#jobs + 1] = field
       end
       if run[6] then left[#left + 1] = left_by_parents(prefix, id, raw, run[7]) end
@@ -43,16 +45,19 @@ local function open_classes(prefix, names, now_ms)
   local open, closed, meters = {}, {}, {}
   -- One read is enough for most queues, which have none of these.
   local some = redis.call('EXISTS', prefix .. 'paused', prefix .. 'limits', prefix .. 'expiring') > 0
-  local some_paused, some_limits = some and redis.call('HLEN', prefix .. 'paused') > 0, some and redis.call('HLEN', prefix .. 'limits') > 0
+  local some_paused, some_limits = some and redis.call('HLEN', prefix .. 'paused') > 0,
+    some and redis.call('HLEN', prefix .. 'limits') > 0
   for _, name in ipairs(names) do
-    local class = { name = name, ready = prefix .. 'ready:' .. name, room = math.huge, picked = 0, passed = false }
+    local class = { name = name, ready = prefix .. 'ready:' .. name, room = math.huge, picked = 0,
+      passed = false }
     local limit = some_limits and 'n:' .. string.match(name, '^[^@]*')
     local definition = limit and redis.call('HGET', prefix .. 'limits', limit)
     if definition then
       class.limit = limit
       class.definition = definition
       local units, rate
-      class.room, class.until_ms, class.ahead, units, rate = limit_room(prefix, class.limit, definition, now_ms)
+      class.room, class.until_ms, class.ahead, units, rate =
+        limit_room(prefix, class.limit, definition, now_ms)
       -- All classes of the name share what is left of the window.
       meters[limit] = meters[limit] or { units = units, rate = rate }
       class.meter = meters[limit]
@@ -86,10 +91,13 @@ end
 -- ask: prefix, limit, crashed_max, least, most, virtual_time, expiring (whether any job may expire); limited:
 -- whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
-  local band_size, picked, visited, heads, keys, bytes, crashed, full, overdue = BAND, {}, {}, {}, {}, 0, 0, false, 0
-  local virtual_time, job_prefix, run_prefix, none = ask.virtual_time, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
+  local band_size, picked, visited, heads, keys, bytes, crashed, full, overdue = BAND, {}, {}, {}, {}, 0, 0,
+    false, 0
+  local virtual_time, job_prefix, run_prefix, none = ask.virtual_time, ask.prefix .. 'job:',
+    ask.prefix .. 'run:', {}
   -- The range of scores that jobs of these priorities have in a lane.
-  local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
+  local first, last = ask.least and (10 - ask.most) * band_size,
+    ask.least and (11 - ask.least) * band_size - 1
   local function entries(head, size, ...)
     -- anchor: lane-is-served-from-its-head
     if not first then return redis.call('ZRANGE', head.zset, head.offset, head.offset + size - 1, ...) end
@@ -100,10 +108,13 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     for at = 1, #page, 2 do
       local name, score = page[at], tonumber(page[at + 1])
       local head = { name = name, score = score, class = class, key = string.sub(name, #class.name + 2),
-        virtual_time = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {}, expired = {} }
+        virtual_time = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {},
+        skipped = {}, unread = {}, expired = {} }
       -- A lane's score comes from its best job, which may have a priority above the range.
       local job = first and (score <= last and entries(head, 1, 'WITHSCORES') or {})
-      if job and job[1] then head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.virtual_time end
+      if job and job[1] then
+        head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.virtual_time
+      end
       if not job or job[1] then heads[#heads + 1] = head end
     end
     class.seen = class.seen + #page / 2
@@ -136,7 +147,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       keys[limit] = false
       if definition then
         local room, until_ms, ahead, units, rate = limit_room(ask.prefix, limit, definition, now_ms)
-        keys[limit] = { limit = limit, definition = definition, room = room, until_ms = until_ms, ahead = ahead,
+        keys[limit] = { limit = limit, definition = definition, room = room, until_ms = until_ms,
+          ahead = ahead,
           units = units, rate = rate }
       end
     end
@@ -146,7 +158,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
   -- the jobs behind it wait as well, or it would wait for ever. `need` records how many units it waits for.
   local function spend(head, cost)
     local meter, limit = head.class.meter, head.limit
-    local by_name, by_key = meter and meter.rate and math.min(cost, meter.rate), limit and limit.rate and math.min(cost, limit.rate)
+    local by_name, by_key = meter and meter.rate and math.min(cost, meter.rate),
+      limit and limit.rate and math.min(cost, limit.rate)
     if by_name and by_name > meter.units then
       meter.need = by_name
       for _, other in ipairs(classes) do
@@ -228,7 +241,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
           taken = taken + 1
           -- anchor: fences-only-grow
           picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = math.max(tonumber(run.fence or 0) + 1, now_ms),
-            claims = tonumber(run.claims or 0) + 1, failures = tonumber(run.failures or 0), crashes = crashes, class = head.class,
+            claims = tonumber(run.claims or 0) + 1, failures = tonumber(run.failures or 0), crashes = crashes,
+            class = head.class,
             -- anchor: picked-job-knows-its-limit
             limit = head.limit, ran = runs[at], cost = metered and envelope_cost(raw), left = left }
           head.jobs[#head.jobs + 1] = id
@@ -268,7 +282,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       class.picked = class.picked + taken
       -- Classes that differ only by their target share the limit of their name.
       for _, other in ipairs(class.limit and classes or {}) do
-        if other.limit == class.limit then other.room = other.room - taken end -- anchor: classes-share-the-room-of-their-limit
+        -- anchor: classes-share-the-room-of-their-limit
+        if other.limit == class.limit then other.room = other.room - taken end
       end
       if head.limit then head.limit.room = head.limit.room - taken end
       local next_job = head.exhausted and {} or entries(head, 1, 'WITHSCORES')
@@ -331,16 +346,19 @@ local function claim_jobs(keys, ask, now_ms, events)
       if limit then
         words = words .. ' ' .. limit.limit
         local group = counted[limit.limit] or { limit = limit, ids = {}, fences = {}, costs = {} }
-        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = job.id, fence, job.cost
+        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = job.id,
+          fence, job.cost
         counted[limit.limit] = group
       end
     end
     local seal = envelope_seal(job.raw)
     if job.ran or words ~= '' then
-      run_write(job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
+      run_write(job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner,
+        'claims', job.claims,
         'failures', job.failures, 'crashes', job.crashes, 'limits', words)
     else
-      first_leases[#first_leases + 1], first_leases[#first_leases + 2] = job.run_key, run_start(fence, nonce, seal, ask.owner)
+      first_leases[#first_leases + 1], first_leases[#first_leases + 2] = job.run_key,
+        run_start(fence, nonce, seal, ask.owner)
     end
     leases[at + 1] = job.id .. ' ' .. fence -- anchor: claim-leaves-the-envelope-whole
     if events then table.insert(events, { 'claimed', job.id, envelope_open(job.raw).name, ask.owner }) end
@@ -357,16 +375,20 @@ local function claim_jobs(keys, ask, now_ms, events)
     for _, id in ipairs(lane.unread) do
       local spent = lane.spent and lane.spent[id]
       local why = spent and 'fences exhausted at 2^53' or 'corrupt envelope'
-      bury_job(prefix, spent and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, HEAD_LAST)) or {}, id, now_ms, events, why)
+      bury_job(prefix, spent and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, HEAD_LAST))
+        or {}, id, now_ms, events, why)
       run_note(prefix .. 'run:' .. id, 'error', why)
       corrupt[#corrupt + 1] = id
     end
     for _, id in ipairs(lane.expired) do
-      expire_job(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, HEAD_LAST)), id, now_ms, virtual_time, {}, events)
+      expire_job(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, HEAD_LAST)), id,
+        now_ms, virtual_time, {}, events)
     end
     leave_lane(prefix, lane, now_ms)
   end
-  if virtual_time > ask.virtual_time then redis.call('HSET', keys.stats, 'turn', string.format('%d', virtual_time)) end
+  if virtual_time > ask.virtual_time then
+    redis.call('HSET', keys.stats, 'turn', string.format('%d', virtual_time))
+  end
   for _, class in ipairs(open) do
     if class.room <= 0 then closed[#closed + 1] = class end
   end
@@ -376,6 +398,7 @@ local function claim_jobs(keys, ask, now_ms, events)
     if until_ms then redis.call('ZADD', prefix .. 'rest', until_ms, 'w:' .. string.sub(class.limit, 3)) end
   end
   for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
-  redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT', math.max(ask.not_after_ms, deadline_ms) + ask.lease_ms)
+  redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT',
+    math.max(ask.not_after_ms, deadline_ms) + ask.lease_ms)
   return #picked > 0 and 'leased' or 'empty', jobs, corrupt, open, limited, left
 end

@@ -8,18 +8,27 @@ local function envelope_layout(raw)
   local first, flags = string.byte(raw, 1, 2)
   local numbers_at = 2
   if not flags then return nil end
-  if first > 176 and first < 187 then numbers_at = 3 elseif first > 160 and first < 171 then flags = 0 else return nil end
+  if first > 176 and first < 187 then
+    numbers_at = 3
+  elseif first > 160 and first < 171 then
+    flags = 0
+  else
+    return nil
+  end
   local nonce_at = numbers_at + (flags >= 128 and 18 or 9) + math.floor(flags / 2) % 2 * 6
   local settings_at = nonce_at + math.floor(flags / 64) % 2 * 8
   local class_at = settings_at + math.floor(flags / 4) % 2 * 15
   if #raw < class_at then return nil end
   local key_length, name_length, unique_length = 0, 0, 0
-  if class_at > settings_at then key_length, name_length, unique_length = string.byte(raw, class_at - 3, class_at - 1) end
+  if class_at > settings_at then
+    key_length, name_length, unique_length = string.byte(raw, class_at - 3, class_at - 1)
+  end
   local class_length = string.byte(raw, class_at)
   if #raw < class_at + class_length + key_length + name_length + unique_length then return nil end
   -- A longer one has no room in the seal of a lease. A claim would notice that only after its first writes.
   if unique_length > 240 then return nil end
-  return flags, numbers_at, nonce_at, settings_at, class_at, class_length, key_length, name_length, unique_length
+  return flags, numbers_at, nonce_at, settings_at, class_at, class_length, key_length, name_length,
+    unique_length
 end
 
 -- The nonce of a lease in the fewest bytes: the mark that is added to the outcome of a tombstone, and the
@@ -28,20 +37,23 @@ local function pack_token(nonce)
   local is_claim = string.byte(nonce, 17) == 58 and string.find(nonce, '^[%da-f]+:[1-9]%d*$')
   local number = is_claim and tonumber(string.sub(nonce, 18))
   if not number or number > U48_MAX then return 32, nonce end
-  return 0, struct.pack(number < 256 and '>I4I4B' or number < 65536 and '>I4I4H' or '>I4I4I6', tonumber(string.sub(nonce, 1, 8), 16),
+  return 0, struct.pack(number < 256 and '>I4I4B' or number < 65536 and '>I4I4H' or '>I4I4I6',
+    tonumber(string.sub(nonce, 1, 8), 16),
     tonumber(string.sub(nonce, 9, 16), 16), number)
 end
 
 -- The tombstone of a job. outcome: see envelope_open; enqueue_nonce: '' for an id that needs none; token:
 -- what pack_token returns.
 local function tombstone_of(outcome, enqueue_nonce, fence, mark, token)
-  return '\160' .. string.char(outcome + mark + (enqueue_nonce ~= '' and 16 or 0)) .. enqueue_nonce .. struct.pack('>I7', fence) .. token
+  return '\160' .. string.char(outcome + mark + (enqueue_nonce ~= '' and 16 or 0)) .. enqueue_nonce
+    .. struct.pack('>I7', fence) .. token
 end
 
 -- Decode a tombstone. Its table has kind 'T'; nil for bytes that are none.
 local function tombstone_open(raw)
   local marks = string.byte(raw, 2) or 0
-  local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted', 'cancelled', 'expired', 'moving' }
+  local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted', 'cancelled',
+    'expired', 'moving' }
   local at, is_text = marks % 32 >= 16 and 11 or 3, marks >= 32
   if not names[marks % 16] or marks >= 64 or #raw < at + (is_text and 6 or 15) then return nil end
   local nonce = string.sub(raw, at + 7)
@@ -68,7 +80,8 @@ local function envelope_open(raw)
   if not raw or raw == '' then return nil end
   local job = { kind = 'corrupt' }
   if string.byte(raw) == 160 then return tombstone_open(raw) or job end
-  local flags, at, nonce_at, settings_at, class_at, class_length, key_length, name_length, unique_length = envelope_layout(raw)
+  local flags, at, nonce_at, settings_at, class_at, class_length, key_length, name_length, unique_length =
+    envelope_layout(raw)
   if not flags then return job end
   job.priority, job.flags, job.due_ms = string.byte(raw) % 16, flags, 0
   if flags >= 128 then
@@ -83,7 +96,9 @@ local function envelope_open(raw)
   job.enqueue_nonce = string.sub(raw, nonce_at, settings_at - 1)
   job.attempts, job.crashes_max = ATTEMPTS, CRASHES_MAX
   local _
-  if settings_at < class_at then job.attempts, _, job.crashes_max = struct.unpack('>HBB', raw, settings_at) end
+  if settings_at < class_at then
+    job.attempts, _, job.crashes_max = struct.unpack('>HBB', raw, settings_at)
+  end
   at = class_at + 1
   job.class = string.sub(raw, at, at + class_length - 1)
   at = at + class_length
@@ -109,10 +124,12 @@ end
 local function envelope_start(head, sequence, now_ms, due_ms, not_after_ms)
   local start
   if sequence < 1073741824 and now_ms < 4398046511104 and not_after_ms <= now_ms + 10000 then
-    start = head .. struct.pack('>I4I5', sequence * 4 + math.floor(now_ms / 1099511627776), now_ms % 1099511627776)
+    start = head .. struct.pack('>I4I5', sequence * 4 + math.floor(now_ms / 1099511627776),
+      now_ms % 1099511627776)
   else
     local first, flags = string.byte(head, 1, 2)
-    start = string.char(160 + 16 + first % 16, (flags or 0) + 128) .. struct.pack('>I6I6I6', sequence, now_ms, not_after_ms)
+    start = string.char(160 + 16 + first % 16, (flags or 0) + 128)
+      .. struct.pack('>I6I6I6', sequence, now_ms, not_after_ms)
   end
   return due_ms > 0 and start .. struct.pack('>I6', due_ms) or start
 end
@@ -145,7 +162,9 @@ end
 local function envelope_kind(raw)
   if not raw or raw == '' then return nil end
   local first = string.byte(raw)
-  if first > 160 and first < 171 then return #raw > 10 and #raw >= 11 + string.byte(raw, 11) and 'J' or 'corrupt' end
+  if first > 160 and first < 171 then
+    return #raw > 10 and #raw >= 11 + string.byte(raw, 11) and 'J' or 'corrupt'
+  end
   if first == 160 then return tombstone_open(raw) and 'T' or 'corrupt' end
   return envelope_layout(raw) and 'J' or 'corrupt'
 end
@@ -185,6 +204,7 @@ local function error_ttl(prefix, id, job)
   local key = prefix .. 'job:' .. id
   local high, low = string.byte(redis.call('GETRANGE', key, job.options_at - 1, job.options_at), 1, 2)
   local length = (high or 0) * 256 + (low or 0)
-  local read, options = pcall(cjson.decode, redis.call('GETRANGE', key, job.options_at + 1, job.options_at + length))
+  local read, options = pcall(cjson.decode, redis.call('GETRANGE', key, job.options_at + 1,
+    job.options_at + length))
   return read and type(options) == 'table' and tonumber(options.error_ttl_ms) or ERROR_TTL_MS
 end

@@ -30,7 +30,8 @@ local function jobs_in(prefix, state, offset, limit, newest, now_ms)
   local function take(key, words)
     local flat = redis.call('ZRANGE', key, unpack(words))
     for at = 1, #flat, 2 do
-      found[#found + 1] = { id = string.sub(flat[at], digits), key = key, member = flat[at], score = tonumber(flat[at + 1]) }
+      found[#found + 1] = { id = string.sub(flat[at], digits), key = key, member = flat[at],
+        score = tonumber(flat[at + 1]) }
     end
   end
   if state == 'stuck' then
@@ -69,7 +70,9 @@ end
 -- Record when a job expires, by its options (rule 38).
 local function note_expiry(prefix, job, id, options)
   local expires_ms = options and tonumber(options.expires_ms)
-  if expires_ms then redis.call('ZADD', prefix .. 'expiring', job.enqueued_ms + expires_ms, due_member(job.sequence, id)) end
+  if expires_ms then
+    redis.call('ZADD', prefix .. 'expiring', job.enqueued_ms + expires_ms, due_member(job.sequence, id))
+  end
 end
 
 -- Enqueue a job of a schedule, or a callback, into its lane. `sealed` is its envelope with sequence and time
@@ -86,7 +89,9 @@ local function make_job(prefix, id, sealed, job, now_ms, virtual_time, wakes, ev
   local words = { prefix .. 'job:' .. id, start .. string.sub(sealed, size + 10) }
   if job.unique then words[3], words[4] = prefix .. 'unique:' .. job.unique, id end
   for _, word in ipairs(more or {}) do words[#words + 1] = word end
-  if job.options_at then note_expiry(prefix, { sequence = job.sequence, enqueued_ms = now_ms }, id, envelope_options(sealed)) end
+  if job.options_at then
+    note_expiry(prefix, { sequence = job.sequence, enqueued_ms = now_ms }, id, envelope_options(sealed))
+  end
   redis.call('MSET', unpack(words))
   if wake then wakes[wake] = true end
   if events then table.insert(events, { 'created', id, job.name, 'waiting' }) end
@@ -109,8 +114,10 @@ local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, eve
   end
   -- A key of another type belongs to somebody else, and stays.
   if job.kind ~= 'T' and (job.kind == 'J' or redis.call('TYPE', prefix .. 'job:' .. id).ok == 'string') then
-    local tombstone = tombstone_of(ending.outcome, job.enqueue_nonce or '', tonumber(kept[1] or 0), pack_token(ending.op_id))
-    redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + LATE_COPY_MS)
+    local tombstone = tombstone_of(ending.outcome, job.enqueue_nonce or '', tonumber(kept[1] or 0),
+      pack_token(ending.op_id))
+    redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT',
+      math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + LATE_COPY_MS)
   end
   -- If an earlier copy was cut off after it ended the job, only the seal still has the key.
   local key = job.unique or kept[3] and seal_unique(kept[3]) or nil
@@ -138,11 +145,13 @@ local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, eve
   -- A copy that completes a call that was cut off finds no nonce any more, so the holder learns of it by its
   -- renewal.
   if held and ending.outcome == 7 and (kept[4] or '') ~= '' then
-    notify_workers(prefix, kept[5] or '', 'cancelled ' .. kept[1] .. ' ' .. kept[4] .. ' ' .. id) -- anchor: cancel-is-published
+    -- anchor: cancel-is-published
+    notify_workers(prefix, kept[5] or '', 'cancelled ' .. kept[1] .. ' ' .. kept[4] .. ' ' .. id)
   end
   if job.kind ~= 'T' and ending.outcome == 8 then redis.call('HINCRBY', prefix .. 'stats', 'expired', 1) end
   if job.kind ~= 'T' and events then
-    table.insert(events, { ({ [7] = 'cancelled', [8] = 'expired' })[ending.outcome] or 'discarded', id, job.name })
+    table.insert(events, { ({ [7] = 'cancelled', [8] = 'expired' })[ending.outcome] or 'discarded', id,
+      job.name })
   end
 end
 
@@ -154,7 +163,8 @@ end
 
 -- End a job that nobody has started in time (rule 38), as an admin action would.
 local function expire_job(prefix, job, id, now_ms, virtual_time, wakes, events)
-  end_job(prefix, job, id, { outcome = 8, op_id = 'expired', not_after_ms = now_ms }, now_ms, virtual_time, wakes, events)
+  end_job(prefix, job, id, { outcome = 8, op_id = 'expired', not_after_ms = now_ms }, now_ms, virtual_time,
+    wakes, events)
 end
 
 -- Expire jobs that no worker has started in time, at most `most`, the earliest first (rule 38). An entry of
@@ -168,10 +178,13 @@ local function expire_due(prefix, now_ms, most, virtual_time, wakes, events)
     local id = string.sub(member, 11)
     local job = job_head(prefix .. 'job:' .. id)
     local kind = job and job.kind
-    local ends = kind == 'J' and due_member(job.sequence, id) == member and never_started(unpack(run_look(prefix .. 'run:' .. id, 'fence', 'claims', 'unstarted')))
+    local ends = kind == 'J' and due_member(job.sequence, id) == member
+      and never_started(unpack(run_look(prefix .. 'run:' .. id, 'fence', 'claims', 'unstarted')))
       and not redis.call('ZSCORE', prefix .. 'active', id) and not redis.call('ZSCORE', prefix .. 'dead', id)
     -- Or an earlier call was cut off when it had ended the job.
-    if ends or kind == 'T' and job.outcome == 'expired' then expire_job(prefix, job, id, now_ms, virtual_time, wakes, events) end
+    if ends or kind == 'T' and job.outcome == 'expired' then
+      expire_job(prefix, job, id, now_ms, virtual_time, wakes, events)
+    end
     redis.call('ZREM', expiring, member)
   end
   return #found
@@ -186,7 +199,8 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, virtual_time, 
   local function over_bounds(state, most, age_ms)
     local over = sizes[state] - most
     if not age_ms or sizes[state] == 0 then return over end
-    return math.max(over, redis.call('ZCOUNT', prefix .. state, '-inf', '(' .. string.format('%d', now_ms - age_ms)))
+    return math.max(over, redis.call('ZCOUNT', prefix .. state, '-inf',
+      '(' .. string.format('%d', now_ms - age_ms)))
   end
   local ended = over_bounds('done', tonumber(kept[1] or done_max), tonumber(kept[2]))
   -- anchor: finished-jobs-are-bounded
@@ -194,14 +208,16 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, virtual_time, 
   -- The defaults: 100,000 jobs and 90 days.
   local over = over_bounds('dead', tonumber(kept[3] or 100000), tonumber(kept[4] or 7776000000))
   if over <= 0 then return ended > 5000 end
-  for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 50) - 1)) do -- anchor: oldest-dead-go-first
+  -- anchor: oldest-dead-go-first
+  for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 50) - 1)) do
     local job = job_head(prefix .. 'job:' .. id)
     -- Left over from a requeue that was cut off before its last write. The job is active by now, so only the
     -- entry is removed.
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then
       redis.call('ZREM', dead, id)
     else
-      end_job(prefix, job, id, { outcome = 2, op_id = 'retention', not_after_ms = now_ms }, now_ms, virtual_time, wakes, events)
+      end_job(prefix, job, id, { outcome = 2, op_id = 'retention', not_after_ms = now_ms }, now_ms,
+        virtual_time, wakes, events)
     end
   end
   return ended > 5000 or over > 50
@@ -223,7 +239,9 @@ local function forget_all(prefix, now_ms)
   end
   -- note_class writes the entry under a name once, so it must stay as long as a class is known.
   if redis.call('EXISTS', prefix .. 'classes') == 0 then redis.call('DEL', prefix .. 'routed') end
-  for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
+  for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do
+    redis.call('DEL', prefix .. 'took:' .. name)
+  end
   redis.call('DEL', prefix .. 'took', prefix .. 'parked', prefix .. 'rest', prefix .. 'stats',
     prefix .. 'events', prefix .. 'handing', prefix .. 'witness', prefix .. 'expiring')
   -- Workers whose pause or concurrency was set are notified that the setting is gone.
@@ -233,7 +251,9 @@ local function forget_all(prefix, now_ms)
   end
   -- Before the keys are deleted, because a copy of a call that was cut off must find them and do it again.
   if set[1] then notify_settings(prefix, now_ms) end
-  for at = 1, #set, PIECE do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + PIECE - 1, #set))) end
+  for at = 1, #set, PIECE do
+    redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + PIECE - 1, #set)))
+  end
   redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
   if redis.call('EXISTS', prefix .. 'workers') == 0 then redis.call('DEL', prefix .. 'connections') end
   -- No job waits for these any more.
@@ -253,7 +273,8 @@ local function forget_all(prefix, now_ms)
     redis.call('UNLINK', prefix .. 'heirs:' .. parent, prefix .. 'feeds:' .. parent)
   end
   release_results(prefix, now_ms, 200)
-  return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping', prefix .. 'classes', prefix .. 'blocking') > 0
+  return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping', prefix .. 'classes',
+    prefix .. 'blocking') > 0
 end
 
 -- The state and fence of the job `holder`, which keeps another enqueue out. `job`: what is under its id,
@@ -272,7 +293,8 @@ local function unique_holder(prefix, unique, dedup, id)
   if holder and holder ~= id then
     local job = job_head(prefix .. 'job:' .. holder)
     local state, fence = job_state(prefix, job, holder)
-    if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
+    -- anchor: unique-key-is-held
+    if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end
     -- A job that moves to another shard holds the key until it has arrived.
     if state == 'moving' then return holder, state, fence end
   end

@@ -44,7 +44,8 @@ local function ready_lane(prefix, lane, virtual_time)
   local head = redis.call('ZRANGE', prefix .. 'lane:' .. lane, 0, 0, 'WITHSCORES')
   local class, wake = string.match(lane, '^[^/]*'), nil
   if head[1] then
-    redis.call('ZADD', prefix .. 'ready:' .. class, 'LT', math.floor(tonumber(head[2]) / BAND) * BAND + virtual_time, lane)
+    redis.call('ZADD', prefix .. 'ready:' .. class, 'LT',
+      math.floor(tonumber(head[2]) / BAND) * BAND + virtual_time, lane)
     wake = prefix .. 'wake:' .. class
   end
   redis.call('HDEL', prefix .. 'parked', lane)
@@ -114,7 +115,8 @@ local function leave_lane(prefix, lane, now_ms)
   -- Checked again, because the leases of this claim count by now.
   if lane.blocked then
     local ahead
-    room, until_ms, ahead = limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms, lane.blocked.need)
+    room, until_ms, ahead = limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms,
+      lane.blocked.need)
     rate_back(prefix, lane.blocked.limit, ahead, now_ms)
   end
   if not head[1] then

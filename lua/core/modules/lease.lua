@@ -6,14 +6,16 @@
 -- strings.
 local function token_state(run, job, fence, nonce)
   if job and job.kind == 'T' then
-    if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end -- anchor: tombstone-knows-its-token
+    -- anchor: tombstone-knows-its-token
+    if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end
     return 'stale', job.outcome == 'cancelled' and 'cancelled' or '' -- anchor: cancelled-holder-is-told
   end
   -- A run that cannot be read holds no token, because the other items of the call must still end.
   local state = run_look(run, 'fence', 'nonce', 'limits')
   if job and state[1] == fence and state[2] == nonce then return 'held', '', state[3] end
   local ended = run_look(run, 'ended', 'outcome')
-  if ended[1] == fence .. ':' .. nonce then return 'repeated', ended[2] end -- anchor: last-ended-token-is-known
+  -- anchor: last-ended-token-is-known
+  if ended[1] == fence .. ':' .. nonce then return 'repeated', ended[2] end
   return 'stale', ''
 end
 
@@ -32,8 +34,10 @@ local function note_lease(sweep, lease_ms, lengths)
   local shorter = recent_least_ms == 0 or recent_least_ms > lease_ms
   if recent_ms >= lease_ms and not shorter then return end
   local least_ms = tonumber(known[3] or 0)
-  redis.call('HSET', sweep, 'max_lease_ms', math.max(tonumber(known[1] or 0), lease_ms), 'recent_lease_ms', math.max(recent_ms, lease_ms),
-    'least_lease_ms', least_ms > 0 and math.min(least_ms, lease_ms) or lease_ms, 'recent_least_ms', shorter and lease_ms or recent_least_ms)
+  redis.call('HSET', sweep, 'max_lease_ms', math.max(tonumber(known[1] or 0), lease_ms), 'recent_lease_ms',
+    math.max(recent_ms, lease_ms),
+    'least_lease_ms', least_ms > 0 and math.min(least_ms, lease_ms) or lease_ms, 'recent_least_ms',
+    shorter and lease_ms or recent_least_ms)
 end
 
 -- The last writes of a lease that ends while the job goes on: free its slots, leave `active`, clear the token
@@ -87,7 +91,8 @@ local function bury_job(prefix, job, id, now_ms, events, reason)
   if ttl_ms > 0 then
     local record = string.format('{"ok":false,"ended_ms":%d,"error":', now_ms) .. cjson.encode(reason) .. '}'
     if fed then redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id) end
-    redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT', string.format('%d', now_ms + ttl_ms + (fed and KEPT_MS or 0)))
+    redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT',
+      string.format('%d', now_ms + ttl_ms + (fed and KEPT_MS or 0)))
   end
   free_unique(prefix, job, id) -- anchor: dead-job-frees-its-unique-key
   if fed then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
@@ -113,7 +118,9 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, 
   local seals, limits, leaves, last = {}, {}, {}, {}
   -- A queue in which no job waits for another one, as in most, pays for this one read only.
   local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
-  for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do redis.call('ZCARD', prefix .. zset) end
+  for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do
+    redis.call('ZCARD', prefix .. zset)
+  end
   local runs_there = runs_of(keys_at + 1, count)
   for at = 1, count do
     local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
@@ -133,7 +140,8 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, 
       ended[job_key] = true
       state, outcome, leaves[at] = 'ok', 'finished', true
       finished = finished + 1
-    elseif outcome == 'finished' and not ended[job_key] and redis.call('ZSCORE', active, string.sub(job_key, id_at)) then
+    elseif outcome == 'finished' and not ended[job_key]
+        and redis.call('ZSCORE', active, string.sub(job_key, id_at)) then
       -- A finish that was cut off after writing the tombstone has left the lease behind.
       leaves[at], limits[at] = true, run_look(run_key, 'limits')[1]
     end
@@ -145,7 +153,8 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, 
     -- Before the tombstone, because after a cut-off in between the token still holds, and the next copy
     -- writes both.
     if leaves[item] and seals[item] then -- anchor: only-the-holder-keeps-a-result
-      local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":' .. ARGV[arguments_at + 2 * item - 2] .. ','
+      local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":'
+        .. ARGV[arguments_at + 2 * item - 2] .. ','
       -- anchor: results-live-for-their-full-time
       local until_ms, id = now_ms + tonumber(ARGV[result_at + 1]), string.sub(KEYS[keys_at + 2 * item - 2], id_at)
       -- Kept for jobs that wait for it, however late they run (release_results).
@@ -173,7 +182,8 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, 
         if length > 0 or not last.plain or fence ~= last.fence or nonce ~= last.nonce then
           if nonce ~= last.nonce then last.mark, last.token = pack_token(nonce) end
           last.fence, last.nonce = fence, nonce
-          last.stone = tombstone_of(1, string.sub(seal, 8, 7 + length), tonumber(fence), last.mark, last.token)
+          last.stone = tombstone_of(1, string.sub(seal, 8, 7 + length), tonumber(fence), last.mark,
+            last.token)
           last.plain = length == 0
         end
         -- anchor: tombstone-outlives-late-copies

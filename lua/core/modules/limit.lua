@@ -17,16 +17,19 @@ local function limit_room(prefix, limit, definition, now_ms, need)
   if rate == 0 then return room, nil, nil, math.huge end
   need = math.min(need or 1, rate)
   local key = prefix .. 'rate:' .. limit
-  local start_ms = kind == 'fixed' and now_ms - now_ms % per_ms or now_ms - per_ms + 1 -- anchor: fixed-window-begins-at-its-start
+  -- anchor: fixed-window-begins-at-its-start
+  local start_ms = kind == 'fixed' and now_ms - now_ms % per_ms or now_ms - per_ms + 1
   local used = redis.pcall('ZCOUNT', key, start_ms, '+inf')
   if type(used) == 'table' then return 0, nil, nil, 0 end
   local until_ms = start_ms + per_ms
   local over = used + need > rate
   if over and kind == 'sliding' then
-    local oldest = redis.call('ZRANGE', key, start_ms, '+inf', 'BYSCORE', 'LIMIT', used + need - rate - 1, 1, 'WITHSCORES')
+    local oldest = redis.call('ZRANGE', key, start_ms, '+inf', 'BYSCORE', 'LIMIT', used + need - rate - 1, 1,
+      'WITHSCORES')
     until_ms = math.min(tonumber(oldest[2]), now_ms) + per_ms
   end
-  local ahead = redis.call('ZRANGE', key, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 100000)
+  local ahead = redis.call('ZRANGE', key, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0,
+    100000)
   return over and 0 or math.min(room, rate - used), over and until_ms or nil, ahead, rate - used, rate
 end
 
@@ -36,7 +39,9 @@ end
 local function rate_back(prefix, limit, ahead, now_ms)
   for at = 1, #(ahead or {}), PIECE / 2 do
     local words = {}
-    for entry = at, math.min(at + PIECE / 2 - 1, #ahead) do words[#words + 1], words[#words + 2] = now_ms, ahead[entry] end
+    for entry = at, math.min(at + PIECE / 2 - 1, #ahead) do
+      words[#words + 1], words[#words + 2] = now_ms, ahead[entry]
+    end
     redis.call('ZADD', prefix .. 'rate:' .. limit, 'XX', unpack(words))
   end
 end
@@ -62,7 +67,8 @@ local function free_slots(prefix, words, id, virtual_time, wakes)
         if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wakes[prefix .. 'wake:' .. class] = true end
       end
     else
-      for _, lane in ipairs(redis.call('ZRANGE', prefix .. 'parked:' .. limit, 0, 99)) do -- anchor: freed-slot-calls-parked-lanes
+      -- anchor: freed-slot-calls-parked-lanes
+      for _, lane in ipairs(redis.call('ZRANGE', prefix .. 'parked:' .. limit, 0, 99)) do
         local wake = ready_lane(prefix, lane, virtual_time)
         redis.call('ZREM', prefix .. 'parked:' .. limit, lane)
         if wake then wakes[wake] = true end
@@ -81,7 +87,8 @@ local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
     held[2 * at - 1], held[2 * at] = deadline_ms, id
     local unit_name = id .. ':' .. leases.fences[at]
     for unit = 1, math.min(leases.costs[at], tonumber(rate)) do -- anchor: rate-is-charged-the-cost-of-the-job
-      used[#used + 1], used[#used + 2] = now_ms, unit == 1 and unit_name or string.format('%s:%d', unit_name, unit)
+      used[#used + 1], used[#used + 2] = now_ms, unit == 1 and unit_name
+        or string.format('%s:%d', unit_name, unit)
     end
   end
   if slots ~= '0' then -- anchor: lease-holds-a-slot
@@ -106,7 +113,8 @@ end
 -- lie ahead for that reason, or that a changed limit may end, end now, up to 250 per call. The next claim
 -- writes them again if they still apply (rule 10). Returns whether some are left to be checked.
 local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
-  local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms', 'limits_from'), prefix .. 'rest'
+  local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms', 'limits_from'),
+    prefix .. 'rest'
   local blocking = prefix .. 'blocking'
   local more, changed_ms = false, tonumber(kept[2] or 0)
   -- If the clock stepped back, a change that lies ahead of now counts as made now (rule 10). Otherwise each
@@ -118,7 +126,8 @@ local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
   if kept[1] then
     -- Limits with parked lanes are checked in the order of their last check, so one whose time lies ahead of
     -- now would always come last.
-    local ahead = redis.call('ZRANGE', blocking, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 1000)
+    local ahead = redis.call('ZRANGE', blocking, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE',
+      'LIMIT', 0, 1000)
     for _, limit in ipairs(ahead) do redis.call('ZADD', blocking, 'XX', 0, limit) end
     local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, 250, 'WITHSCORES')
     for at = 1, #page, 2 do
@@ -132,7 +141,11 @@ local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
     end
     more = #page == 500
     local from_ms = more and page[500] or #ahead == 1000 and kept[1]
-    if from_ms then redis.call('HSET', sweep, 'rests_from_ms', from_ms) else redis.call('HDEL', sweep, 'rests_from_ms') end
+    if from_ms then
+      redis.call('HSET', sweep, 'rests_from_ms', from_ms)
+    else
+      redis.call('HDEL', sweep, 'rests_from_ms')
+    end
     more = from_ms ~= false
   end
   local pauses = redis.call('HGETALL', prefix .. 'paused')
@@ -141,7 +154,8 @@ local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
     local until_ms, length_ms = string.match(pauses[at + 1], '^(%d+) (%d+)$')
     until_ms, length_ms = until_ms or '0', length_ms or '0'
     if tonumber(until_ms) > now_ms + tonumber(length_ms) then
-      redis.call('HSET', prefix .. 'paused', pauses[at], string.format('%d %s', now_ms + length_ms, length_ms))
+      redis.call('HSET', prefix .. 'paused', pauses[at],
+        string.format('%d %s', now_ms + length_ms, length_ms))
       until_ms = now_ms + length_ms
     elseif tonumber(until_ms) > 0 and tonumber(until_ms) <= now_ms then
       redis.call('HDEL', prefix .. 'paused', pauses[at])
@@ -162,12 +176,14 @@ local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
   end
   for at, limit in ipairs(limits) do
     local held = prefix .. 'held:' .. limit
-    for _, id in ipairs(redis.pcall('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, 100)) do
+    for _, id in ipairs(redis.pcall('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE',
+        'LIMIT', 0, 100)) do
       -- anchor: slots-without-a-lease-are-swept
       if not redis.call('ZSCORE', prefix .. 'active', id) then redis.call('ZREM', held, id) end
     end
     if at <= keys and most > 0 then
-      local definition = redis.call('HGET', prefix .. 'limits', limit) or redis.call('HGET', prefix .. 'limits', 'k:*')
+      local definition = redis.call('HGET', prefix .. 'limits', limit)
+        or redis.call('HGET', prefix .. 'limits', 'k:*')
       local parked = prefix .. 'parked:' .. limit
       if not definition or limit_room(prefix, limit, definition, now_ms) > 0 then
         for _, lane in ipairs(redis.call('ZRANGE', parked, 0, math.min(99, most - 1))) do

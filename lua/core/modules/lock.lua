@@ -8,7 +8,8 @@ local function lock_read(lock)
   for at, name in ipairs(numbers) do
     local number = tonumber(kept[at + 1] or 0)
     if not number or number % 1 ~= 0 or number < 0 or number >= EXACT_MAX then
-      error({ err = 'IRONCLAIM the lock ' .. lock .. ' cannot be read: its ' .. name .. ' is ' .. string.format('%q', kept[at + 1]) })
+      error({ err = 'IRONCLAIM the lock ' .. lock .. ' cannot be read: its ' .. name .. ' is '
+        .. string.format('%q', kept[at + 1]) })
     end
     kept[at + 1] = number
   end

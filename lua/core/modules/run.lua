@@ -31,9 +31,11 @@ end
 
 -- The string of these fields.
 local function run_pack(fields)
-  local names, parts = {}, { run_start(fields.fence or '0', fields.nonce or '', fields.seal or '', fields.owner or '') }
+  local names, parts = {}, { run_start(fields.fence or '0', fields.nonce or '', fields.seal or '',
+    fields.owner or '') }
   for name, value in pairs(fields) do
-    local first = name == 'fence' or name == 'nonce' or name == 'seal' or name == 'owner' or name == 'claims' and value == '1'
+    local first = name == 'fence' or name == 'nonce' or name == 'seal' or name == 'owner'
+      or name == 'claims' and value == '1'
     if not first and value ~= '' then names[#names + 1] = name end
   end
   -- In one order, so that equal fields are equal bytes.
@@ -89,7 +91,8 @@ end
 local function run_write(run, ...)
   local fields, words = run_open(run) or {}, { ... }
   for at = 1, #words, 2 do
-    fields[words[at]] = type(words[at + 1]) == 'number' and string.format('%d', words[at + 1]) or words[at + 1]
+    fields[words[at]] = type(words[at + 1]) == 'number' and string.format('%d', words[at + 1])
+      or words[at + 1]
   end
   redis.call('SET', run, run_pack(fields))
 end

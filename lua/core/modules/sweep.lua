@@ -17,7 +17,8 @@ end
 -- (sweep_clock), where the repairs go on (mend_limits, mend_dead), the leader election (note_beat), and the
 -- checks of control connections. An error reply if the key is no hash.
 local function sweep_state(sweep)
-  return fields_of(sweep, { 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms', 'no_reap_before_ms', 'least_lease_ms',
+  return fields_of(sweep, { 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms',
+    'no_reap_before_ms', 'least_lease_ms',
     'recent_least_ms', 'waits', 'waits_from_ms', 'rests_from_ms', 'dead_from', 'looked_ms', 'look_from' })
 end
 
@@ -33,7 +34,8 @@ end
 -- that is cut off must leave the stall on record.
 local function sweep_clock(state, latest_ms, now_ms, most_ms)
   local lease_ms, recent_ms = tonumber(state.max_lease_ms or 0), tonumber(state.recent_lease_ms or 0)
-  local least_ms, recent_least_ms = tonumber(state.least_lease_ms or lease_ms), tonumber(state.recent_least_ms or 0)
+  local least_ms, recent_least_ms = tonumber(state.least_lease_ms or lease_ms),
+    tonumber(state.recent_least_ms or 0)
   -- If the clock stepped back, times that lie ahead of it count as now.
   local forgot_ms = math.min(tonumber(state.forgot_ms or now_ms), now_ms)
   local last_ms = math.min(tonumber(state.last_sweep_ms or now_ms), now_ms)
@@ -49,7 +51,8 @@ local function sweep_clock(state, latest_ms, now_ms, most_ms)
   -- After one wait the next gap starts no second one, or sweeps that always come late would never reap
   -- either.
   local gap_ms, half_ms = now_ms - last_ms, math.floor(lease_ms / 2)
-  local no_reap_before_ms = math.min(tonumber(state.no_reap_before_ms or 0), now_ms + half_ms) -- anchor: no-reap-time-follows-the-clock
+  -- anchor: no-reap-time-follows-the-clock
+  local no_reap_before_ms = math.min(tonumber(state.no_reap_before_ms or 0), now_ms + half_ms)
   -- But if sweeps came in time after the wait, a new gap is another stall, and workers get one more wait.
   local waits, from_ms = tonumber(state.waits or 0), math.min(tonumber(state.waits_from_ms or 0), now_ms)
   local again = no_reap_before_ms > last_ms and now_ms >= no_reap_before_ms
@@ -57,12 +60,14 @@ local function sweep_clock(state, latest_ms, now_ms, most_ms)
   if not waited and gap_ms > math.max(math.floor(least_ms / 2), 2 * most_ms) then
     -- A live worker renews while two thirds of its lease are left. So the gap has ended only leases of at
     -- most 1.5 times its length. Half of such a lease, three quarters of the gap, is enough time to renew.
-    no_reap_before_ms = now_ms + math.min(half_ms, math.max(math.floor(least_ms / 2), math.floor(gap_ms * 3 / 4)))
+    no_reap_before_ms = now_ms + math.min(half_ms,
+      math.max(math.floor(least_ms / 2), math.floor(gap_ms * 3 / 4)))
     waits, from_ms = again and waits + 1 or 1, now_ms
   end
   local keep = { 'max_lease_ms', lease_ms, 'recent_lease_ms', recent_ms,
     'least_lease_ms', least_ms, 'recent_least_ms', recent_least_ms, 'forgot_ms', forgot_ms,
-    'last_sweep_ms', now_ms, 'no_reap_before_ms', no_reap_before_ms, 'waits', waits, 'waits_from_ms', from_ms }
+    'last_sweep_ms', now_ms, 'no_reap_before_ms', no_reap_before_ms, 'waits', waits, 'waits_from_ms',
+    from_ms }
   -- Rests that began before the clock stepped back would end too late.
   if tonumber(state.last_sweep_ms or now_ms) > now_ms then
     keep[#keep + 1], keep[#keep + 2] = 'rests_from_ms', now_ms
@@ -138,7 +143,8 @@ local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
   local run = prefix .. 'run:' .. id
   local job = job_head(prefix .. 'job:' .. id)
   local readable = run_is_readable(run)
-  local state = readable and run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms') or {}
+  local state = readable and run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner',
+    'requeued_ms') or {}
   -- anchor: reaped-lease-frees-its-slot
   if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, virtual_time, wakes) end
   if not job or job.kind == 'T' then
@@ -159,10 +165,12 @@ local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
     redis.call('ZREM', prefix .. 'dead', id)
     dead = false
   end
-  local placed = dead or job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', due_member(job.sequence, id))
+  local placed = dead or job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due',
+    due_member(job.sequence, id))
   -- Rule 12: the first crash is counted without a condition; after it only a lease that was marked as started
   -- counts another one.
-  if live and (crashes == 0 or state[4] == fence .. ':' .. nonce) then crashes = crashes + 1 end -- anchor: crash-charged-once
+  -- anchor: crash-charged-once
+  if live and (crashes == 0 or state[4] == fence .. ':' .. nonce) then crashes = crashes + 1 end
   local function lost(why)
     if not live then return { 'error', why } end
     local text = 'the worker ' .. (state[6] or '') .. ' was lost'
@@ -170,15 +178,18 @@ local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
     if why then note[2] = why end
     return note
   end
-  local reason = not readable and 'the key of its run cannot be read' or job.kind == 'corrupt' and 'corrupt envelope'
-    or crashes >= job.crashes_max and string.format('crashed %d times, %d are allowed', crashes, job.crashes_max - 1) or nil
+  local reason = not readable and 'the key of its run cannot be read'
+    or job.kind == 'corrupt' and 'corrupt envelope'
+    or crashes >= job.crashes_max and string.format('crashed %d times, %d are allowed', crashes,
+      job.crashes_max - 1) or nil
   if reason and not (placed and not dead) then
     -- The token is revoked before the job is buried, or a late finish could still end a job that is in
     -- `dead`. If the script is cut off in between, the lease is still in `active`, and the next sweep finds
     -- the count of crashes.
     run_note(run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost(reason)))
     if not dead then bury_job(prefix, job, id, now_ms, events, reason) end
-    return { (job.kind == 'corrupt' or not readable) and 'corrupt' or 'buried', fence, live and nonce or '-', crashes }
+    return { (job.kind == 'corrupt' or not readable) and 'corrupt' or 'buried', fence, live and nonce or '-',
+      crashes }
   end
   local wake = not placed and to_lane(prefix, id, job, virtual_time)
   if wake then wakes[wake] = true end
@@ -196,12 +207,14 @@ end
 local function take_leases(prefix, active, start_ms, start_id, limit, lost, reap)
   -- Continue after the last lease that was read. If that one has ended or was renewed, continue with all
   -- leases of its score.
-  local rank = start_id and redis.call('ZSCORE', active, start_id) == start_ms and redis.call('ZRANK', active, start_id)
+  local rank = start_id and redis.call('ZSCORE', active, start_id) == start_ms
+    and redis.call('ZRANK', active, start_id)
   local page
   if rank then
     page = redis.call('ZRANGE', active, rank + 1, rank + limit, 'WITHSCORES')
   else
-    page = redis.call('ZRANGE', active, start_ms or '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+    page = redis.call('ZRANGE', active, start_ms or '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, limit,
+      'WITHSCORES')
   end
   local taken, left, at = {}, 50, 1
   while at < #page and left > 0 do
@@ -209,7 +222,9 @@ local function take_leases(prefix, active, start_ms, start_id, limit, lost, reap
     if lost(string.match(nonce, '^([^:]+):'), tonumber(page[at + 1])) then
       local kind, fence, token, crashes = unpack(reap(id))
       redis.call('ZREM', active, id)
-      for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, token, crashes } or {}) do taken[#taken + 1] = field end
+      for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, token, crashes } or {}) do
+        taken[#taken + 1] = field
+      end
       left = left - 1
     end
     at = at + 2
@@ -222,7 +237,8 @@ end
 -- see take_leases. Returns the reaped leases, 5 values each, and whether the pass goes on.
 -- keys: sweep, workers, active, connections (nil where the format has none)
 local function take_orphans(prefix, keys, now_ms, limit, reap)
-  local quiet_ms, pass_ms, from_ms, after, ttl_ms, last_ms = unpack(redis.call('HMGET', keys.sweep, 'no_orphans_before_ms',
+  local quiet_ms, pass_ms, from_ms, after, ttl_ms, last_ms =
+    unpack(redis.call('HMGET', keys.sweep, 'no_orphans_before_ms',
     'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms', 'last_beat_ms'))
   -- A call that was in flight during a stall arrives before the first heartbeat, which would record the stall
   -- (note_beat).
@@ -231,7 +247,8 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   local until_ms = string.format('%d', math.min(tonumber(pass_ms or now_ms), now_ms))
   local gone, shown, some = {}, {}, false
   if not stalled and now_ms >= tonumber(quiet_ms or 0) then -- anchor: orphans-are-left-after-a-stall
-    for _, incarnation in ipairs(redis.call('ZRANGE', keys.workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
+    for _, incarnation in ipairs(redis.call('ZRANGE', keys.workers, '-inf', '(' .. until_ms, 'BYSCORE',
+        'LIMIT', 0, 100)) do
       local beat = redis.pcall('GET', prefix .. 'worker:' .. incarnation)
       local beat_ttl_ms, lease_ms = string.match(type(beat) == 'string' and beat or '', '^%d+ (%d+) (%d+)')
       -- A heartbeat record that has expired is older than any lease of its worker.
@@ -249,13 +266,16 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
     end
     return worker
   end
-  local taken, next_ms, next_id = take_leases(prefix, keys.active, from_ms or nil, after or nil, limit, lost, reap)
+  local taken, next_ms, next_id = take_leases(prefix, keys.active, from_ms or nil, after or nil, limit, lost,
+    reap)
   for incarnation, alive_ms in pairs(shown) do
     redis.call('ZADD', keys.workers, 'XX', 'GT', alive_ms, incarnation)
-    redis.call('PEXPIREAT', prefix .. 'worker:' .. incarnation, alive_ms + gone[incarnation].lease_ms + 60000, 'GT')
+    redis.call('PEXPIREAT', prefix .. 'worker:' .. incarnation, alive_ms + gone[incarnation].lease_ms + 60000,
+      'GT')
   end
   if next_ms then
-    redis.call('HSET', keys.sweep, 'orphans_until_ms', until_ms, 'orphans_from', next_ms, 'orphans_after', next_id)
+    redis.call('HSET', keys.sweep, 'orphans_until_ms', until_ms, 'orphans_from', next_ms, 'orphans_after',
+      next_id)
   else
     redis.call('HDEL', keys.sweep, 'orphans_until_ms', 'orphans_from', 'orphans_after')
     for incarnation in pairs(gone) do
@@ -294,8 +314,8 @@ local function next_watch_ms(led_ms, watch_ms, sweep_ms, now_ms)
   return next_ms > now_ms and next_ms or next_ms + every_ms
 end
 
--- What a heartbeat reads before it writes: fields of `sweep` by name, the worker's last heartbeat, and the leader. Error
--- replies where a key has another type.
+-- What a heartbeat reads before it writes: fields of `sweep` by name, the worker's last heartbeat, and the
+-- leader. Error replies where a key has another type.
 -- keys: sweep, worker, leader
 local function beat_state(keys)
   local names = { 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms', 'led_ms', 'turn_ms', 'looked_ms' }
@@ -311,22 +331,26 @@ end
 -- incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others, connection
 local function note_beat(keys, beat, now_ms, state, worker, leads)
   local quiet_ms, watch_ms = tonumber(state.no_orphans_before_ms or 0), 0
-  local last, mine_ms = tonumber(string.match(worker or '', '^%d+') or -1), tonumber(string.match(worker or '', '^%d+ %d+ %d+ (%d+)') or 0)
+  local last, mine_ms = tonumber(string.match(worker or '', '^%d+') or -1),
+    tonumber(string.match(worker or '', '^%d+ %d+ %d+ (%d+)') or 0)
   -- Its time slot has not come yet. One that lies further ahead than slots are given out was set before the
   -- clock stepped back.
-  local waits = leads and leads ~= beat.incarnation and mine_ms > now_ms and mine_ms < now_ms + 8000 + math.max(100, beat.sweep_ms)
+  local waits = leads and leads ~= beat.incarnation and mine_ms > now_ms
+    and mine_ms < now_ms + 8000 + math.max(100, beat.sweep_ms)
   if waits then watch_ms = mine_ms - now_ms end
   local function reply(result)
     -- anchor: beats-wait-after-a-stall
     local orphaned = now_ms >= quiet_ms and redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0
-    local late = result == 'ok' and keys.connections and leads ~= beat.incarnation and looks_are_late(beat, state.looked_ms, keys.active, now_ms)
+    local late = result == 'ok' and keys.connections and leads ~= beat.incarnation
+      and looks_are_late(beat, state.looked_ms, keys.active, now_ms)
     return result, leads == beat.incarnation, orphaned, watch_ms, late
   end
   -- anchor: late-beat-is-ignored
   if last >= tonumber(beat.counter) then return reply(beat.until_ms > 0 and 'repeated' or 'left') end
   -- The heartbeat had expired when it arrived. It would list a worker that may be long gone, for ever if no
   -- worker is left to sweep. Nor does it prove that the server was not stalled.
-  if beat.until_ms > 0 and beat.until_ms <= now_ms then return reply('repeated') end -- anchor: beat-that-ran-out-lists-nobody
+  -- anchor: beat-that-ran-out-lists-nobody
+  if beat.until_ms > 0 and beat.until_ms <= now_ms then return reply('repeated') end
   -- Before the counter: if the script is cut off in between, the next copy writes the connection again.
   if keys.connections then note_connection(keys.connections, beat) end
   if beat.until_ms == 0 then
@@ -347,11 +371,15 @@ local function note_beat(keys, beat, now_ms, state, worker, leads)
   if now_ms - last_ms > longest_ms / 2 then quiet_ms = now_ms + math.floor(longest_ms / 2) end
   local keep = { 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms }
   if leads ~= beat.incarnation then
-    if is_silent(state.led_ms, beat.sweep_ms, now_ms) then leads = false end -- anchor: silent-leader-is-succeeded
+    -- anchor: silent-leader-is-succeeded
+    if is_silent(state.led_ms, beat.sweep_ms, now_ms) then leads = false end
     -- A new leader counts as having swept, because it sweeps next. So no other worker takes the lead
     -- meanwhile.
-    local at_ms = leads and (waits and mine_ms or next_watch_ms(state.led_ms, state.turn_ms, beat.sweep_ms, now_ms)) or now_ms
-    if not (leads and waits) then keep[#keep + 1], keep[#keep + 2] = leads and 'turn_ms' or 'led_ms', at_ms end
+    local at_ms = leads and (waits and mine_ms or next_watch_ms(state.led_ms, state.turn_ms, beat.sweep_ms,
+      now_ms)) or now_ms
+    if not (leads and waits) then
+      keep[#keep + 1], keep[#keep + 2] = leads and 'turn_ms' or 'led_ms', at_ms
+    end
     watch_ms = at_ms - now_ms
   else
     watch_ms = 0
@@ -372,7 +400,8 @@ local function note_beat(keys, beat, now_ms, state, worker, leads)
     leads = beat.incarnation
   end
   -- The record outlives the worker's leases, because a sweep needs to know how long those are.
-  local words = { beat.counter, beat.ttl_ms, beat.lease_ms, watch_ms > 0 and string.format('%d', now_ms + watch_ms) or '0', beat.about }
+  local words = { beat.counter, beat.ttl_ms, beat.lease_ms,
+    watch_ms > 0 and string.format('%d', now_ms + watch_ms) or '0', beat.about }
   redis.call('SET', keys.worker, table.concat(words, ' '), 'PXAT', until_ms + tonumber(beat.lease_ms) + 60000)
   return reply('ok')
 end

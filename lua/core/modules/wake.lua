@@ -15,7 +15,8 @@ local function wake_served(prefix, classes, open, wakes)
   for _, class in ipairs(open or {}) do looked[class.name] = class end
   for _, name in ipairs(classes) do
     local class, ready = looked[name], redis.call('ZCARD', prefix .. 'ready:' .. name) > 0
-    local claimable = ready and (not open or class and class.room > 0 and (class.picked > 0 or not class.passed))
+    local claimable = ready and (not open or class and class.room > 0
+      and (class.picked > 0 or not class.passed))
     wakes[prefix .. 'wake:' .. name] = claimable or nil -- anchor: claim-leaves-a-marker
   end
 end
@@ -58,7 +59,8 @@ end
 -- must not fail the script. `events`: keep, and for each event: kind, job, name, detail.
 local function append_events(stream, events)
   for _, event in ipairs(events) do
-    redis.pcall('XADD', stream, 'MAXLEN', '~', events.keep, '*', 'kind', event[1], 'job', event[2], 'name', event[3] or '',
+    redis.pcall('XADD', stream, 'MAXLEN', '~', events.keep, '*', 'kind', event[1], 'job', event[2], 'name',
+      event[3] or '',
       'detail', string.sub(event[4] or '', 1, 500))
   end
 end
@@ -82,7 +84,9 @@ local function note_class(prefix, classes, class, target, now_ms)
   if target ~= '' then
     local name = string.match(class, '^[^@]*')
     local routed = redis.call('HGET', prefix .. 'routed', name) or ''
-    if not string.find(routed .. ' ', ' ' .. class .. ' ', 1, true) then redis.call('HSET', prefix .. 'routed', name, routed .. ' ' .. class) end
+    if not string.find(routed .. ' ', ' ' .. class .. ' ', 1, true) then
+      redis.call('HSET', prefix .. 'routed', name, routed .. ' ' .. class)
+    end
     notify_settings(prefix, now_ms) -- anchor: new-class-is-announced
   end
   redis.call('HSET', classes, class, target)
@@ -104,9 +108,11 @@ local function wake_classes(prefix, now_ms)
   local page = redis.call('HSCAN', prefix .. 'classes', from or '0', 'COUNT', 200)
   for at = 1, #page[2], 2 do
     local class = page[2][at]
-    if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 and not (some_paused and is_paused(prefix .. 'paused', class, now_ms)) then
+    if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0
+        and not (some_paused and is_paused(prefix .. 'paused', class, now_ms)) then
       wake_push(prefix .. 'wake:' .. class) -- anchor: sweep-leaves-a-marker
     end
   end
-  if page[1] ~= '0' then redis.call('HSET', sweep, 'wake_from', page[1]) elseif from then redis.call('HDEL', sweep, 'wake_from') end
+  if page[1] ~= '0' then redis.call('HSET', sweep, 'wake_from', page[1]) elseif from then redis.call('HDEL',
+      sweep, 'wake_from') end
 end

@@ -7,7 +7,8 @@ local function clock_of(text, key)
   if not text then return nil end
   local clock = tonumber(text)
   if not string.match(text, '^%-?%d+$') or clock > EXACT_MAX or clock < -EXACT_MAX then
-    error({ err = 'IRONCLAIM no clock from -(2^53 - 1) to 2^53 - 1 in ' .. key .. ': ' .. string.sub(text, 1, 40) })
+    error({ err = 'IRONCLAIM no clock from -(2^53 - 1) to 2^53 - 1 in ' .. key .. ': '
+      .. string.sub(text, 1, 40) })
   end
   return clock
 end
@@ -39,7 +40,8 @@ end
 local function expect_type(key, wanted, found)
   if type(found) ~= 'table' or not found.err then return found end
   if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
-  error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok .. ', it must be a ' .. wanted })
+  error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok .. ', it must be a '
+    .. wanted })
 end
 
 -- Restart the index at this clock, because nothing is known of the channel or the clock went back: living
@@ -95,7 +97,9 @@ end
 -- them than of living subscribers. `cursors`: the prefix before `r.<subscriber>` in the keys of cursors.
 local function forget_expired(meta, cursors)
   for _, field in ipairs(redis.call('HRANDFIELD', meta, 5)) do
-    if string.sub(field, 1, 2) == 'r.' and redis.call('EXISTS', cursors .. field) == 0 then redis.call('HDEL', meta, field) end
+    if string.sub(field, 1, 2) == 'r.' and redis.call('EXISTS', cursors .. field) == 0 then
+      redis.call('HDEL', meta, field)
+    end
   end
 end
 
@@ -115,7 +119,9 @@ end
 -- them for longer, because its messages and cursors must not outlive the clock. Services may use different
 -- lifetimes for one channel.
 local function lasting(ends_ms, ...)
-  for at = 1, select('#', ...) do ends_ms = math.max(ends_ms, redis.call('PEXPIRETIME', (select(at, ...)))) end
+  for at = 1, select('#', ...) do
+    ends_ms = math.max(ends_ms, redis.call('PEXPIRETIME', (select(at, ...))))
+  end
   return string.format('%d', ends_ms)
 end
 

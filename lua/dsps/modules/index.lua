@@ -13,7 +13,8 @@ end
 -- The first clocks of the index, as text: those before the wrap of the circle come first.
 local function oldest(live, clock, count)
   if clock < 0 then
-    local before = expect_type(live, 'zset', redis.pcall('ZRANGE', live, 1, '+inf', 'BYSCORE', 'LIMIT', 0, count))
+    local before = expect_type(live, 'zset', redis.pcall('ZRANGE', live, 1, '+inf', 'BYSCORE', 'LIMIT', 0,
+      count))
     if #before > 0 then return before end
   end
   return expect_type(live, 'zset', redis.pcall('ZRANGE', live, 0, count - 1))
@@ -90,12 +91,15 @@ local function scan_bodies(meta, live, bodies, index, at, reads)
   local server = redis.pcall('INFO', 'server')
   -- Without it nobody could say whether the cursor is of this process: going on with it could pass messages
   -- by.
-  if type(server) == 'table' then error({ err = 'NOPERM the search of the whole keyspace for messages needs the command INFO' }) end
+  if type(server) == 'table' then
+    error({ err = 'NOPERM the search of the whole keyspace for messages needs the command INFO' })
+  end
   local run = string.match(server, 'run_id:(%w+)')
   local cursor, started, goal = string.match(index.scan or '', '^(%d+) (%w+) (%-?%d+)$')
   if started ~= run then cursor, goal = '0', string.format('%d', at) end
   -- The server finishes a bucket, so it may read somewhat more than COUNT.
-  local page, found, longest_ms = redis.call('SCAN', cursor, 'MATCH', bodies .. '*', 'COUNT', reads - 100), {}, 0
+  local page, found, longest_ms = redis.call('SCAN', cursor, 'MATCH', bodies .. '*', 'COUNT', reads - 100),
+    {}, 0
   for _, key in ipairs(page[2]) do
     local text = string.sub(key, #bodies + 1)
     local clock = string.match(text, '^%-?%d+$') and tonumber(text)

@@ -31,7 +31,9 @@ if action == 'release' then
   return { srv_us, 'released', 0, 0 }
 end
 if holder == token and renewal >= counter then return { srv_us, 'held', fence, until_ms } end
-if action == 'extend' and holder ~= token or action == 'acquire' and was then return { srv_us, 'lost', 0, 0 } end
+if action == 'extend' and holder ~= token or action == 'acquire' and was then
+  return { srv_us, 'lost', 0, 0 }
+end
 if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end
 if holder and holder ~= token then return { srv_us, 'taken', 0, until_ms } end
 if action == 'acquire' then fence = math.max(fence + 1, now_ms) end

@@ -29,13 +29,17 @@ end
 -- and no call has ended yet.
 local function foreign_token(prefix, format, id, fence, nonce)
   local key = prefix .. 'run:' .. id
-  local words = own_words(key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms', 'error')
-  local run = { limits = words[5] or '', ending = words[6] or '', value = words[7], took_ms = words[8], error = words[9] }
-  local token, deadline_ms = fence .. ':' .. nonce, tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
+  local words = own_words(key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms',
+    'error')
+  local run = { limits = words[5] or '', ending = words[6] or '', value = words[7], took_ms = words[8],
+    error = words[9] }
+  local token, deadline_ms = fence .. ':' .. nonce,
+    tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
   -- anchor: foreign-token-is-checked, 2 lines
   local listed = words[1] == fence and words[2] == nonce and deadline_ms
   if listed and format.mine(id, token) then return 'held', '', run, deadline_ms end
-  if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end -- anchor: foreign-end-is-recognized-when-repeated
+  -- anchor: foreign-end-is-recognized-when-repeated
+  if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end
   return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms, listed and true
 end
 
@@ -54,7 +58,8 @@ local function foreign_known(prefix, format, record, nonce, counter, corrupt)
       local job = state == 'held' and format.read(id)
       if job and job.kind == 'J' then
         local run = redis.call('HMGET', prefix .. 'run:' .. id, 'claims', 'crashes')
-        for _, field in ipairs({ id, tonumber(fence), deadline_ms, own_number(run[1]), job.failures, own_number(run[2]), job.body }) do
+        for _, field in ipairs({ id, tonumber(fence), deadline_ms, own_number(run[1]), job.failures,
+            own_number(run[2]), job.body }) do
           jobs[#jobs + 1] = field
         end
       end
@@ -97,20 +102,27 @@ local function foreign_scan(prefix, format, ask, now_ms)
   -- At the end of the waiting jobs only new ones are read; jobs that came in before that position are found
   -- by a full scan once a second.
   if from > 0 and now_ms - since_ms >= 1000 then from, since_ms = 0, now_ms end
-  local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0, redis.call('HLEN', prefix .. 'limits') > 0
+  local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0,
+    redis.call('HLEN', prefix .. 'limits') > 0
   local picked, broken, seen, rooms, bytes, crashed, full = {}, {}, {}, {}, 0, 0, false
   local function closed(name)
     if rooms[name] == nil then
       local definition = some_limits and redis.call('HGET', prefix .. 'limits', 'n:' .. name)
       local room, ahead = math.huge, nil
       -- A format with its own rates counts them itself.
-      if definition and format.counts_rates then definition = string.gsub(definition, '^(%d+) %d+', '%1 0') end
+      if definition and format.counts_rates then
+        definition = string.gsub(definition, '^(%d+) %d+', '%1 0')
+      end
       if definition then
         local _
         room, _, ahead = limit_room(prefix, 'n:' .. name, definition, now_ms)
       end
-      if (some_paused and is_paused(prefix .. 'paused', name, now_ms)) or (format.paused and format.paused(name)) then room = 0 end
-      rooms[name] = { room = room, limit = definition and 'n:' .. name, definition = definition or nil, ahead = ahead }
+      if (some_paused and is_paused(prefix .. 'paused', name, now_ms))
+          or (format.paused and format.paused(name)) then
+        room = 0
+      end
+      rooms[name] = { room = room, limit = definition and 'n:' .. name, definition = definition or nil,
+        ahead = ahead }
     end
     return rooms[name].room <= 0
   end
@@ -125,7 +137,8 @@ local function foreign_scan(prefix, format, ask, now_ms)
     end
     local job = format.read(id)
     if not job or job.kind ~= 'J' then
-      broken[#broken + 1] = { id = id, place = candidate.place, why = job and job.why or 'there is no job behind this id' }
+      broken[#broken + 1] = { id = id, place = candidate.place,
+        why = job and job.why or 'there is no job behind this id' }
       return
     end
     if not ask.classes[job.name] or closed(job.name) then return end
@@ -138,7 +151,8 @@ local function foreign_scan(prefix, format, ask, now_ms)
     if refused then return end
     local run = own_words(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'crashes')
     if run.err then
-      broken[#broken + 1] = { id = id, place = candidate.place, why = 'the key of its run is of another type' }
+      broken[#broken + 1] = { id = id, place = candidate.place,
+        why = 'the key of its run is of another type' }
       return
     end
     -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
@@ -160,8 +174,10 @@ local function foreign_scan(prefix, format, ask, now_ms)
     bytes, crashed = bytes + size, crashed + (crashes > 0 and 1 or 0)
     local room = rooms[job.name]
     room.room = room.room - 1
-    picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room, known = run[1] and true or false,
-      fence = math.max(own_number(run[1]) + 1, now_ms), claims = own_number(run[3]) + 1, crashes = crashes } -- anchor: foreign-fences-only-grow
+    picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room,
+      known = run[1] and true or false,
+      -- anchor: foreign-fences-only-grow
+      fence = math.max(own_number(run[1]) + 1, now_ms), claims = own_number(run[3]) + 1, crashes = crashes }
     if #picked >= ask.limit then full = true end
   end
   local function window(first, size)
@@ -175,7 +191,9 @@ local function foreign_scan(prefix, format, ask, now_ms)
   end
   -- Go on from where the last scan stopped.
   local next_at, reached = window(0, from > 0 and 25 or math.max(100, ask.limit))
-  if from > 0 and not full and next_at ~= 0 then next_at, reached = window(math.max(from, 25), math.max(100, ask.limit)) end
+  if from > 0 and not full and next_at ~= 0 then
+    next_at, reached = window(math.max(from, 25), math.max(100, ask.limit))
+  end
   local gone, value = #picked + #broken, nil
   if full then
     value = from > 0 and string.format('%d %d', from, now_ms) or kept
@@ -194,7 +212,8 @@ end
 -- not_after_ms, owner
 local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   local nonce, corrupt = ask.incarnation .. ':' .. ask.counter, {}
-  local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt) -- anchor: foreign-claim-is-recognized-when-repeated
+  -- anchor: foreign-claim-is-recognized-when-repeated
+  local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt)
   if known then return known, jobs, corrupt end
   if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end -- anchor: late-foreign-claim-is-void
 
@@ -203,10 +222,12 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   if #picked > 0 then note_lease(keys.sweep, ask.lease_ms) end
   for _, one in ipairs(picked) do
     local run, fence = prefix .. 'run:' .. one.id, string.format('%d', one.fence)
-    local lease = { token = fence .. ':' .. nonce, fence = fence, nonce = nonce, until_ms = until_ms, lease_ms = ask.lease_ms, owner = ask.owner }
+    local lease = { token = fence .. ':' .. nonce, fence = fence, nonce = nonce, until_ms = until_ms,
+      lease_ms = ask.lease_ms, owner = ask.owner }
     -- The engine's keys before the wire: if the call is cut off in between, the job still waits on the wire,
     -- where the token has no effect.
-    redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims, 'renewal', 0, 'ending', '',
+    redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims,
+      'renewal', 0, 'ending', '',
       'limits', one.room.limit or '')
     if one.known then redis.call('PERSIST', run) end
     redis.call('ZADD', keys.active, until_ms, one.id)
@@ -216,10 +237,14 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
       redis.call('PEXPIREAT', run, string.format('%d', now_ms + LATE_COPY_MS))
     else
       leases[#leases + 1], leases[#leases + 2] = one.id, fence
-      for _, field in ipairs({ one.id, one.fence, until_ms, one.claims, one.job.failures or 0, one.crashes, one.job.body }) do jobs[#jobs + 1] = field end
+      for _, field in ipairs({ one.id, one.fence, until_ms, one.claims, one.job.failures or 0, one.crashes,
+          one.job.body }) do
+        jobs[#jobs + 1] = field
+      end
       if one.room.limit then
         local group = counted[one.room.limit] or { limit = one.room, ids = {}, fences = {}, costs = {} }
-        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = one.id, fence, 1
+        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = one.id,
+          fence, 1
         counted[one.room.limit] = group
       end
       if events then table.insert(events, { 'claimed', one.id, one.job.name, ask.owner }) end
@@ -234,11 +259,16 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   end
   if format.scanned then format.scanned() end
   if scan.value ~= (scan.kept or nil) then
-    if scan.value then redis.call('HSET', prefix .. 'scan', scan.field, scan.value) else redis.call('HDEL', prefix .. 'scan', scan.field) end
+    if scan.value then
+      redis.call('HSET', prefix .. 'scan', scan.field, scan.value)
+    else
+      redis.call('HDEL', prefix .. 'scan', scan.field)
+    end
     redis.call('PEXPIRE', prefix .. 'scan', 60000)
   end
   if scan.more then wake_push(prefix .. 'wake') end
   for _, id in ipairs(corrupt) do leases[#leases + 1], leases[#leases + 2] = id, 'corrupt' end
-  redis.call('SET', keys.record, record_of(leases), 'PXAT', string.format('%d', math.max(ask.not_after_ms, until_ms) + ask.lease_ms))
+  redis.call('SET', keys.record, record_of(leases), 'PXAT',
+    string.format('%d', math.max(ask.not_after_ms, until_ms) + ask.lease_ms))
   return #jobs > 0 and 'leased' or 'empty', jobs, corrupt
 end

@@ -34,10 +34,13 @@ end
 local function jobs_at(active, state, offset, limit, newest, now_ms, model)
   local found = {}
   local function take(from, count)
-    local words = model.list(state == 'stuck' and 'active' or state == 'finished' and 'done' or state, from, count, newest)
+    local words = model.list(state == 'stuck' and 'active' or state == 'finished' and 'done' or state, from,
+      count, newest)
     for at = 1, #words, 2 do
       local id, score = words[at], tonumber(words[at + 1] or 0) or 0
-      if state == 'active' or state == 'stuck' then score = tonumber(redis.call('ZSCORE', active, id)) or score end
+      if state == 'active' or state == 'stuck' then
+        score = tonumber(redis.call('ZSCORE', active, id)) or score
+      end
       found[#found + 1] = { id = id, score = score }
     end
     return #words / 2
@@ -68,7 +71,8 @@ end
 -- many have moved, and whether there are more to move.
 local function strays_back(prefix, active, now_ms, most, model, events)
   local strays, back, seen, moved, more = prefix .. 'strays', {}, {}, 0, false
-  local found = model.strays and model.strays(1000, function(id) return redis.call('ZSCORE', active, id) end) or {}
+  local found = model.strays and model.strays(1000,
+    function(id) return redis.call('ZSCORE', active, id) end) or {}
   for _, id in ipairs(found) do
     seen[id] = true
     local since_ms = tonumber(redis.call('ZSCORE', strays, id))

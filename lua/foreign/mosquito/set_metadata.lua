@@ -19,13 +19,16 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, recorded_words(op) } end
 for at = 3, #ARGV, 3 do
   local was = ARGV[at] == 'add' and redis.call('HGET', metadata, ARGV[at + 1]) or '0'
-  if ARGV[at] == 'add' and not string.match(was, '^%-?%d+$') then return redis.error_reply('IRONCLAIM the field ' .. ARGV[at + 1] .. ' holds no number') end
+  if ARGV[at] == 'add' and not string.match(was, '^%-?%d+$') then
+    return redis.error_reply('IRONCLAIM the field ' .. ARGV[at + 1] .. ' holds no number')
+  end
 end
 local values = {}
 for at = 3, #ARGV, 3 do
   local action, field, value = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   if action == 'set' then redis.call('HSET', metadata, field, value)
-  elseif action == 'add' then values[#values + 1] = string.format('%d', redis.call('HINCRBY', metadata, field, value))
+  elseif action == 'add' then values[#values + 1] =
+      string.format('%d', redis.call('HINCRBY', metadata, field, value))
   else redis.call('HDEL', metadata, field) end
 end
 redis.call('SET', op, table.concat(values, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)

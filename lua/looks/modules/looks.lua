@@ -7,7 +7,9 @@ local function pauses_on(fields, now_ms)
   local on = {}
   for at = 1, #fields, 2 do
     local until_ms = tonumber(string.match(fields[at + 1] or '', '^%d+'))
-    if until_ms and (until_ms == 0 or until_ms > now_ms) then on[#on + 1], on[#on + 2] = fields[at], until_ms end
+    if until_ms and (until_ms == 0 or until_ms > now_ms) then
+      on[#on + 1], on[#on + 2] = fields[at], until_ms
+    end
   end
   return on
 end
@@ -24,7 +26,8 @@ local function limit_use(prefix, limit, definition, now_ms, need, most, inherite
   end
   local parked = redis.call('ZCARD', prefix .. 'parked:' .. limit)
   local size = redis.pcall('ZCARD', held)
-  return { limit, definition, type(size) == 'number' and size or 0, rate and rate - left or 0, until_ms or 0, parked, holders, inherited and 1 or 0 }
+  return { limit, definition, type(size) == 'number' and size or 0, rate and rate - left or 0, until_ms or 0,
+    parked, holders, inherited and 1 or 0 }
 end
 
 -- Since when (ms) a job is claimable, from the beginning of its envelope: the time of its enqueue, or the end

@@ -41,7 +41,8 @@ local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   end
   if changed then
     local version = redis.call('HINCRBY', keys.stats, 'schedules', 1)
-    for _, word in ipairs({ 'version', version, 'timing', given.timing, 'policy', given.policy, 'job', given.job }) do
+    for _, word in ipairs({ 'version', version, 'timing', given.timing, 'policy', given.policy, 'job',
+        given.job }) do
       fields[#fields + 1] = word
     end
   end
@@ -60,7 +61,8 @@ end
 local function schedule_enable(keys, name, version, next_ms, srv_us, not_after_ms, mirror)
   local was = redis.call('HMGET', keys.schedule, 'version', 'enabled', 'next_ms', 'job')
   local enabled = next_ms ~= '0' and '1' or '0'
-  local found = not was[1] and 'gone' or was[1] ~= version and 'other' or was[2] == enabled and was[3] ~= '0' and 'same' or 'changed'
+  local found = not was[1] and 'gone' or was[1] ~= version and 'other'
+    or was[2] == enabled and was[3] ~= '0' and 'same' or 'changed'
   if found == 'changed' then
     -- In the same order as in schedule_put.
     local due_ms = enabled == '1' and next_ms or '+inf'
@@ -106,7 +108,8 @@ local function due_schedules(prefix, now_ms, limit)
   local found = redis.call('ZRANGE', cron, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
   for at = 1, #found, 2 do
     local name = found[at]
-    local words = redis.pcall('HMGET', prefix .. 'cron:' .. name, 'version', 'next_ms', 'anchor_ms', 'timing', 'policy', 'enabled')
+    local words = redis.pcall('HMGET', prefix .. 'cron:' .. name, 'version', 'next_ms', 'anchor_ms', 'timing',
+      'policy', 'enabled')
     local next_ms = words[6] == '1' and tonumber(words[2]) or 0
     if words.err then
       redis.call('ZADD', cron, now_ms + 60000, name)
@@ -114,7 +117,8 @@ local function due_schedules(prefix, now_ms, limit)
       redis.call('ZREM', cron, name)
     elseif next_ms ~= tonumber(found[at + 1]) then
       -- What somebody else has written there may be no time.
-      redis.call('ZADD', cron, next_ms > 0 and next_ms <= U48_MAX and string.format('%d', next_ms) or '+inf', name)
+      redis.call('ZADD', cron, next_ms > 0 and next_ms <= U48_MAX and string.format('%d', next_ms) or '+inf',
+        name)
     else
       due[#due + 1] = name
       for field = 1, 5 do due[#due + 1] = words[field] or '' end
@@ -126,7 +130,8 @@ end
 -- Add a schedule to a page as 14 words: its name, its definition and its state. `next_ms`: its next tick
 -- where the key has an older one.
 local function add_schedule(page, name, key, next_ms)
-  local words = redis.pcall('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms', 'next_ms', 'last_ms', 'last_job',
+  local words = redis.pcall('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms',
+    'next_ms', 'last_ms', 'last_job',
     'count', 'missed', 'skipped', 'error')
   -- A key of another type must not hide the others.
   if words.err then words = { '0', [13] = words.err } end

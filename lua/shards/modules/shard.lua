@@ -28,7 +28,10 @@ local function job_to_move(prefix, id)
   if not job or job.kind == 'T' or redis.call('ZSCORE', prefix .. 'active', id) then return nil end
   local state, score = 'dead', redis.call('ZSCORE', prefix .. 'dead', id)
   if not score then
-    if job.kind ~= 'J' or redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 or redis.call('ZSCORE', prefix .. 'blocked', id) then return nil end
+    if job.kind ~= 'J' or redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
+        or redis.call('ZSCORE', prefix .. 'blocked', id) then
+      return nil
+    end
     if (envelope_options(raw) or {}).needs then return nil end
     state, score = 'delayed', redis.call('ZSCORE', prefix .. 'due', due_member(job.sequence, id))
     if not score then state, score = 'waiting', redis.call('ZSCORE', prefix .. 'lane:' .. job.lane, id) end
@@ -36,11 +39,14 @@ local function job_to_move(prefix, id)
     return nil
   end
   if not score then return nil end
-  local expires = job.kind == 'J' and redis.call('ZSCORE', prefix .. 'expiring', due_member(job.sequence, id)) or ''
+  local expires = job.kind == 'J' and redis.call('ZSCORE', prefix .. 'expiring', due_member(job.sequence, id))
+    or ''
   local owns = job.unique and redis.pcall('GET', prefix .. 'unique:' .. job.unique) == id and '1' or ''
-  local result, kept_ms = redis.pcall('GET', prefix .. 'result:' .. id), redis.call('PTTL', prefix .. 'result:' .. id)
+  local result, kept_ms = redis.pcall('GET', prefix .. 'result:' .. id),
+    redis.call('PTTL', prefix .. 'result:' .. id)
   if type(result) ~= 'string' then result = '' end
-  return words_pack({ state, score, raw, run or '', expires, owns, result, string.format('%d', kept_ms) }), job
+  return words_pack({ state, score, raw, run or '', expires, owns, result, string.format('%d', kept_ms) }),
+    job
 end
 
 -- Take a packed job out of the indexes of its shard. Its unique key stays, and a tombstone that says that it
@@ -57,7 +63,8 @@ local function leave_shard(prefix, id, packed, lanes)
   end
   redis.call('ZREM', prefix .. 'dead', id)
   local run = words[4] ~= '' and run_unpack(words[4]) or {}
-  redis.call('SET', prefix .. 'job:' .. id, tombstone_of(9, job.enqueue_nonce or '', tonumber(run.fence or 0), 32, 'resharding'))
+  redis.call('SET', prefix .. 'job:' .. id, tombstone_of(9, job.enqueue_nonce or '', tonumber(run.fence or 0),
+    32, 'resharding'))
 end
 
 -- Put a packed job into its new shard, unless one of its id is there already. The order of the writes is that
@@ -87,7 +94,9 @@ local function enter_shard(prefix, id, packed, now_ms, virtual_time, wakes)
   if owns == '1' and redis.call('EXISTS', prefix .. 'unique:' .. job.unique) == 0 then
     own[#own + 1], own[#own + 2] = prefix .. 'unique:' .. job.unique, id
   end
-  if result ~= '' and tonumber(kept_ms) > 0 then redis.call('SET', prefix .. 'result:' .. id, result, 'PX', kept_ms) end
+  if result ~= '' and tonumber(kept_ms) > 0 then
+    redis.call('SET', prefix .. 'result:' .. id, result, 'PX', kept_ms)
+  end
   redis.call('MSET', unpack(own))
   if wake then wakes[wake] = true end
   return true

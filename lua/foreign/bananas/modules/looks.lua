@@ -11,7 +11,11 @@ local function wire_ends(w, shared)
   local function rewrite(id, job, changes, ttl_s)
     if job.kind ~= 'J' then return end
     local body = text.with(job.body, changes)
-    if ttl_s then redis.call('SET', keys.job(id), body, 'EX', ttl_s) else redis.call('SET', keys.job(id), body) end
+    if ttl_s then
+      redis.call('SET', keys.job(id), body, 'EX', ttl_s)
+    else
+      redis.call('SET', keys.job(id), body)
+    end
   end
 
   local function leave(id) redis.call('LREM', keys.processing, 0, id) end
@@ -38,8 +42,10 @@ local function wire_ends(w, shared)
   function w.again(id, job, failure)
     if job.kind ~= 'J' then return w.set_aside(id, keys.processing, job.why) end
     local later = failure.due_ms > shared.now_ms
-    local changes = { status = '"pending"', updated_at = stamp(), attempts = string.format('%d', failure.failures),
-      error = text.quoted(failure.error), scheduled_for = later and '"' .. shared.time(failure.due_ms) .. '"' or false }
+    local changes = { status = '"pending"', updated_at = stamp(),
+      attempts = string.format('%d', failure.failures),
+      error = text.quoted(failure.error), scheduled_for = later and '"' .. shared.time(failure.due_ms) .. '"'
+      or false }
     rewrite(id, job, changes)
     if later then
       redis.call('ZADD', keys.scheduled, math.ceil(failure.due_ms / 1000), id)
@@ -50,9 +56,11 @@ local function wire_ends(w, shared)
   end
 
   function w.bury(id, job, failure)
-    local changes = { status = '"failed"', updated_at = stamp(), attempts = string.format('%d', failure.failures),
+    local changes = { status = '"failed"', updated_at = stamp(),
+      attempts = string.format('%d', failure.failures),
       error = text.quoted(failure.error), scheduled_for = false }
-    result(id, shared.error_s, { 'status', 'failed', 'duration_ms', string.format('%d', failure.took_ms or 0), 'error', failure.error })
+    result(id, shared.error_s, { 'status', 'failed', 'duration_ms', string.format('%d', failure.took_ms or 0),
+      'error', failure.error })
     -- A call that was cut off after this has buried it already.
     local there = (failure.redo or job.status == 'failed') and redis.call('LPOS', keys.dead, id)
     if not there then redis.call('LPUSH', keys.dead, id) end
@@ -72,7 +80,8 @@ local function wire_ends(w, shared)
   local function named(place)
     local job = w.read('')
     if not job or job.kind ~= 'J' or place == keys.scheduled then return false end
-    local id = string.format('cron:unnamed:%.0f-%d', shared.now_ms, redis.call('INCR', shared.prefix .. 'seq'))
+    local id = string.format('cron:unnamed:%.0f-%d', shared.now_ms,
+      redis.call('INCR', shared.prefix .. 'seq'))
     redis.call('SET', keys.job(id), text.with(job.body, { id = text.quoted(id) }))
     redis.call('RPUSH', place, id)
     redis.call('LREM', place, -1, '')
@@ -91,12 +100,17 @@ local function wire_ends(w, shared)
       stub = '{"error":"Job data not found (corrupted reference)","id":' .. text.quoted(id) .. '}'
     elseif type(body) == 'string' then
       if #body > 500 then body = string.sub(body, 1, 500) .. '...' end
-      stub = '{"corrupted_data":' .. text.quoted(body) .. ',"error":' .. text.quoted('Failed to unmarshal job: ' .. (why or ''))
+      stub = '{"corrupted_data":' .. text.quoted(body) .. ',"error":'
+        .. text.quoted('Failed to unmarshal job: ' .. (why or ''))
         .. ',"id":' .. text.quoted(id) .. '}'
     end
     redis.call('LPUSH', keys.dead, id)
     if stub then redis.call('SET', keys.job(id), stub, 'EX', shared.dead_s) end
-    if place == keys.scheduled then redis.call('ZREM', place, id) else redis.call('LREM', place or keys.processing, -1, id) end
+    if place == keys.scheduled then
+      redis.call('ZREM', place, id)
+    else
+      redis.call('LREM', place or keys.processing, -1, id)
+    end
   end
 end
 
@@ -140,13 +154,15 @@ local function wire_looks(w, shared)
     local flat = {}
     if state == 'delayed' or state == 'done' then
       local key, unit = state == 'done' and shared.done or keys.scheduled, state == 'done' and 1 or 1000
-      local words = redis.call(newest_first and 'ZREVRANGE' or 'ZRANGE', key, offset, offset + limit - 1, 'WITHSCORES')
+      local words = redis.call(newest_first and 'ZREVRANGE' or 'ZRANGE', key, offset, offset + limit - 1,
+        'WITHSCORES')
       for at = 1, #words, 2 do
         flat[at], flat[at + 1] = words[at], string.format('%.0f', tonumber(words[at + 1]) * unit)
       end
       return flat
     end
-    local lists = state == 'waiting' and waiting(worker and worker.routes) or state == 'active' and { keys.processing } or state == 'dead' and { keys.dead } or {}
+    local lists = state == 'waiting' and waiting(worker and worker.routes)
+      or state == 'active' and { keys.processing } or state == 'dead' and { keys.dead } or {}
     for _, id in ipairs(page(lists, offset, limit, newest_first)) do
       local score = '0'
       if state == 'active' then score = redis.call('ZSCORE', shared.prefix .. 'active', id) or '0' end
@@ -182,7 +198,8 @@ local function wire_looks(w, shared)
     if status ~= 'completed' and status ~= 'failed' then return nil end
     local ended_ms = job and job.updated_ms or 0
     if ended_ms == 0 then ended_ms = rfc3339_ms(stored.completed_at) or 0 end
-    local record = '{"ok":' .. tostring(status == 'completed') .. ',"ended_ms":' .. string.format('%d', ended_ms)
+    local record = '{"ok":' .. tostring(status == 'completed') .. ',"ended_ms":'
+      .. string.format('%d', ended_ms)
     if status == 'completed' then
       local value = stored.result
       -- A value that is no JSON is returned as a text.
@@ -191,12 +208,15 @@ local function wire_looks(w, shared)
       record = record .. ',"fence":0,"took_ms":' .. took_ms .. ',"value":' .. (value or 'null') .. '}'
       return { state = 'finished', ended_ms = ended_ms, error = '', record = record }
     end
-    local why = job and job.kind == 'J' and job.error ~= '' and job.error or stored.error or job and job.why or ''
-    return { state = 'dead', ended_ms = ended_ms, error = why, record = record .. ',"error":' .. text.quoted(why) .. '}' }
+    local why = job and job.kind == 'J' and job.error ~= '' and job.error or stored.error or job and job.why
+      or ''
+    return { state = 'dead', ended_ms = ended_ms, error = why,
+      record = record .. ',"error":' .. text.quoted(why) .. '}' }
   end
 
   local function anew(job)
-    return text.with(job.body, { status = '"pending"', updated_at = '"' .. shared.time(shared.now_ms) .. '"', scheduled_for = false,
+    return text.with(job.body, { status = '"pending"', updated_at = '"' .. shared.time(shared.now_ms) .. '"',
+      scheduled_for = false,
       attempts = '0' })
   end
 
@@ -236,10 +256,12 @@ local function wire_looks(w, shared)
   function w.purge(most)
     local root, gone, looked = keys.root, 0, 0
     local cursor = redis.call('GET', shared.prefix .. 'purge') or '0'
-    local kinds = { '^job:', '^result:', '^route:.*:queue:%a+$', '^queue:%a+$', keys.documented and '^cron:state:' or '^schedules:',
+    local kinds = { '^job:', '^result:', '^route:.*:queue:%a+$', '^queue:%a+$',
+      keys.documented and '^cron:state:' or '^schedules:',
       keys.documented and '^cron:lock:' or '^schedule_lock:' }
     repeat
-      local pass = redis.call('SCAN', cursor, 'MATCH', string.gsub(root, '[%*%?%[%]\\]', '\\%0') .. '*', 'COUNT', 1000)
+      local pass = redis.call('SCAN', cursor, 'MATCH', string.gsub(root, '[%*%?%[%]\\]', '\\%0') .. '*',
+        'COUNT', 1000)
       cursor, looked = pass[1], looked + 1
       for _, key in ipairs(pass[2]) do
         local name = string.sub(key, #root + 1)
@@ -251,13 +273,19 @@ local function wire_looks(w, shared)
         end
       end
     until cursor == '0' or gone >= most or looked >= 100
-    if cursor == '0' then redis.call('DEL', shared.prefix .. 'purge') else redis.call('SET', shared.prefix .. 'purge', cursor, 'EX', 3600) end
+    if cursor == '0' then
+      redis.call('DEL', shared.prefix .. 'purge')
+    else
+      redis.call('SET', shared.prefix .. 'purge', cursor, 'EX', 3600)
+    end
     return cursor ~= '0'
   end
 
   -- The engine's own keys that only this format uses.
   function w.obliterated()
-    for _, name in ipairs({ 'routes', 'adopting', 'purge', 'seq', 'done' }) do redis.call('DEL', shared.prefix .. name) end
+    for _, name in ipairs({ 'routes', 'adopting', 'purge', 'seq', 'done' }) do
+      redis.call('DEL', shared.prefix .. name)
+    end
   end
 
   -- This format has no pauses: a pause stops only the workers of this engine.

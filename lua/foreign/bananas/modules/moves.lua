@@ -11,15 +11,18 @@ local function wire_waiting(w, shared)
     local body = redis.pcall('GET', keys.job(id))
     if not body then return nil end
     if type(body) == 'table' then
-      return { kind = 'corrupt', why = 'the key of the job is a ' .. redis.call('TYPE', keys.job(id)).ok .. ', it must be a string', body = '' }
+      return { kind = 'corrupt', why = 'the key of the job is a ' .. redis.call('TYPE', keys.job(id)).ok
+        .. ', it must be a string', body = '' }
     end
     local job, why = text.open(body)
     if not job then return { kind = 'corrupt', why = why, body = body } end
     local priority = keys.number[job.priority] and job.priority or 'normal'
     local route = job.routing_key ~= '' and job.routing_key or 'default'
-    return { kind = 'J', name = job.name, body = body, failures = math.max(job.attempts or 0, 0), attempts = math.max(job.max_retries or 0, 1),
+    return { kind = 'J', name = job.name, body = body, failures = math.max(job.attempts or 0, 0),
+      attempts = math.max(job.max_retries or 0, 1),
       priority = keys.number[priority], enqueued_ms = at(job.created_at), due_ms = at(job.scheduled_for),
-      status = job.status or '', level = priority, route = route, error = job.error or '', updated_ms = at(job.updated_at) }
+      status = job.status or '', level = priority, route = route, error = job.error or '',
+      updated_ms = at(job.updated_at) }
   end
 
   -- The list of a job: the one that it was taken from last, if that is not the one of its own members.
@@ -104,7 +107,8 @@ local function wire_waiting(w, shared)
     local least, most = unpack(worker.priorities or { 1, 10 })
     for _, priority in ipairs(keys.priorities) do
       local lists, sizes, total = {}, {}, 0
-      for _, route in ipairs(keys.number[priority] >= least and keys.number[priority] <= most and routes or {}) do
+      for _, route in ipairs(keys.number[priority] >= least and keys.number[priority] <= most and routes
+          or {}) do
         for _, list in ipairs(keys.lists(route, priority)) do
           local size = redis.pcall('LLEN', list)
           size = type(size) == 'number' and size or 0
@@ -134,9 +138,11 @@ local function wire_moves(w, shared)
     if later then nanos = string.format('%06d', redis.call('INCR', shared.prefix .. 'seq') % 1000000) end
     local routing = '"routing_key":' .. text.quoted(route)
     local made = '"' .. shared.time(shared.now_ms, false, nanos) .. '"'
-    local body = '{"id":' .. text.quoted(item.id) .. ',' .. members .. ',"status":"' .. (later and 'scheduled' or 'pending') .. '","priority":"' .. priority .. '"'
+    local body = '{"id":' .. text.quoted(item.id) .. ',' .. members .. ',"status":"'
+      .. (later and 'scheduled' or 'pending') .. '","priority":"' .. priority .. '"'
       .. (keys.live and '' or ',' .. routing) .. ',"created_at":' .. made .. ',"updated_at":' .. made
-      .. (later and ',"scheduled_for":"' .. shared.time(due_ms) .. '"' or '') .. ',"attempts":0,"max_retries":' .. most
+      .. (later and ',"scheduled_for":"' .. shared.time(due_ms) .. '"' or '')
+        .. ',"attempts":0,"max_retries":' .. most
       .. (keys.live and ',' .. routing or '') .. '}'
     keys.note_route(route)
     redis.call('SET', keys.job(item.id), body)
@@ -159,7 +165,8 @@ local function wire_moves(w, shared)
     -- A foreign scheduler that was slow to promote it has written its old copy over the completed job.
     local ended_ms = job.status ~= 'completed' and finished_ms(id, job) -- anchor: written-back-has-run
     if ended_ms then
-      local changes = { status = '"completed"', updated_at = '"' .. shared.time(ended_ms) .. '"', scheduled_for = false }
+      local changes = { status = '"completed"', updated_at = '"' .. shared.time(ended_ms) .. '"',
+        scheduled_for = false }
       redis.call('SET', keys.job(id), text.with(job.body, changes), 'EX', shared.done_s)
       redis.call('LREM', place, 0, id)
       return false
@@ -170,7 +177,8 @@ local function wire_moves(w, shared)
       return false
     end
     if place ~= keys.list(job.route, job.level) then
-      redis.call('SET', shared.prefix .. 'from:' .. id, place, 'PXAT', string.format('%d', shared.now_ms + FOREIGN_RUN_MS))
+      redis.call('SET', shared.prefix .. 'from:' .. id, place, 'PXAT',
+        string.format('%d', shared.now_ms + FOREIGN_RUN_MS))
     end
     if redis.call('LINDEX', place, -1) == id then
       redis.call('LMOVE', place, keys.processing, 'RIGHT', 'LEFT')
@@ -196,7 +204,8 @@ local function wire_moves(w, shared)
 
   -- Due ids; those with equal seconds in the order in which their jobs were made, as far as one call reads.
   function w.due(most)
-    local words = redis.call('ZRANGE', keys.scheduled, '-inf', string.format('%.3f', shared.now_ms / 1000), 'BYSCORE', 'LIMIT', 0,
+    local words = redis.call('ZRANGE', keys.scheduled, '-inf', string.format('%.3f', shared.now_ms / 1000),
+      'BYSCORE', 'LIMIT', 0,
       math.max(most, 1000), 'WITHSCORES')
     local found, tied = {}, {}
     for at = 1, #words, 2 do
@@ -247,7 +256,8 @@ local function wire_moves(w, shared)
       return false
     end
     if job.status ~= 'completed' then
-      redis.call('SET', keys.job(id), text.with(job.body, { status = job.status == 'scheduled' and '"pending"' or nil, scheduled_for = false }))
+      redis.call('SET', keys.job(id), text.with(job.body,
+        { status = job.status == 'scheduled' and '"pending"' or nil, scheduled_for = false }))
       redis.call('LPUSH', shared.home(id, job), id)
     end
     redis.call('ZREM', keys.scheduled, id)

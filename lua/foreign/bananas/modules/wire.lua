@@ -4,8 +4,10 @@
 -- schedules (`document`).
 local function wire_keys(root, prefix, layout)
   local live, documented = layout == 'live', layout == 'document'
-  local keys = { processing = root .. 'queue:processing', dead = root .. 'queue:dead', scheduled = root .. 'queue:scheduled',
-    priorities = { 'high', 'normal', 'low' }, number = { high = 8, normal = 5, low = 2 }, live = live, documented = documented, root = root }
+  local keys = { processing = root .. 'queue:processing', dead = root .. 'queue:dead',
+    scheduled = root .. 'queue:scheduled',
+    priorities = { 'high', 'normal', 'low' }, number = { high = 8, normal = 5, low = 2 }, live = live,
+    documented = documented, root = root }
 
   function keys.job(id) return root .. 'job:' .. id end
   function keys.result(id) return root .. 'result:' .. id end
@@ -72,7 +74,8 @@ local function wire_cron(w, shared)
   function w.ticked(name, at_ms, next_ms, id)
     local state = keys.cron_state(name)
     redis.call('SET', keys.cron_lock(name), 'ironclaim:' .. id, 'EX', 2)
-    redis.call('HSET', state, 'last_run', shared.time(at_ms, true), 'last_success', shared.time(shared.now_ms, true))
+    redis.call('HSET', state, 'last_run', shared.time(at_ms, true), 'last_success',
+      shared.time(shared.now_ms, true))
     redis.call('HDEL', state, 'last_error')
     redis.call('HINCRBY', state, 'run_count', 1)
     w.scheduled(name, next_ms)
@@ -91,7 +94,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   shared.done = prefix .. 'done'
   local numbers = {}
   for word in string.gmatch(settings, '%d+') do numbers[#numbers + 1] = tonumber(word) end
-  shared.adopt_after_ms, shared.done_s, shared.dead_s = numbers[1] or 0, numbers[2] or 86400, numbers[3] or 604800
+  shared.adopt_after_ms, shared.done_s, shared.dead_s = numbers[1] or 0, numbers[2] or 86400,
+    numbers[3] or 604800
   shared.result_s, shared.error_s = numbers[4] or 3600, numbers[5] or 86400
 
   -- A time as Go writes it: the fraction without trailing zeros, none with `whole`. `nanos`: six digits below
@@ -181,7 +185,8 @@ local function job_text()
   -- A text as a JSON string, escaped as in Go; bytes that are not UTF-8 become U+FFFD.
   function text.quoted(given)
     local whole = string.gsub(given, '[%c"\\<>&\127]', function(char)
-      local short = ({ ['"'] = '\\"', ['\\'] = '\\\\', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t', ['\8'] = '\\b', ['\12'] = '\\f',
+      local short = ({ ['"'] = '\\"', ['\\'] = '\\\\', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t',
+      ['\8'] = '\\b', ['\12'] = '\\f',
         ['\127'] = '\127' })[char]
       return short or string.format('\\u%04x', string.byte(char))
     end)
@@ -189,14 +194,19 @@ local function job_text()
       local parts, at = {}, 1
       while at <= #run do
         local lead = string.byte(run, at)
-        local size = lead >= 240 and lead <= 244 and 4 or lead >= 224 and lead < 240 and 3 or lead >= 194 and lead < 224 and 2 or 0
+        local size = lead >= 240 and lead <= 244 and 4 or lead >= 224 and lead < 240 and 3
+        or lead >= 194 and lead < 224 and 2 or 0
         local piece = string.sub(run, at, at + size - 1)
         local second = string.byte(piece, 2) or 0
         local whole_char = size > 0 and #piece == size and not string.find(piece, '[\192-\255]', 2)
           and not (lead == 224 and second < 160) and not (lead == 237 and second > 159)
           and not (lead == 240 and second < 144) and not (lead == 244 and second > 143)
         if not whole_char then piece, size = '\239\191\189', 1 end
-        if piece == '\226\128\168' then piece = '\\u2028' elseif piece == '\226\128\169' then piece = '\\u2029' end
+        if piece == '\226\128\168' then
+          piece = '\\u2028'
+        elseif piece == '\226\128\169' then
+          piece = '\\u2029'
+        end
         parts[#parts + 1], at = piece, at + size
       end
       return table.concat(parts)
@@ -209,11 +219,14 @@ local function job_text()
   local function wrong(job)
     for _, name in ipairs({ 'id', 'name', 'description', 'status', 'priority', 'routing_key', 'error' }) do
       local kind = job[name] == cjson.null and 'null' or type(job[name])
-      if job[name] ~= nil and kind ~= 'string' and kind ~= 'null' then return name .. ' is a ' .. kind .. ', it must be a string' end
+      if job[name] ~= nil and kind ~= 'string' and kind ~= 'null' then
+        return name .. ' is a ' .. kind .. ', it must be a string'
+      end
     end
     for _, name in ipairs({ 'attempts', 'max_retries' }) do
       local value = job[name]
-      if value ~= nil and value ~= cjson.null and (type(value) ~= 'number' or value ~= math.floor(value) or math.abs(value) > 2 ^ 53) then
+      if value ~= nil and value ~= cjson.null and (type(value) ~= 'number' or value ~= math.floor(value)
+          or math.abs(value) > 2 ^ 53) then
         return name .. ' is no whole number'
       end
     end
@@ -237,7 +250,8 @@ local function job_text()
   -- The text with some members changed: name -> JSON text, or false to remove the member. A new member is put
   -- behind the one that Go writes before it.
   function text.with(body, changes)
-    local order = { 'id', 'name', 'description', 'payload', 'status', 'priority', 'created_at', 'updated_at', 'scheduled_for', 'attempts',
+    local order = { 'id', 'name', 'description', 'payload', 'status', 'priority', 'created_at', 'updated_at',
+      'scheduled_for', 'attempts',
       'max_retries', 'error' }
     local members, edits, after = json_spans(body), {}, nil
     for _, name in ipairs(order) do
@@ -253,7 +267,8 @@ local function job_text()
       elseif value then
         local spot = after or string.find(body, '{', 1, true)
         local behind = not after and next(members) and ',' or ''
-        edits[#edits + 1] = { spot + 1, spot, (after and ',' or '') .. '"' .. name .. '":' .. value .. behind, #edits }
+        edits[#edits + 1] = { spot + 1, spot, (after and ',' or '') .. '"' .. name .. '":' .. value .. behind,
+          #edits }
       end
       if known then after = known.to end
     end
@@ -276,7 +291,8 @@ end
 
 -- A time in RFC 3339 as ms since 1970; nil for any other text.
 local function rfc3339_ms(text)
-  local year, month, day, hour, minute, second, rest = string.match(text or '', '^(%d%d%d%d)-(%d%d)-(%d%d)[Tt ](%d%d):(%d%d):(%d%d)(.*)$')
+  local year, month, day, hour, minute, second, rest =
+    string.match(text or '', '^(%d%d%d%d)-(%d%d)-(%d%d)[Tt ](%d%d):(%d%d):(%d%d)(.*)$')
   if not year then return nil end
   local fraction, zone = string.match(rest, '^(%.%d+)(.*)$')
   zone = zone or rest
@@ -287,7 +303,8 @@ local function rfc3339_ms(text)
   if m <= 2 then y = y - 1 end
   local of_year = math.floor((153 * ((m + 9) % 12) + 2) / 5) + tonumber(day) - 1
   local days = 365 * y + math.floor(y / 4) - math.floor(y / 100) + math.floor(y / 400) + of_year - 719468
-  local offset_s = sign and (sign == '-' and -1 or 1) * (tonumber(zone_hour) * 3600 + tonumber(zone_minute) * 60) or 0
+  local offset_s = sign and (sign == '-' and -1
+    or 1) * (tonumber(zone_hour) * 3600 + tonumber(zone_minute) * 60) or 0
   local seconds = days * 86400 + tonumber(hour) * 3600 + tonumber(minute) * 60 + tonumber(second) - offset_s
   return seconds * 1000 + math.floor(tonumber('0' .. (fraction or '')) * 1000)
 end

@@ -7,7 +7,9 @@
 local function bridge_claims(w)
   function w.candidates(from, count)
     local found = {}
-    for at, id in ipairs(redis.call('LRANGE', w.at_waiting, from, from + count - 1)) do found[at] = { id = id, place = from + at - 1 } end
+    for at, id in ipairs(redis.call('LRANGE', w.at_waiting, from, from + count - 1)) do
+      found[at] = { id = id, place = from + at - 1 }
+    end
     return found, #found == count and from + count or 0
   end
 
@@ -36,7 +38,9 @@ local function bridge_claims(w)
       local status, gone = w.text(w.at_status(parent)), w.text(w.prefix .. 'gone:' .. parent)
       -- A skipped parent is failed on the wire, and counts as completed.
       if not status or (status == 'failed' and gone == 'completed') then status = gone end
-      if status == 'dead' or status == 'failed' then return false, 'it needs ' .. parent .. ', which is ' .. status end
+      if status == 'dead' or status == 'failed' then
+        return false, 'it needs ' .. parent .. ', which is ' .. status
+      end
       if status ~= 'completed' then return false end
     end
     return true
@@ -66,12 +70,15 @@ local function bridge_claims(w)
     if not at or full(job) then return false end
     -- A second entry of a job that has ended. The runs of a foreign cron entry share one id and one status.
     local status = w.text(w.at_status(id))
-    if not redis.call('ZSCORE', w.at_cron, id) and (status == 'completed' or (status == 'dead' and redis.call('LPOS', w.at_dead, id))) then
+    if not redis.call('ZSCORE', w.at_cron, id) and (status == 'completed'
+        or (status == 'dead' and redis.call('LPOS', w.at_dead, id))) then
       redis.call('LREM', w.at_waiting, 1, id)
       return false
     end
     redis.call('HSET', run(id), 'held_as', lease.owner)
-    if not redis.call('SET', w.at_lock(id), lease.owner, 'NX', 'PX', w.ms(lease.lease_ms)) then return false end
+    if not redis.call('SET', w.at_lock(id), lease.owner, 'NX', 'PX', w.ms(lease.lease_ms)) then
+      return false
+    end
     local new = redis.call('SADD', w.at_active, id) == 1
     redis.call('LREM', w.at_waiting, 1, id)
     -- A job that is still active from an expired lock was counted then. A counter of another type is not
@@ -102,7 +109,8 @@ local function bridge_claims(w)
   -- Jobs due at the same time come in the order in which they were delayed; those of foreign clients come
   -- first, because their order is unknown.
   function w.due(most)
-    local found = redis.call('ZRANGE', w.at_delayed, '-inf', w.ms(w.now_ms), 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
+    local found = redis.call('ZRANGE', w.at_delayed, '-inf', w.ms(w.now_ms), 'BYSCORE', 'LIMIT', 0, most,
+      'WITHSCORES')
     local entries, ids = {}, {}
     for at = 1, #found, 2 do
       local tied = found[at + 1] == found[at - 1] or found[at + 1] == found[at + 3]
@@ -147,7 +155,8 @@ local function bridge_ends(w)
   -- Writes: removes the job from the active ones, frees its lock and lowers the counter of its type by one.
   local function leave(id, job)
     local running = w.at_running(job and job.name or '')
-    if redis.call('SREM', w.at_active, id) == 1 and job and job.name and (tonumber(w.text(running)) or 0) > 0 then
+    if redis.call('SREM', w.at_active, id) == 1 and job and job.name
+        and (tonumber(w.text(running)) or 0) > 0 then
       redis.pcall('DECR', running)
     end
     redis.call('DEL', w.at_lock(id))
@@ -160,14 +169,16 @@ local function bridge_ends(w)
     redis.call('SET', w.at_data(id), members.text(), 'KEEPTTL')
   end
   local function result(id, json, took_ms)
-    local ended = ',"completedAt":' .. w.ms(w.now_ms) .. ',"processingTime":' .. w.ms(math.max(0, took_ms or 0)) .. '}'
+    local ended = ',"completedAt":' .. w.ms(w.now_ms) .. ',"processingTime":'
+      .. w.ms(math.max(0, took_ms or 0)) .. '}'
     redis.call('SET', w.at_result(id), json .. ended, 'EX', 86400)
   end
   -- An error in the original's form: message, stack, name.
   local function failed(error, trace)
     local name, message = string.match(error, '^([%a_][%w_.]*): (.*)$')
     local stack = trace and trace ~= '' and trace or error
-    return '{"success":false,"error":{"message":' .. w.quoted(message or error) .. ',"stack":' .. w.quoted(stack) .. ',"name":'
+    return '{"success":false,"error":{"message":' .. w.quoted(message or error) .. ',"stack":'
+      .. w.quoted(stack) .. ',"name":'
       .. w.quoted(name or 'Error') .. '}'
   end
   local function to_dead(id, error, trace, took_ms)
@@ -222,7 +233,10 @@ local function bridge_ends(w)
   -- the first one.
   function w.bury(id, job, failure)
     to_dead(id, failure.error or '', failure.trace, 0)
-    if job.kind == 'J' then note_attempts(id, job, math.min(failure.failures or job.failures, math.max(job.failures, job.attempts - 1))) end
+    if job.kind == 'J' then
+      note_attempts(id, job, math.min(failure.failures or job.failures,
+        math.max(job.failures, job.attempts - 1)))
+    end
     leave(id, job)
   end
 
@@ -275,6 +289,7 @@ local function bridge_ends(w)
     if not read then return end
     local percent = string.match(body, '"percent":([%d.eE+-]+)') or '0'
     local message = type(progress.message) == 'string' and ',"message":' .. w.quoted(progress.message) or ''
-    redis.call('SET', w.at_progress(id), '{"percent":' .. percent .. message .. ',"updatedAt":' .. w.ms(w.now_ms) .. '}')
+    redis.call('SET', w.at_progress(id), '{"percent":' .. percent .. message .. ',"updatedAt":'
+      .. w.ms(w.now_ms) .. '}')
   end
 end

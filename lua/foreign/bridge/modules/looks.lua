@@ -3,7 +3,8 @@
 -- Reads of the keyspace, removals by admin actions, and pauses. The format has no list of finished jobs: the
 -- engine keeps one of its own last 1,000.
 local function bridge_looks(w)
-  local lists, zsets = { waiting = w.at_waiting, dead = w.at_dead }, { delayed = w.at_delayed, done = w.at_done }
+  local lists, zsets = { waiting = w.at_waiting, dead = w.at_dead },
+    { delayed = w.at_delayed, done = w.at_done }
 
   function w.count(state)
     if lists[state] then return redis.call('LLEN', lists[state]) end
@@ -29,7 +30,9 @@ local function bridge_looks(w)
       local backwards = (state == 'dead') ~= (newest_first or false)
       local first, last = offset, offset + limit - 1
       if backwards then first, last = -offset - limit, -offset - 1 end
-      if not (backwards and offset >= redis.call('LLEN', lists[state])) then ids = redis.call('LRANGE', lists[state], first, last) end
+      if not (backwards and offset >= redis.call('LLEN', lists[state])) then
+        ids = redis.call('LRANGE', lists[state], first, last)
+      end
       if backwards then
         local turned = {}
         for at = #ids, 1, -1 do turned[#turned + 1] = ids[at] end
@@ -38,7 +41,8 @@ local function bridge_looks(w)
     end
     for _, id in ipairs(ids) do
       -- The time of death is in the job's result, as long as there is one.
-      local ended_ms = state == 'dead' and string.match(w.text(w.at_result(id)) or '', '"completedAt":(%d+),"processingTime":%d+}$')
+      local ended_ms = state == 'dead' and string.match(w.text(w.at_result(id)) or '',
+        '"completedAt":(%d+),"processingTime":%d+}$')
       found[#found + 1], found[#found + 2] = id, ended_ms or '0'
     end
     return found
@@ -54,7 +58,8 @@ local function bridge_looks(w)
     local record = '"ended_ms":' .. whole('completedAt') .. ',"fence":0'
     if status == 'completed' then
       local value = part('data') and ',"value":' .. part('data') or ''
-      record = raw ~= '' and '{"ok":true,' .. record .. ',"took_ms":' .. whole('processingTime') .. value .. '}' or ''
+      record = raw ~= '' and '{"ok":true,' .. record .. ',"took_ms":' .. whole('processingTime') .. value
+        .. '}' or ''
       return { state = 'finished', ended_ms = tonumber(whole('completedAt')), record = record }
     end
     local read, failure = pcall(cjson.decode, part('error') or '{}')
@@ -131,12 +136,15 @@ local function bridge_workers(w)
     end
     if type(name) ~= 'string' or name == 'active' or string.find(name, '^heartbeat:') then return end
     local is = type(worker.routing) == 'table' and worker.routing or {}
-    local has = type(is.capabilities) == 'table' and #is.capabilities > 0 and cjson.encode(is.capabilities) or '[]'
+    local has = type(is.capabilities) == 'table' and #is.capabilities > 0 and cjson.encode(is.capabilities)
+      or '[]'
     local function text(value) return w.quoted(type(value) == 'string' and value or '') end
     redis.call('HSET', w.prefix .. 'servers', incarnation, name)
     redis.call('SADD', w.at_workers, name)
-    redis.call('SET', about_key(name), '{"serverId":' .. text(name) .. ',"stack":' .. text(is.stack) .. ',"region":' .. text(is.region)
-      .. ',"capabilities":' .. has .. ',"lastSeen":' .. w.ms(w.now_ms) .. ',"pid":' .. w.ms(tonumber(worker.pid) or 0)
+    redis.call('SET', about_key(name), '{"serverId":' .. text(name) .. ',"stack":' .. text(is.stack)
+      .. ',"region":' .. text(is.region)
+      .. ',"capabilities":' .. has .. ',"lastSeen":' .. w.ms(w.now_ms) .. ',"pid":'
+      .. w.ms(tonumber(worker.pid) or 0)
       .. ',"hostname":' .. text(worker.host) .. '}')
     redis.call('SET', heart_key(name), w.ms(w.now_ms), 'PX', w.ms(ttl_ms))
   end
@@ -156,13 +164,17 @@ local function bridge_workers(w)
     for _, name in ipairs(names) do
       local members = not ours[name] and #found < 1000 and json_members(w.text(about_key(name)) or '{}')
       if members then
-        local function raw(field, kind, default) return type(members.value(field)) == kind and members.raw(field) or default end
+        local function raw(field, kind, default) return type(members.value(field)) == kind
+          and members.raw(field) or default end
         local read, list = pcall(cjson.decode, members.raw('capabilities') or '')
         local capabilities = read and type(list) == 'table' and #list > 0 and cjson.encode(list) or '[]'
         local heard_ms = tonumber(w.text(heart_key(name))) or tonumber(members.value('lastSeen')) or 0
-        found[#found + 1] = { name = name, heard_ms = math.floor(heard_ms), ttl_ms = redis.call('EXISTS', heart_key(name)) == 1 and 30000 or 1,
-          about = '{"name":' .. w.quoted(name) .. ',"host":' .. raw('hostname', 'string', '""') .. ',"pid":' .. w.ms(tonumber(members.value('pid')) or 0)
-            .. ',"attributes":{"stack":' .. raw('stack', 'string', '""') .. ',"region":' .. raw('region', 'string', '""')
+        found[#found + 1] = { name = name, heard_ms = math.floor(heard_ms),
+          ttl_ms = redis.call('EXISTS', heart_key(name)) == 1 and 30000 or 1,
+          about = '{"name":' .. w.quoted(name) .. ',"host":' .. raw('hostname', 'string', '""') .. ',"pid":'
+          .. w.ms(tonumber(members.value('pid')) or 0)
+            .. ',"attributes":{"stack":' .. raw('stack', 'string', '""') .. ',"region":'
+            .. raw('region', 'string', '""')
             .. ',"capabilities":' .. capabilities .. '}}' }
       end
     end
@@ -172,7 +184,9 @@ local function bridge_workers(w)
   -- Whether a worker had a heartbeat and has none any more. The first heartbeat comes late: until then the
   -- time of its entry counts.
   local function dead(server)
-    if redis.call('SISMEMBER', w.at_workers, server) == 0 or redis.call('EXISTS', heart_key(server)) == 1 then return false end
+    if redis.call('SISMEMBER', w.at_workers, server) == 0 or redis.call('EXISTS', heart_key(server)) == 1 then
+      return false
+    end
     local members = json_members(w.text(about_key(server)) or '')
     local seen_ms = members and tonumber(members.value('lastSeen')) or 0
     return seen_ms < w.now_ms - 30000
@@ -191,7 +205,9 @@ local function bridge_workers(w)
     end
     for _, kind in ipairs(kinds) do
       local counted = w.text(w.at_running(kind))
-      if counted and tonumber(counted) ~= (running[kind] or 0) then redis.call('SET', w.at_running(kind), running[kind] or 0, 'KEEPTTL') end
+      if counted and tonumber(counted) ~= (running[kind] or 0) then
+        redis.call('SET', w.at_running(kind), running[kind] or 0, 'KEEPTTL')
+      end
       if not running[kind] then redis.call('SREM', w.at_limited, kind) end
     end
   end
@@ -210,7 +226,8 @@ local function bridge_workers(w)
       if not holder or dead(holder) then found[#found + 1] = id end
     end
     for _, id in ipairs(redis.call('ZRANGE', w.prefix .. 'strays', 0, most - 1)) do look(id) end
-    local next, ids = unpack(redis.call('SSCAN', w.at_active, w.text(key) or '0', 'COUNT', math.max(most, 100)))
+    local next, ids = unpack(redis.call('SSCAN', w.at_active, w.text(key) or '0', 'COUNT',
+      math.max(most, 100)))
     if next == '0' then redis.call('DEL', key) else redis.call('SET', key, next) end
     for _, id in ipairs(ids) do look(id) end
     return found
@@ -244,11 +261,15 @@ local function bridge_cron(w)
   local function defined(id)
     local job = w.read(id)
     local schedule = schedule_of(job)
-    if not schedule then return job and { timing = '', job = '', error = 'a schedule that cannot be read' } end
+    if not schedule then
+      return job and { timing = '', job = '', error = 'a schedule that cannot be read' }
+    end
     local members = json_members(job.raw)
     members.set('schedule', '{}')
-    local zone = type(schedule.timezone) == 'string' and schedule.timezone ~= '' and ',"zone":' .. w.quoted(schedule.timezone) or ''
-    return { timing = '{"cron":' .. w.quoted(schedule.cron) .. zone .. '}', job = packed('', packed(w.ms(job.priority), '', members.text())),
+    local zone = type(schedule.timezone) == 'string' and schedule.timezone ~= ''
+      and ',"zone":' .. w.quoted(schedule.timezone) or ''
+    return { timing = '{"cron":' .. w.quoted(schedule.cron) .. zone .. '}',
+      job = packed('', packed(w.ms(job.priority), '', members.text())),
       error = '' }
   end
 
@@ -259,7 +280,8 @@ local function bridge_cron(w)
   local function adopt(id, next_ms, new)
     redis.call('ZADD', index, next_ms, id)
     redis.call('HSET', own(id), 'version', redis.call('HINCRBY', w.prefix .. 'stats', 'schedules', 1),
-      'timing', new.timing, 'policy', '{}', 'job', new.job, 'enabled', '1', 'next_ms', next_ms, 'anchor_ms', next_ms, 'wire', '1',
+      'timing', new.timing, 'policy', '{}', 'job', new.job, 'enabled', '1', 'next_ms', next_ms, 'anchor_ms',
+      next_ms, 'wire', '1',
       'error', new.error)
   end
 
@@ -277,7 +299,8 @@ local function bridge_cron(w)
     local new = score and defined(name)
     if not new then return end
     local next_ms = score_ms(score)
-    for _, word in ipairs({ name, '0', new.timing, '{}', new.job, '1', next_ms, next_ms, '0', '', '0', '0', '0', new.error }) do
+    for _, word in ipairs({ name, '0', new.timing, '{}', new.job, '1', next_ms, next_ms, '0', '', '0', '0',
+        '0', new.error }) do
       page[#page + 1] = word
     end
   end
@@ -343,7 +366,9 @@ local function bridge_cron(w)
       elseif new and new.error == '' then
         adopt(id, next_ms, new)
         due[#due + 1] = id
-        for _, word in ipairs(own_words(own(id), 'version', 'next_ms', 'anchor_ms', 'timing', 'policy')) do due[#due + 1] = word end
+        for _, word in ipairs(own_words(own(id), 'version', 'next_ms', 'anchor_ms', 'timing', 'policy')) do
+          due[#due + 1] = word
+        end
       else
         -- Its next tick cannot be computed: it is tried again in a minute, so that it does not block the
         -- others.
@@ -369,10 +394,13 @@ local function bridge_cron(w)
     elseif schedule_of(entry) or not entry then
       local made_ms = entry and entry.enqueued_ms > 0 and entry.enqueued_ms or w.now_ms
       local members = json_members(w.json_of(name, unpack_fields(unpack_fields(given)[2]), made_ms))
-      members.set('schedule', '{"cron":' .. w.quoted(timing.cron) .. ',"timezone":' .. w.quoted(timing.zone or 'UTC') .. '}')
+      members.set('schedule', '{"cron":' .. w.quoted(timing.cron) .. ',"timezone":'
+        .. w.quoted(timing.zone or 'UTC') .. '}')
       -- The job of a foreign client's entry is not changed.
       local adopted = unpack_fields(given)[1] == ''
-      if not (entry and adopted) then redis.call('MSET', w.at_data(name), members.text(), w.at_status(name), 'cron') end
+      if not (entry and adopted) then
+        redis.call('MSET', w.at_data(name), members.text(), w.at_status(name), 'cron')
+      end
       redis.call('HSET', own(name), 'wire', '1')
       redis.call('ZADD', w.at_cron, w.ms(next_ms), name)
     end

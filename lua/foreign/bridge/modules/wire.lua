@@ -40,8 +40,10 @@ local function bridge_job(id, raw, members)
   local made_ms, payload = number(members.value('createdAt'), 0), members.raw('payload') or 'null'
   members.set('payload', 'null')
   return {
-    kind = 'J', id = id, name = name, body = { members.text(), payload }, raw = raw, failures = math.max(0, failures), attempts = again + 1,
-    priority = math.max(1, math.min(priority, 10)), enqueued_ms = made_ms, due_ms = 0, result_ttl_ms = 86400000, needs = needs,
+    kind = 'J', id = id, name = name, body = { members.text(), payload }, raw = raw,
+    failures = math.max(0, failures), attempts = again + 1,
+    priority = math.max(1, math.min(priority, 10)), enqueued_ms = made_ms, due_ms = 0,
+    result_ttl_ms = 86400000, needs = needs,
     target = target, concurrent = type(limit.maxConcurrent) == 'number' and limit.maxConcurrent or nil,
     per_minute = type(limit.maxPerMinute) == 'number' and limit.maxPerMinute or nil,
   }
@@ -73,9 +75,11 @@ end
 -- that begin with `at_` are keys. The comments of functions that write begin with "Writes".
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local w = { root = root, prefix = prefix, now_ms = now_ms }
-  w.at_waiting, w.at_active, w.at_delayed = root .. 'jobs:waiting', root .. 'jobs:active', root .. 'jobs:delayed'
+  w.at_waiting, w.at_active, w.at_delayed = root .. 'jobs:waiting', root .. 'jobs:active',
+    root .. 'jobs:delayed'
   w.at_cron, w.at_dead, w.at_paused = root .. 'jobs:cron', root .. 'jobs:deadletter', root .. 'queues:paused'
-  w.at_workers, w.at_limited, w.at_order, w.at_done = root .. 'workers:active', prefix .. 'limited', prefix .. 'order', prefix .. 'done'
+  w.at_workers, w.at_limited, w.at_order, w.at_done = root .. 'workers:active', prefix .. 'limited',
+    prefix .. 'order', prefix .. 'done'
   function w.at_data(id) return root .. 'jobs:data:' .. id end
   function w.at_status(id) return root .. 'jobs:status:' .. id end
   function w.at_lock(id) return root .. 'jobs:lock:' .. id end
@@ -99,7 +103,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
       local found = redis.pcall('SCARD', key)
       if type(found) == 'table' then
         if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
-        error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok .. ', it must be a set' })
+        error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok
+          .. ', it must be a set' })
       end
     end
   end
@@ -107,7 +112,9 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   function w.read(id)
     local raw = redis.pcall('GET', w.at_data(id))
     if raw == false then return nil end
-    if type(raw) ~= 'string' then return { kind = 'corrupt', why = 'its data is no string', body = { '', '' } } end
+    if type(raw) ~= 'string' then
+      return { kind = 'corrupt', why = 'its data is no string', body = { '', '' } }
+    end
     return bridge_job(id, raw, json_members(raw))
   end
 
@@ -155,7 +162,10 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     if not string.find(item.fields[2], '"dependsOn":["', 1, true) then return nil end
     local raw = w.json_of(item.id, item.fields, now_ms)
     for _, parent in ipairs(bridge_job(item.id, raw, json_members(raw)).needs or {}) do
-      if not w.text(w.at_status(parent)) and redis.call('EXISTS', w.at_data(parent), prefix .. 'gone:' .. parent) == 0 then return parent end
+      if not w.text(w.at_status(parent)) and redis.call('EXISTS', w.at_data(parent),
+          prefix .. 'gone:' .. parent) == 0 then
+        return parent
+      end
     end
     return nil
   end

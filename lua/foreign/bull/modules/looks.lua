@@ -8,7 +8,9 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
   function bull.strays(most, ours)
     local found = {}
     for _, id in ipairs(redis.call('LRANGE', keys.active, -1000, -1)) do
-      if #found < most and not (ours and ours(id)) and redis.call('EXISTS', root .. id .. ':lock') == 0 then found[#found + 1] = id end
+      if #found < most and not (ours and ours(id)) and redis.call('EXISTS', root .. id .. ':lock') == 0 then
+        found[#found + 1] = id
+      end
     end
     return found
   end
@@ -20,7 +22,8 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
       local length = redis.call('LLEN', list)
       local left = limit - #ids
       if left > 0 and offset < length then
-        local found = from_left and redis.call('LRANGE', list, offset, offset + left - 1) or redis.call('LRANGE', list, -offset - left, -offset - 1)
+        local found = from_left and redis.call('LRANGE', list, offset, offset + left - 1)
+          or redis.call('LRANGE', list, -offset - left, -offset - 1)
         for at = 1, #found do ids[#ids + 1] = found[from_left and at or #found + 1 - at] end
       end
       offset = math.max(0, offset - length)
@@ -33,7 +36,8 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
   local function of_set(set, offset, limit, newest_first)
     -- SORT takes the first `*` of its pattern for the id, so a name of a queue that has one cannot be in it.
     if redis.call('SCARD', set) <= 10000 and not string.find(root, '*', 1, true) then
-      local ids = redis.pcall('SORT_RO', set, 'BY', root .. '*->timestamp', 'LIMIT', offset, limit, newest_first and 'DESC' or 'ASC')
+      local ids = redis.pcall('SORT_RO', set, 'BY', root .. '*->timestamp', 'LIMIT', offset, limit,
+        newest_first and 'DESC' or 'ASC')
       if not ids.err then return ids end
     end
     local ids, cursor, passed = {}, '0', 0
@@ -55,13 +59,15 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
 
   local function held_until_ms(id)
     local left_ms = redis.call('PTTL', root .. id .. ':lock')
-    return redis.call('ZSCORE', prefix .. 'active', id) or string.format('%.0f', left_ms > 0 and now_ms + left_ms or 0)
+    return redis.call('ZSCORE', prefix .. 'active', id)
+      or string.format('%.0f', left_ms > 0 and now_ms + left_ms or 0)
   end
 
   function bull.list(state, offset, limit, newest_first)
     local flat = {}
     if state == 'delayed' then
-      local found = redis.call(newest_first and 'ZREVRANGE' or 'ZRANGE', keys.delayed, offset, offset + limit - 1, 'WITHSCORES')
+      local found = redis.call(newest_first and 'ZREVRANGE' or 'ZRANGE', keys.delayed, offset,
+        offset + limit - 1, 'WITHSCORES')
       for at = 1, #found, 2 do
         local time = math.max(0, math.min(math.floor(tonumber(found[at + 1]) / 4096), 140737488355328))
         flat[at], flat[at + 1] = found[at], string.format('%.0f', time)
@@ -70,7 +76,8 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     end
     local ids, score_of = {}, made_ms
     if state == 'waiting' then
-      ids = part_of(newest_first and { keys.paused, keys.wait } or { keys.wait, keys.paused }, offset, limit, newest_first)
+      ids = part_of(newest_first and { keys.paused, keys.wait } or { keys.wait, keys.paused }, offset, limit,
+        newest_first)
     elseif state == 'active' then
       ids, score_of = part_of({ keys.active }, offset, limit, newest_first), held_until_ms
     elseif state == 'done' or state == 'dead' then
@@ -97,12 +104,14 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     if place == 'done' then
       local value = not found.err and found[1] or 'null'
       if not pcall(cjson.decode, value) then value = 'null' end
-      return { state = 'finished', ended_ms = 0, record = '{"ok":true,"ended_ms":0,"fence":0,"took_ms":0,"value":' .. value .. '}' }
+      return { state = 'finished', ended_ms = 0,
+        record = '{"ok":true,"ended_ms":0,"fence":0,"took_ms":0,"value":' .. value .. '}' }
     end
     local fine, traces = pcall(cjson.decode, not found.err and found[2] or '[]')
     local last = fine and type(traces) == 'table' and traces[#traces]
     local text = type(last) == 'string' and string.match(last, '^[^\n]*') or ''
-    return { state = 'dead', ended_ms = 0, error = text, record = '{"ok":false,"ended_ms":0,"error":' .. cjson.encode(text) .. '}' }
+    return { state = 'dead', ended_ms = 0, error = text,
+      record = '{"ok":false,"ended_ms":0,"error":' .. cjson.encode(text) .. '}' }
   end
 
   function bull.requeue(id, job)
@@ -167,7 +176,9 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
   -- one.
   local function merge(into)
     local whole, part, from, to = keys.paused, keys.wait, 'RIGHT', 'LEFT'
-    if redis.call('LLEN', keys.wait) > redis.call('LLEN', keys.paused) then whole, part, from, to = part, whole, to, from end
+    if redis.call('LLEN', keys.wait) > redis.call('LLEN', keys.paused) then
+      whole, part, from, to = part, whole, to, from
+    end
     while redis.call('LMOVE', part, whole, from, to) do end
     if whole ~= into and redis.call('EXISTS', whole) == 1 then redis.call('RENAME', whole, into) end
   end

@@ -16,7 +16,8 @@ local function bull_read(bull, keys, root)
       local found = redis.pcall('SCARD', key)
       if type(found) == 'table' then
         if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
-        error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok .. ', it must be a set' })
+        error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok
+          .. ', it must be a set' })
       end
     end
   end
@@ -36,9 +37,14 @@ local function bull_read(bull, keys, root)
   end
 
   function bull.read(id)
-    if bull.reserved(id) then return { kind = 'corrupt', why = 'the id is that of a key of the queue', body = '' } end
+    if bull.reserved(id) then
+      return { kind = 'corrupt', why = 'the id is that of a key of the queue', body = '' }
+    end
     local found = redis.pcall('HMGET', root .. id, 'data', 'opts', 'attempts', 'timestamp', 'attemptsMade')
-    if found.err then return { kind = 'corrupt', why = 'its key is a ' .. redis.call('TYPE', root .. id).ok .. ', not a hash', body = '' } end
+    if found.err then
+      return { kind = 'corrupt', why = 'its key is a ' .. redis.call('TYPE', root .. id).ok .. ', not a hash',
+        body = '' }
+    end
     local data, text = found[1], found[2] or '{}'
     if not data then
       if redis.call('EXISTS', root .. id) == 0 then return nil end
@@ -50,7 +56,8 @@ local function bull_read(bull, keys, root)
     if type(opts) ~= 'table' then opts = {} end
     local name = type(opts.name) == 'string' and opts.name ~= '' and opts.name or '__default__'
     local lifo = opts.lifo
-    return { kind = 'J', name = name, body = body, failures = whole(found[5], 0, 0, 2147483647), attempts = whole(found[3], 1, 1, 2147483647),
+    return { kind = 'J', name = name, body = body, failures = whole(found[5], 0, 0, 2147483647),
+      attempts = whole(found[3], 1, 1, 2147483647),
       priority = 5, enqueued_ms = whole(found[4], 0, 0, 140737488355328), due_ms = 0,
       lifo = lifo and lifo ~= cjson.null and lifo ~= 0 and lifo ~= '' }
   end
@@ -105,7 +112,10 @@ local function bull_due(bull, keys, root, now_ms)
   local function members(from, to, limit)
     local flat = redis.call('ZRANGEBYSCORE', keys.delayed, from, to, 'WITHSCORES', 'LIMIT', 0, limit)
     local found = {}
-    for at = 1, #flat, 2 do found[#found + 1] = { id = flat[at], time = time_of(flat[at + 1]), number = tonumber(string.match(flat[at], '^%d+$')) } end
+    for at = 1, #flat, 2 do
+      found[#found + 1] = { id = flat[at], time = time_of(flat[at + 1]),
+        number = tonumber(string.match(flat[at], '^%d+$')) }
+    end
     return found
   end
 
@@ -158,7 +168,9 @@ local function bull_due(bull, keys, root, now_ms)
     redis.call('LREM', keys.active, 0, id)
     -- Timers of the original sleep until the last published time.
     local score = redis.call('ZRANGE', keys.delayed, 0, 0, 'WITHSCORES')[2]
-    if score and tonumber(score) / 4096 > now_ms then redis.call('PUBLISH', keys.delayed, string.format('%.17g', tonumber(score) / 4096)) end
+    if score and tonumber(score) / 4096 > now_ms then
+      redis.call('PUBLISH', keys.delayed, string.format('%.17g', tonumber(score) / 4096))
+    end
     return true
   end
 end
@@ -202,10 +214,16 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     local delay = item.wait_ms > 0 and item.wait_ms or math.max(0, due_ms - now_ms)
     -- The format stores a delay, so a due time is written as the delay until then.
     if rest ~= '' then opts = opts .. string.format('%.0f', delay) .. rest end
-    redis.call('HSET', root .. item.id, 'data', data, 'opts', opts, 'progress', '0', 'delay', string.format('%.0f', delay), 'timestamp',
-      timestamp ~= '' and timestamp or string.format('%.0f', now_ms), 'attempts', attempts, 'attemptsMade', '0', 'stacktrace', '[]',
+    redis.call('HSET', root .. item.id, 'data', data, 'opts', opts, 'progress', '0', 'delay',
+      string.format('%.0f', delay), 'timestamp',
+      timestamp ~= '' and timestamp or string.format('%.0f', now_ms), 'attempts', attempts, 'attemptsMade',
+      '0', 'stacktrace', '[]',
       'returnvalue', 'null')
-    if due_ms > now_ms then bull.delay(item.id, due_ms) else bull.push(item.id, lifo == '1' and 'RPUSH' or 'LPUSH') end
+    if due_ms > now_ms then
+      bull.delay(item.id, due_ms)
+    else
+      bull.push(item.id, lifo == '1' and 'RPUSH' or 'LPUSH')
+    end
   end
 
   function bull.take(id, job, place, lease)
@@ -237,7 +255,9 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   function bull.back(id, job, front)
     local place, leased = bull.place(id), redis.call('ZSCORE', prefix .. 'active', id)
     if leased then bull.leave(id) end
-    if (place == nil or place == 'active') and (leased or not bull.waits(id)) then bull.push(id, front and 'RPUSH' or 'LPUSH') end
+    if (place == nil or place == 'active') and (leased or not bull.waits(id)) then
+      bull.push(id, front and 'RPUSH' or 'LPUSH')
+    end
     if not leased then bull.leave(id) end
   end
 
@@ -254,8 +274,10 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
 
   -- A text as a JSON string, escaped as in the original.
   local function json_text(text)
-    local short = { ['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t' }
-    return '"' .. string.gsub(text, '[%z\1-\31"\\]', function(one) return short[one] or string.format('\\u%04x', string.byte(one)) end) .. '"'
+    local short = { ['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n',
+      ['\r'] = '\\r', ['\t'] = '\\t' }
+    return '"' .. string.gsub(text, '[%z\1-\31"\\]',
+      function(one) return short[one] or string.format('\\u%04x', string.byte(one)) end) .. '"'
   end
 
   -- Append one stack trace; the earlier ones keep their bytes, unless the value is no array.
@@ -268,7 +290,8 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     local fine, list = pcall(cjson.decode, traces)
     local inside = fine and type(list) == 'table' and string.match(traces, '^%s*%[(.*)%]%s*$')
     if not inside or string.find(inside, '^%s*$') then inside = '' else inside = inside .. ',' end
-    redis.call('HSET', root .. id, 'attemptsMade', failures, 'stacktrace', '[' .. inside .. json_text(text) .. ']')
+    redis.call('HSET', root .. id, 'attemptsMade', failures, 'stacktrace',
+      '[' .. inside .. json_text(text) .. ']')
   end
 
   function bull.again(id, job, failure)
@@ -276,7 +299,11 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     if bull.is_hash(id) and (not place or place == 'active') then
       note_failure(id, failure)
       bull.leave(id)
-      if failure.due_ms > now_ms then bull.delay(id, failure.due_ms) else bull.push(id, job.lifo and 'RPUSH' or 'LPUSH') end
+      if failure.due_ms > now_ms then
+        bull.delay(id, failure.due_ms)
+      else
+        bull.push(id, job.lifo and 'RPUSH' or 'LPUSH')
+      end
     else
       bull.leave(id)
     end
@@ -311,7 +338,8 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   -- Clients that list `failed` cannot read an id without a hash: such an id goes to a hash of the engine.
   function bull.set_aside(id, place, why)
     if bull.is_hash(id) then
-      note_failure(id, { error = why, failures = tonumber(redis.call('HGET', root .. id, 'attemptsMade') or 0) or 0 })
+      note_failure(id, { error = why, failures = tonumber(redis.call('HGET', root .. id, 'attemptsMade') or 0)
+        or 0 })
       redis.call('SADD', keys.failed, id)
     else
       redis.call('HSET', prefix .. 'aside', id, why)
@@ -328,7 +356,9 @@ end
 -- `paused` while the queue is paused, and are taken from the right.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local bull, keys = {}, { meta = root .. 'meta-paused', jobs = root .. 'jobs' }
-  for _, name in ipairs({ 'wait', 'active', 'paused', 'delayed', 'completed', 'failed', 'id' }) do keys[name] = root .. name end
+  for _, name in ipairs({ 'wait', 'active', 'paused', 'delayed', 'completed', 'failed', 'id' }) do
+    keys[name] = root .. name
+  end
   bull_read(bull, keys, root)
   bull_ends(bull, keys, root, prefix, now_ms)
   bull_due(bull, keys, root, now_ms)

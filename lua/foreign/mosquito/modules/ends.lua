@@ -24,7 +24,9 @@ local function wire_rates(keys, prefix, now_ms)
     local was = redis.pcall('HMGET', key, 'window_start', 'run_count')
     local start_s, ran = not was.err and tonumber(was[1]), not was.err and tonumber(was[2]) or 0
     -- A window that lies ahead of now because the clock stepped back counts as over (rule 10).
-    if not start_s or start_s * 1000 + per_ms < now_ms or start_s * 1000 > now_ms + 1000 then return key, nil, 0, rate, per_ms end
+    if not start_s or start_s * 1000 + per_ms < now_ms or start_s * 1000 > now_ms + 1000 then
+      return key, nil, 0, rate, per_ms
+    end
     return key, start_s, ran, rate, per_ms
   end
   -- The time (ms) until which the rate delays a job; nil: it may run, and its place counts for the other
@@ -90,15 +92,20 @@ local function wire_ends(w, at)
   function w.done(id, job, value, took_ms, redo)
     if value then
       local ttl_ms = job.result_ttl_ms or 3600000
-      local record = string.format('{"ok":true,"ended_ms":%d,"fence":0,"took_ms":%d,"value":%s}', at.now_ms, took_ms or 0, value)
-      if ttl_ms > 0 then redis.call('SET', prefix .. 'result:' .. id, record, 'PX', string.format('%d', ttl_ms)) end
+      local record = string.format('{"ok":true,"ended_ms":%d,"fence":0,"took_ms":%d,"value":%s}', at.now_ms,
+        took_ms or 0, value)
+      if ttl_ms > 0 then
+        redis.call('SET', prefix .. 'result:' .. id, record, 'PX', string.format('%d', ttl_ms))
+      end
     end
     if not redo then note_duration(id, job, value and took_ms) end
     redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
     expire(id, at.success_s)
     -- The newest ones are listed for display: the original keeps no list of finished jobs.
     redis.call('ZADD', prefix .. 'done', string.format('%d', at.now_ms), id)
-    if redis.call('ZCARD', prefix .. 'done') > 1100 then redis.call('ZREMRANGEBYRANK', prefix .. 'done', 0, -1001) end
+    if redis.call('ZCARD', prefix .. 'done') > 1100 then
+      redis.call('ZREMRANGEBYRANK', prefix .. 'done', 0, -1001)
+    end
     places.drop('pending', id)
     at.tell('forgotten', id)
   end
@@ -150,7 +157,8 @@ local function wire_ends(w, at)
   -- own records why it was removed, at most 10,000 of them.
   function w.set_aside(id, place, why)
     if redis.call('HLEN', prefix .. 'aside') < 10000 then redis.call('HSET', prefix .. 'aside', id, why) end
-    local hash = redis.call('TYPE', keys.job(id)).ok == 'hash' and redis.call('HEXISTS', keys.job(id), 'type') == 1
+    local hash = redis.call('TYPE', keys.job(id)).ok == 'hash'
+      and redis.call('HEXISTS', keys.job(id), 'type') == 1
       and redis.call('HEXISTS', keys.job(id), 'enqueue_time') == 1 and redis.call('PTTL', keys.job(id)) < 0
     if hash then
       redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
@@ -165,7 +173,8 @@ local function wire_ends(w, at)
   end
 
   function w.due(most)
-    return redis.call('ZRANGE', keys.scheduled, '-inf', string.format('%d', at.now_ms), 'BYSCORE', 'LIMIT', 0, most)
+    return redis.call('ZRANGE', keys.scheduled, '-inf', string.format('%d', at.now_ms), 'BYSCORE', 'LIMIT', 0,
+      most)
   end
 
   function w.due_at(id) return tonumber(redis.call('ZSCORE', keys.scheduled, id)) end

@@ -10,11 +10,13 @@ local function wire_looks(w, at)
   function w.list(state, offset, limit, newest_first)
     local which, flat = places_of[state], {}
     if state == 'done' then
-      return redis.call('ZRANGE', done, offset, offset + limit - 1, unpack(newest_first and { 'REV', 'WITHSCORES' } or { 'WITHSCORES' }))
+      return redis.call('ZRANGE', done, offset, offset + limit - 1,
+        unpack(newest_first and { 'REV', 'WITHSCORES' } or { 'WITHSCORES' }))
     end
     if not which then return flat end
     local ids, scores = places.page(which, offset, limit, newest_first)
-    local leased = state == 'active' and #ids > 0 and redis.call('ZMSCORE', prefix .. 'active', unpack(ids)) or {}
+    local leased = state == 'active' and #ids > 0 and redis.call('ZMSCORE', prefix .. 'active', unpack(ids))
+      or {}
     for i, id in ipairs(ids) do
       flat[2 * i - 1] = id
       flat[2 * i] = state == 'active' and (leased[i] or '0') or state == 'waiting' and '0' or scores[i] or '0'
@@ -40,7 +42,8 @@ local function wire_looks(w, at)
   function w.ended(id)
     local record = redis.pcall('GET', prefix .. 'result:' .. id)
     if type(record) == 'string' then
-      return { state = 'finished', ended_ms = tonumber(string.match(record, '"ended_ms":(%d+)') or 0), record = record, error = '' }
+      return { state = 'finished', ended_ms = tonumber(string.match(record, '"ended_ms":(%d+)') or 0),
+        record = record, error = '' }
     end
     if places.has('dead', id) then
       local error, ended_ms = own_words(prefix .. 'run:' .. id, 'error')[1] or '', died_ms(id)
@@ -88,7 +91,9 @@ local function wire_looks(w, at)
       most = most - #ids
       if most <= 0 then return true end
     end
-    for _, id in ipairs(redis.call('ZRANGE', done, 0, -1)) do redis.call('DEL', keys.job(id), prefix .. 'result:' .. id) end
+    for _, id in ipairs(redis.call('ZRANGE', done, 0, -1)) do
+      redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
+    end
     redis.call('ZREM', keys.queues, at.queue)
     redis.call('DEL', keys.pause, prefix .. 'foreign', prefix .. 'foreign_seen')
     return false
@@ -124,12 +129,17 @@ local function wire_registry(w, at)
   local function learn_count(field, suffix)
     local count = redis.pcall('HGET', root .. 'executor_count' .. suffix, 'count')
     local limit = redis.pcall('HGET', root .. 'concurrency_limits' .. suffix, at.queue)
-    count, limit = tonumber(type(count) == 'string' and count or nil), tonumber(type(limit) == 'string' and limit or nil)
+    count, limit = tonumber(type(count) == 'string' and count or nil),
+      tonumber(type(limit) == 'string' and limit or nil)
     local least = math.min(count or math.huge, limit or math.huge)
     local setting = least >= 1 and least <= 10000 and string.format('%d', least) or ''
     if (redis.call('HGET', at.prefix .. 'remote', field) or '') == setting then return false end
     redis.call('HSET', at.prefix .. 'remote', field, setting)
-    if setting == '' then redis.call('HDEL', at.prefix .. 'settings', field) else redis.call('HSET', at.prefix .. 'settings', field, setting) end
+    if setting == '' then
+      redis.call('HDEL', at.prefix .. 'settings', field)
+    else
+      redis.call('HSET', at.prefix .. 'settings', field, setting)
+    end
     return true
   end
   local function learn_counts(worker)
@@ -146,7 +156,8 @@ local function wire_registry(w, at)
   local overseers = root .. 'overseers'
   -- The coordinator's locks of v2 and of HEAD. Only their holder promotes jobs and makes periodic ones; the
   -- original's coordinators pause meanwhile.
-  local locks = { { key = root .. 'coordinator:football', ttl_s = 10 }, { key = root .. 'coordinator:leadership_lock', ttl_s = 30 } }
+  local locks = { { key = root .. 'coordinator:football', ttl_s = 10 },
+    { key = root .. 'coordinator:leadership_lock', ttl_s = 30 } }
   local function token_of(incarnation) return string.sub(incarnation, 1, 8) end
   local function overseer_key(incarnation) return root .. 'overseer:' .. incarnation end
   local function executor_key(incarnation) return root .. 'executor:' .. incarnation end
@@ -156,7 +167,8 @@ local function wire_registry(w, at)
     if redis.call('TYPE', overseers).ok ~= 'zset' then redis.call('DEL', overseers) end
     if tonumber(redis.call('ZSCORE', overseers, incarnation) or nil) == at.now_s then return end
     redis.call('ZADD', overseers, at.now_s, incarnation)
-    for key, executors in pairs({ [overseer_key(incarnation)] = incarnation, [executor_key(incarnation)] = false }) do
+    for key, executors in pairs({ [overseer_key(incarnation)] = incarnation,
+        [executor_key(incarnation)] = false }) do
       redis.call('HSET', fresh(key), 'heartbeat', at.now_s)
       if executors then redis.call('HSET', key, 'executors', executors) end
       redis.call('EXPIRE', key, hour_s)
@@ -199,8 +211,10 @@ local function wire_registry(w, at)
           if not job.err and job[1] and job[2] == at.queue then running[#running + 1] = job[1] end
         end
         local jobs = #running > 0 and cjson.encode(running) or '[]'
-        found[#found + 1] = { name = id, heard_ms = math.floor(tonumber(known[place + 1]) or 0) * 1000, ttl_ms = 100000,
-          about = string.format('{"name":%s,"concurrency":%d,"in_hand":%d,"jobs":%s}', cjson.encode(id), count, #running, jobs) }
+        found[#found + 1] = { name = id, heard_ms = math.floor(tonumber(known[place + 1]) or 0) * 1000,
+          ttl_ms = 100000,
+          about = string.format('{"name":%s,"concurrency":%d,"in_hand":%d,"jobs":%s}', cjson.encode(id),
+          count, #running, jobs) }
       end
     end
     return found
@@ -211,7 +225,8 @@ local function wire_registry(w, at)
     at.places.note_layout()
     local token = token_of(incarnation)
     for _, lock in ipairs(locks) do
-      if not redis.call('SET', lock.key, token, 'NX', 'EX', lock.ttl_s) and redis.pcall('GET', lock.key) == token then
+      if not redis.call('SET', lock.key, token, 'NX', 'EX', lock.ttl_s)
+          and redis.pcall('GET', lock.key) == token then
         redis.call('EXPIRE', lock.key, lock.ttl_s)
       end
     end

@@ -10,7 +10,8 @@ local function wire_places(keys, layout, now_ms)
   -- at a time in ms; a job that goes first scores below all. So the order of arrival holds within one ms as
   -- well, and when the clock steps back.
   local function score_at(key, first)
-    local edge = redis.call('ZRANGE', key, 0, 0, unpack(first and { 'WITHSCORES' } or { 'REV', 'WITHSCORES' }))
+    local edge = redis.call('ZRANGE', key, 0, 0, unpack(first and { 'WITHSCORES' }
+      or { 'REV', 'WITHSCORES' }))
     local score = tonumber(edge[2])
     if not score or score ~= score or (not first and score < now_ms) then score = now_ms
     elseif first then score = math.min(score - 0.0009765625, now_ms)
@@ -35,7 +36,9 @@ local function wire_places(keys, layout, now_ms)
   end
   -- Whether the id is there; in a list, with `most` only the newest so many entries are searched.
   function places.has(which, id, most)
-    if is_list(which) then return redis.call('LPOS', keys[which], id, 'MAXLEN', most or 0) and true or false end
+    if is_list(which) then
+      return redis.call('LPOS', keys[which], id, 'MAXLEN', most or 0) and true or false
+    end
     return redis.call('ZSCORE', keys[which], id) and true or false
   end
   function places.size(which)
@@ -63,14 +66,17 @@ local function wire_places(keys, layout, now_ms)
     local noted = redis.pcall('GET', keys.layout)
     if noted == layout then return end
     local function refuse(key, found)
-      error({ err = 'WRONGTYPE the layout is given as ' .. layout .. ", but '" .. found .. "' is what the keyspace has: see the key " .. key })
+      error({ err = 'WRONGTYPE the layout is given as ' .. layout .. ", but '" .. found
+        .. "' is what the keyspace has: see the key " .. key })
     end
     local queues = redis.pcall('ZRANGE', keys.queues, 0, 19, 'REV')
     for _, queue in ipairs(queues.err and {} or queues) do
       for _, which in ipairs({ 'waiting:', 'pending:', 'dead:' }) do
         local kind = redis.call('TYPE', keys.root .. which .. queue).ok
         if kind == 'list' or kind == 'zset' then
-          if (kind == 'list') ~= live then refuse(keys.root .. which .. queue, live and 'document' or 'live') end
+          if (kind == 'list') ~= live then
+            refuse(keys.root .. which .. queue, live and 'document' or 'live')
+          end
           return
         end
       end
@@ -97,7 +103,8 @@ local function wire_places(keys, layout, now_ms)
     local wrong, found = string.match(text, '^WRONGTYPE the key (.*) is a (%a+), it must be')
     for _, key in ipairs(three) do
       if wrong == key and found == (live and 'zset' or 'list') then
-        hint = live and "; the layout 'document' keeps it as a zset" or "; the layout 'live', which the original programs write, keeps it as a list"
+        hint = live and "; the layout 'document' keeps it as a zset"
+          or "; the layout 'live', which the original programs write, keeps it as a list"
       end
     end
     error({ err = text .. hint })
@@ -110,14 +117,18 @@ end
 -- adopt_after_ms, and 1 if the engine's leader takes the coordinator's lock.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local success_s, dead_s, adopt_ms, coordinate = string.match(settings, '^(%d+) (%d+) (%d+) ([01])$')
-  local keys = { waiting = root .. 'waiting:' .. queue, pending = root .. 'pending:' .. queue, scheduled = root .. 'scheduled:' .. queue,
-    dead = root .. 'dead:' .. queue, queues = root .. 'queues', layout = root .. 'ironclaim:layout', root = root, pause = root .. 'queue:' .. queue .. ':pause' }
+  local keys = { waiting = root .. 'waiting:' .. queue, pending = root .. 'pending:' .. queue,
+    scheduled = root .. 'scheduled:' .. queue,
+    dead = root .. 'dead:' .. queue, queues = root .. 'queues', layout = root .. 'ironclaim:layout',
+    root = root, pause = root .. 'queue:' .. queue .. ':pause' }
   function keys.job(id) return root .. 'job_run:' .. id end
   function keys.rate(name) return root .. 'rate_limit:' .. name end
   local places, rates = wire_places(keys, layout, now_ms), wire_rates(keys, prefix, now_ms)
   local taken, kept_back, w = {}, {}, { counts_rates = true }
-  local at = { layout = layout, root = root, prefix = prefix, queue = queue, keys = keys, places = places, rates = rates,
-    now_ms = now_ms, now_s = math.floor(now_ms / 1000), success_s = tonumber(success_s or 1), dead_s = tonumber(dead_s or 86400),
+  local at = { layout = layout, root = root, prefix = prefix, queue = queue, keys = keys, places = places,
+    rates = rates,
+    now_ms = now_ms, now_s = math.floor(now_ms / 1000), success_s = tonumber(success_s or 1),
+    dead_s = tonumber(dead_s or 86400),
     adopt_ms = tonumber(adopt_ms or 0), coordinate = coordinate == '1' }
 
   -- Publish an event of a job as the original does; its channel has no global prefix.
@@ -138,7 +149,9 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
 
   function w.read(id)
     local flat = redis.pcall('HGETALL', keys.job(id))
-    if flat.err then return { kind = 'corrupt', why = 'the key of its hash holds another type', body = '' } end
+    if flat.err then
+      return { kind = 'corrupt', why = 'the key of its hash holds another type', body = '' }
+    end
     local found = {}
     for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
     -- As in the original, a hash without these fields is not a run.
@@ -146,15 +159,19 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     local left_ms = redis.call('PTTL', keys.job(id))
     -- The hash of an ended run expires: the run must not start again because of a leftover entry.
     if left_ms >= 0 and left_ms <= math.max(at.success_s, 60) * 1000 then return nil end
-    local job = { kind = 'J', name = found.type, body = flat, attempts = 5, priority = 5, due_ms = 0, ending = left_ms >= 0,
-      enqueued_ms = tonumber(string.match(found.enqueue_time, '^%d+$')), failures = tonumber(string.match(found.retry_count or '0', '^%d+$')) }
+    local job = { kind = 'J', name = found.type, body = flat, attempts = 5, priority = 5, due_ms = 0,
+      ending = left_ms >= 0,
+      enqueued_ms = tonumber(string.match(found.enqueue_time, '^%d+$')),
+      failures = tonumber(string.match(found.retry_count or '0', '^%d+$')) }
     local fine, own = true, nil
     if found.ironclaim then fine, own = pcall(cjson.decode, found.ironclaim) end
-    local why = not job.enqueued_ms and 'enqueue_time is no number' or not job.failures and 'retry_count is no number'
+    local why = not job.enqueued_ms and 'enqueue_time is no number'
+      or not job.failures and 'retry_count is no number'
       or (not fine or (own and type(own) ~= 'table')) and 'the field ironclaim holds no options'
     if why then return { kind = 'corrupt', why = why, body = flat } end
     if own then
-      job.attempts, job.crashes_max, job.result_ttl_ms = tonumber(own.attempts) or 5, tonumber(own.crashes_max), tonumber(own.result_ttl_ms)
+      job.attempts, job.crashes_max, job.result_ttl_ms = tonumber(own.attempts) or 5,
+        tonumber(own.crashes_max), tonumber(own.result_ttl_ms)
       job.key, job.cost = type(own.key) == 'string' and own.key or nil, tonumber(own.cost)
     end
     return job
@@ -193,13 +210,22 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     local fields, words, id = item.fields, {}, item.id
     places.note_layout()
     for i = 4, #fields do words[i - 3] = fields[i] end
-    for _, word in ipairs({ 'enqueue_time', string.format('%d', now_ms), 'type', fields[1], 'retry_count', '0' }) do words[#words + 1] = word end
+    for _, word in ipairs({ 'enqueue_time', string.format('%d', now_ms), 'type', fields[1], 'retry_count',
+        '0' }) do
+      words[#words + 1] = word
+    end
     -- The entry last: if a copy is cut off before, the next one finds no entry and adds the job again.
     if fields[2] ~= '' then redis.call('SET', root .. 'unique_job:' .. fields[2], id, 'PX', fields[3]) end
     redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
-    for i = 1, #words, PIECE do redis.call('HSET', keys.job(id), unpack(words, i, math.min(i + PIECE - 1, #words))) end
+    for i = 1, #words, PIECE do
+      redis.call('HSET', keys.job(id), unpack(words, i, math.min(i + PIECE - 1, #words)))
+    end
     at.list_queue()
-    if due_ms > 0 then redis.call('ZADD', keys.scheduled, string.format('%d', due_ms), id) else places.push('waiting', id) end
+    if due_ms > 0 then
+      redis.call('ZADD', keys.scheduled, string.format('%d', due_ms), id)
+    else
+      places.push('waiting', id)
+    end
     at.tell('enqueued', id, due_ms > 0 and due_ms or nil)
   end
 
