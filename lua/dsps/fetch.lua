@@ -3,9 +3,9 @@
 -- clock and this cursor.
 --
 -- Expired messages are skipped with bounded work: an index holds the living ones. Foreign publishers write no
--- index, so clocks that it does not cover yet are read first, at most 1,000 keys per call, and the next call
--- goes on where this one stopped: before `known` downwards, after `upto` upwards, and where that would be
--- more clocks than there are keys, by a scan of the keys.
+-- index. So clocks that it does not cover yet are read first, at most 1,000 keys per call, and the next call
+-- goes on where this one stopped. Clocks before `known` are read downwards, those after `upto` upwards. If
+-- that would be more clocks than there are keys, the keys are scanned instead.
 --
 -- KEYS
 --   clock   string  clock of the last message

@@ -1,9 +1,8 @@
 #!lua
 -- Publish messages in their order, each under the next clock, unless its id is known: then it keeps its clock
 -- and its expiry. A copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies are
--- written first, then ids, then the clock: after a call that was cut off, its next copy finds the messages by
--- their ids and goes on behind them, and so does the call of another publisher, by the bodies after the
--- clock.
+-- written first, then ids, then the clock. After a call that was cut off, its next copy finds the messages by
+-- their ids and goes on behind them. The call of another publisher finds them by the bodies after the clock.
 --
 -- KEYS
 --   clock  string  clock of the last message

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Record the heartbeat of a worker: that it is alive, its description and the incarnations whose leases it
--- holds; or, with until_ms 0, that it has ended. Written to the engine's own keys and, where the format has a
--- registry of workers or a leader, there as well.
+-- Record the heartbeat of a worker: its description, and the incarnations whose leases it holds. until_ms 0
+-- says that the worker has ended. Written to the engine's own keys and, where the format has a registry of
+-- workers or a leader, there as well.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

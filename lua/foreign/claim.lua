@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- End leases of jobs that the worker has run, if any, then promote due jobs and lease up to `limit` jobs of
--- some names to one worker incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing; its
--- first half is carried out all the same.
+-- Claim: end leases of jobs that the worker has run, promote due jobs, then lease up to `limit` jobs of some
+-- names to one worker incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing, but its
+-- ends count.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

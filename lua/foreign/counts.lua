@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Jobs in each state, and how many this engine's workers have ever finished and buried. With classes, only
--- the waiting jobs of those classes count, and with a worker only those that it may run: the first 10,000
--- waiting jobs are read, and all behind them are counted.
+-- the waiting jobs of those classes count, and with a worker only those that it may run. The first 10,000
+-- waiting jobs are read; all behind them are counted.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps

@@ -1,6 +1,6 @@
 #!lua
--- Put jobs into the structures of a foreign format, atomically and in the order of the items, unless their
--- ids are there already or a unique job makes them duplicates (rule 3). The nonce identifies the call:
+-- Enqueue jobs into the structures of a foreign format, atomically and in the order of the items. An id that
+-- is there already, or a unique job, makes an item a duplicate (rule 3). The nonce identifies the call:
 -- repeating it changes nothing.
 --
 -- KEYS

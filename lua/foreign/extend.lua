@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Renew leases. Any token that is not reaped yet is renewed, also after its deadline (rule 11). A call that
--- arrives after `not_after_ms` renews nothing, so that a late copy of a dead worker's renewal cannot hold a
--- job for another lease (rule 9).
+-- Renew leases. Any token that is not reaped yet is renewed, also after its deadline (rule 11). A call after
+-- `not_after_ms` renews nothing, because a late copy of a dead worker's renewal must not hold a job for
+-- another lease (rule 9).
 --
 -- KEYS
 --   sweep    hash  state of the sweeps

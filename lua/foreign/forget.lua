@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Begin or end the deletion of a queue (rule 7). The first call pauses this engine's workers for a minute and
 -- removes the schedules; another such call renews the minute. The last call removes the foreign keys that are
--- left, in part: it is repeated until none is left, and then removes the engine's own keys. What stays:
--- `sweep`, the version in `worker_settings` and the live ones of `workers`, which running workers rely on,
--- and keys that expire.
+-- left, a part per call. It is repeated until none is left, and then removes the engine's own keys. What
+-- stays: `sweep`, the version in `worker_settings` and the live ones of `workers`, which running workers rely
+-- on, and keys that expire.
 --
 -- KEYS
 --   sweep            hash    state of the sweeps

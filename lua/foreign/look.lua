@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Read the state of a job; with a token, also wait for the end of one that has not ended: if one of this
--- engine's workers ends it, its end is added to the stream wait:<token>. Foreign clients send no such
--- notification, so the caller also polls.
+-- Read the state of a job. With a token the caller also waits for its end. If one of this engine's workers
+-- ends it, the end is added to the stream wait:<token>. Foreign clients send no such notification, so the
+-- caller also polls.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps

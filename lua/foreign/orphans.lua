@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Take away the leases of workers whose heartbeats have stopped, before the leases expire: a pass over
--- `active`, one page per call (the counterpart of lua/core/orphans.lua).
+-- Reap the leases of workers whose heartbeats have stopped, before the leases expire (the counterpart of
+-- lua/core/orphans.lua). A pass over `active`, one page per call.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

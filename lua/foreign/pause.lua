@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Pause one name of jobs, or with * the whole queue, until it is resumed or the time is over; active jobs go
--- on. If the format has such a pause, it is written there, so that foreign clients honour it and may end it;
--- otherwise it holds for this engine's workers only.
+-- on. If the format has such a pause, it is written there, so that foreign clients honour it and may end it.
+-- Otherwise it binds only this engine's workers.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps

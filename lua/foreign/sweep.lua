@@ -1,13 +1,16 @@
 #!lua flags=allow-oom
 -- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/core/sweep.lua).
--- Takes expired leases away: the token is revoked, and the job goes back to the front of the waiting jobs or,
--- after too many crashes, to the dead (rule 12). Leases that end too far ahead because the clock stepped back
--- are cut to the longest lease length, once (rule 10). After a stall nothing is taken until workers could
--- renew (rule 11). Jobs that foreign clients took and no longer hold come back as well, when two sweeps a
--- second apart have seen them so. Keeps the bounds that the queue has set for ended jobs, and frees slots of
--- limits that no lease holds any more (rule 20). Then makes due jobs claimable, ends the pauses whose time is
--- over, pushes a missing wake marker (rule 22), and returns the schedules that are due: only the caller can
--- compute their next ticks (rule 24).
+-- 1. Requeue expired leases: the token is revoked, and the job returns to the front of the waiting jobs.
+-- After too many crashes it becomes a dead letter (rule 12). After a stall nothing is reaped until workers
+-- could renew (rule 11).
+-- 2. Clamp leases that end too far ahead, because the clock stepped back, to the longest lease length
+-- (rule 10).
+-- 3. Requeue jobs that foreign clients took and no longer hold, if two sweeps a second apart have seen them
+-- so.
+-- 4. Trim ended jobs to the queue's bounds, and free slots of limits that no lease holds any more (rule 20).
+-- 5. Promote due jobs, and end the pauses whose time is over.
+-- 6. Push a missing wake marker (rule 22).
+-- 7. Return the schedules that are due, because only the caller can compute their next ticks (rule 24).
 --
 -- KEYS
 --   sweep   hash    state of the sweeps

@@ -1,6 +1,6 @@
 #!lua
--- Make the jobs of a schedule's ticks and move it on to its next tick, unless another scheduler has done so:
--- the schedule must still have this version and wait for this tick (rule 24). With an error it stops ticking.
+-- Make the jobs of a schedule's ticks and move it on to its next tick. The schedule must still have this
+-- version and wait for this tick, or another scheduler was faster (rule 24). With an error it stops ticking.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps

@@ -28,7 +28,7 @@ BY_HAND = (
             Edit(
                 "discard-tells-the-named-state",
                 "for _, word in ipairs({ (now ~= 'gone' or mine) and 'done' or 'changed', mine and state or "
-                "now, '-' }) do told[#told + 1] = word end",
+                "now, '-' }) do results[#results + 1] = word end",
             ),
         ),
         ("by hand",),

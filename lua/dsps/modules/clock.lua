@@ -13,8 +13,8 @@ local function clock_of(text, key)
   return clock
 end
 
--- The only comparison of clocks in Lua: whether `clock` is later than `other`, on the circle of whole numbers
--- from -(2^53 - 1) to 2^53 - 1. One clock is later than another if less than half of the circle leads to it.
+-- Whether `clock` is later than `other`, on the circle of whole numbers from -(2^53 - 1) to 2^53 - 1. Lua
+-- compares clocks only here. One clock is later than another if less than half of the circle leads to it.
 -- Nothing here leaves the range in which doubles are exact. The same in Python: engine/channel/clock.py.
 local function clock_after(clock, other)
   -- anchor: clocks-are-compared-on-the-circle, 2 lines
@@ -44,7 +44,7 @@ local function expect_type(key, wanted, found)
     .. wanted })
 end
 
--- Restart the index at this clock, because nothing is known of the channel or the clock went back: living
+-- Restart the index at this clock, because nothing is known of the channel or the clock went back. Living
 -- messages at or before it are searched for when a subscriber needs them.
 local function begin_anew(meta, clock, era)
   redis.call('HSET', meta, 'last', clock, 'upto', clock, 'known', clock, 'era', string.format('%d', era))
@@ -115,9 +115,9 @@ local function renew(ends_ms, ...)
   for at = 1, select('#', ...) do redis.call('PEXPIREAT', (select(at, ...)), ends_ms) end
 end
 
--- The expiry for keys that other callers use as well: as this call asks, or later if another service keeps
--- them for longer, because its messages and cursors must not outlive the clock. Services may use different
--- lifetimes for one channel.
+-- The expiry for keys that other callers use as well: the one that this call asks for, or a later one that
+-- another service has set, because its messages and cursors must not outlive the clock. Services may use
+-- different lifetimes for one channel.
 local function lasting(ends_ms, ...)
   for at = 1, select('#', ...) do
     ends_ms = math.max(ends_ms, redis.call('PEXPIRETIME', (select(at, ...))))

@@ -163,8 +163,8 @@ local function skip_dead(meta, position, goal, now_ms)
   return position
 end
 
--- Up to `most` living messages of the index in (own, goal], as clock and body, of about 1 MiB in total and at
--- least one; expired entries are removed from the index. Returns them, and the clock up to which there are no
+-- Up to `most` living messages of the index in (own, goal], as clock and body, about 1 MiB in total but at
+-- least one. Expired entries are removed from the index. Returns them, and the clock up to which there are no
 -- others.
 local function living(meta, live, bodies, own, goal, most, reads, now_ms)
   local items, bytes, position = {}, 0, own

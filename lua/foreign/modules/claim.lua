@@ -1,8 +1,8 @@
 -- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the
 -- format's.
 
--- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. Of a key of another type there
--- are none, and `err` has the server's words: it belongs to somebody else, who stops no other job by it.
+-- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. A key of another type has none,
+-- and `err` is the server's error. It belongs to another program, and must not block other jobs.
 local function own_words(run, ...)
   local words = redis.pcall('HMGET', run, ...)
   if words.err and string.sub(words.err, 1, 9) ~= 'WRONGTYPE' then error(words) end
@@ -16,17 +16,17 @@ local function own_note(run, until_ms, ...)
   redis.call('PEXPIREAT', run, string.format('%d', until_ms))
 end
 
--- A number of a run, in which somebody else may have written anything: 0 for what is none.
+-- A number of a run; 0 for any other text, because another program may have written it.
 local function own_number(word)
   local number = tonumber(word or nil)
   return number and number == number and math.abs(number) <= 9007199254740992 and number or 0
 end
 
--- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with
--- `cancelled` where that was the reason. A lease that a foreign client has taken over is not held. The third
--- value is the run: limits, ending, value, took_ms, error; the fourth is the end of the lease (ms), nil where
--- the job is not in `active`; the fifth is true for a stale token whose lease a foreign client has taken over
--- and no call has ended yet.
+-- The state of a fencing token (rules 5 and 6): 'held'; 'repeated' with the outcome that ended it; or
+-- 'stale', with `cancelled` if that was the reason. A lease that a foreign client has taken over is not held.
+-- The third value is the run: limits, ending, value, took_ms, error. The fourth is the end of the lease (ms),
+-- nil if the job is not in `active`. The fifth is true for a stale token whose lease a foreign client has
+-- taken over, until a call ends it.
 local function foreign_token(prefix, format, id, fence, nonce)
   local key = prefix .. 'run:' .. id
   local words = own_words(key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms',
@@ -43,8 +43,8 @@ local function foreign_token(prefix, format, id, fence, nonce)
   return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms, listed and true
 end
 
--- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7
--- values each; kind is nil where there was no earlier copy. The ids that it set aside are added to `corrupt`.
+-- The jobs that an earlier copy of this claim leased and still holds (rule 4). Returns kind and jobs, 7
+-- values each; kind is nil if there was no earlier copy. The ids that it set aside are added to `corrupt`.
 local function foreign_known(prefix, format, record, nonce, counter, corrupt)
   local words, jobs = words_of(redis.call('GET', record)), {}
   if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil, jobs end
@@ -69,8 +69,8 @@ local function foreign_known(prefix, format, record, nonce, counter, corrupt)
 end
 
 -- Promote due jobs, first in, first out among equal times. Returns how many, and the ids without a job. The
--- ids that are about to move are recorded first: after a call that was cut off, the next one knows which jobs
--- may be in two places, and looks before it adds.
+-- ids that are about to move are recorded first. After a call that was cut off, the next one knows which jobs
+-- may be in two places, and checks before it adds.
 local function foreign_promote(prefix, format, most)
   local promoted, corrupt, ids, moving, was = 0, {}, format.due(most), prefix .. 'moving', {}
   for _, id in ipairs(redis.call('SMEMBERS', moving)) do was[id] = true end
@@ -88,8 +88,8 @@ local function foreign_promote(prefix, format, most)
   return promoted, corrupt
 end
 
--- Look for jobs that this worker may claim now, without a write: at the head of the waiting jobs, and in a
--- window that starts where its last claim ended, so that no job starves behind jobs for other workers.
+-- Find jobs that this worker may claim now; reads only. It reads the head of the waiting jobs, and a window
+-- that starts where the worker's last claim ended. So no job starves behind jobs for other workers.
 -- Returns the picked jobs, candidates that cannot run, and the position to store: { field, value or nil where
 -- the next scan begins at the head, more = jobs may be left behind the window }.
 -- ask: classes (name -> true), key (equal for workers that may take the same jobs), limit, crashed_max,
@@ -99,8 +99,8 @@ local function foreign_scan(prefix, format, ask, now_ms)
   local kept = redis.call('HGET', prefix .. 'scan', field)
   local from, since_ms = string.match(kept or '', '^(%d+) (%d+)$')
   from, since_ms = tonumber(from or 0), math.min(tonumber(since_ms or now_ms), now_ms)
-  -- At the end of the waiting jobs only new ones are read; jobs that came in before that position are found
-  -- by a full scan once a second.
+  -- At the end of the waiting jobs only new ones are read. A full scan once a second finds jobs that came in
+  -- before that position.
   if from > 0 and now_ms - since_ms >= 1000 then from, since_ms = 0, now_ms end
   local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0,
     redis.call('HLEN', prefix .. 'limits') > 0
@@ -224,8 +224,8 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
     local run, fence = prefix .. 'run:' .. one.id, string.format('%d', one.fence)
     local lease = { token = fence .. ':' .. nonce, fence = fence, nonce = nonce, until_ms = until_ms,
       lease_ms = ask.lease_ms, owner = ask.owner }
-    -- The engine's keys before the wire: if the call is cut off in between, the job still waits on the wire,
-    -- where the token has no effect.
+    -- The engine's keys are written before the wire. If the call is cut off in between, the job still waits
+    -- on the wire, where the token has no effect.
     redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims,
       'renewal', 0, 'ending', '',
       'limits', one.room.limit or '')

@@ -18,11 +18,11 @@ local function mend_held(prefix, active, now_ms)
   end
 end
 
--- End a lease: first in the keys of the format (the wire), then free the slots of limits, and leave `active`
--- last, so that the next copy of the call or a sweep finds a lease whose end was cut off. `run` already holds
--- how it ends: kind, due_ms, failures. Nothing is written on the wire if a foreign client holds the job by
--- now. `lease`: id, job, limits, kind, due_ms, failures, error, trace, value, took_ms, token, outcome,
--- charge; `redo`: an earlier copy may have done a part of it.
+-- End a lease: first in the keys of the format (the wire), then its slots of limits, and `active` last. So
+-- the next copy of the call, or a sweep, finds a lease whose end was cut off. `run` already holds how it
+-- ends: kind, due_ms, failures. Nothing is written on the wire if a foreign client holds the job by now.
+-- `lease`: id, job, limits, kind, due_ms, failures, error, trace, value, took_ms, token, outcome, charge;
+-- `redo`: an earlier copy may have done a part of it.
 local function foreign_end(prefix, format, lease, now_ms, redo)
   local id, job = lease.id, lease.job
   local failure = { error = lease.error or '', trace = lease.trace or '', due_ms = lease.due_ms,
@@ -52,8 +52,9 @@ end
 
 -- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id>
 -- from `keys_at` on, ARGV kind, id, fence, nonce and packed fields from `arguments_at` on. The end of the
--- token is written first, with all that a sweep needs to go on if the call is cut off; then the wire, then
--- the rest of the engine's own keys. A lease that a foreign client has taken over is refused and forgotten.
+-- token is written first, with everything that a sweep needs to complete a call that was cut off. Then come
+-- the wire and the rest of the engine's own keys. A lease that a foreign client has taken over is refused and
+-- forgotten.
 -- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number where all have
 -- finished.
 local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, events)
@@ -104,7 +105,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
   end
-  -- Else a sweep would take such a lease for that of a worker that was lost.
+  -- Otherwise a sweep would count such a lease as one of a lost worker.
   for _, lease in ipairs(taken) do
     redis.call('HSET', lease.run, 'nonce', '', 'ending', '', 'limits', '')
     redis.call('PEXPIREAT', lease.run, string.format('%d', now_ms + FOREIGN_RUN_MS))
@@ -156,8 +157,9 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
   return finished == count and count or reply
 end
 
--- Take one lease away: its token is revoked, and the job goes back to the front of the waiting jobs or, after
--- too many crashes, to the dead (rule 12). A job that a foreign client has moved meanwhile stays where it is.
+-- Reap one lease: its token is revoked, and the job returns to the front of the waiting jobs. After too many
+-- crashes it becomes a dead letter (rule 12). A job that a foreign client has moved meanwhile stays where it
+-- is.
 -- Returns reaped | buried | ended (only its index entry was left), fence, nonce ('-' where there was none any
 -- more) and crashes.
 local function reap_foreign(prefix, id, now_ms, model, events)
@@ -224,8 +226,8 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   return { 'reaped', fence, nonce, crashes }
 end
 
--- End a job by an admin action (rule 26): its token is revoked first and the call recorded as its end, which
--- outlives every late copy (rule 3); then the job is removed from the wire, and callers that wait for its end
+-- End a job by an admin action (rule 26). First its token is revoked, and the call recorded as its end, which
+-- outlives every late copy (rule 3). Then the job is removed from the wire, and callers that wait for its end
 -- are woken. If the call is cut off in between, its next copy finds its own op_id in `run` and does the rest.
 -- job: the job as read from the wire, nil where there is none; ending: outcome (cancelled | discarded),
 -- op_id, not_after_ms

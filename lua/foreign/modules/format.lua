@@ -1,8 +1,8 @@
 -- Helpers for formats (members of a JSON object, times, packed fields), and the interface that a format
--- provides: its function `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with the
--- functions below. `job` is the result of `read`; `redo` is true where an earlier call may have done a part
--- of the work, so that the function must look before it adds. The loader refuses a format that lacks a
--- function which is not optional.
+-- provides. Its function `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with the
+-- functions below. `job` is the result of `read`. `redo` is true if an earlier call may have done a part of
+-- the work, so the function must check before it adds. The loader refuses a format that lacks a function
+-- which is not optional.
 --
 -- WIRE
 --   check            raise for keys of another type, before anything is written

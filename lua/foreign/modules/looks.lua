@@ -28,9 +28,9 @@ local function foreign_state(prefix, format, id)
   return state, own_number(run[1])
 end
 
--- One page of the jobs in a state, in the order of the format or from its end: for each its id and its time
--- (ms, 0 where the format has none). Active jobs that this engine leases have the time of the lease; `stuck`
--- are those without a live lease or lock.
+-- One page of the jobs in a state, in the order of the format or from its end. Each has its id and its time
+-- (ms, 0 if the format has none). Active jobs that this engine leases have the time of the lease; `stuck` are
+-- those without a live lease or lock.
 local function jobs_at(active, state, offset, limit, newest, now_ms, model)
   local found = {}
   local function take(from, count)
@@ -66,8 +66,8 @@ local function jobs_at(active, state, offset, limit, newest, now_ms, model)
 end
 
 -- Move jobs back to the waiting ones that a foreign client has taken and, by the rules of its format, no
--- longer holds. Formats that take a job and lock it in two steps leave it without a lock for a moment; hence
--- it must have been seen so a second before. Looks at 1,000 and moves at most `most`. Returns the ids, how
+-- longer holds. A stray must have been seen a second before, because formats that take and lock a job in two
+-- steps leave it without a lock for a moment. Looks at 1,000 and moves at most `most`. Returns the ids, how
 -- many have moved, and whether there are more to move.
 local function strays_back(prefix, active, now_ms, most, model, events)
   local strays, back, seen, moved, more = prefix .. 'strays', {}, {}, 0, false

@@ -128,9 +128,9 @@ end
 local function wire_moves(w, shared)
   local keys, text = shared.keys, shared.text
 
-  -- item.fields: name and payload as JSON members, priority, routing key, max_retries. The job before its
-  -- entry: an id without a job would count as corrupt, and a repeat that finds the id in no list adds it
-  -- there.
+  -- item.fields: name and payload as JSON members, priority, routing key, max_retries. The job is written
+  -- before its entry, because an id without a job would count as corrupt. A repeat that finds the id in no
+  -- list adds it there.
   function w.add(item, due_ms)
     local members, priority, route, most = unpack(item.fields)
     local later, nanos = due_ms > 0, ''
@@ -264,8 +264,8 @@ local function wire_moves(w, shared)
     return true
   end
 
-  -- The entry of a crashed worker looks like that of a running job, so only time tells them apart: entries
-  -- that the engine has not leased for `adopt_after_ms`, where that is set.
+  -- The entry of a crashed worker looks like that of a running job, so only time tells them apart. If
+  -- `adopt_after_ms` is set, entries that the engine has not leased for that long are adopted.
   function w.strays(most)
     if shared.adopt_after_ms == 0 then return {} end
     local seen, here, found = shared.prefix .. 'adopting', {}, {}

@@ -2,8 +2,8 @@
 
 -- What a claim needs of the wire, and the engine's leases on it. As the format requires, the lock's value is
 -- the name of the worker; the engine's token is not on the wire. That name is kept with the token
--- (`run:<id>`, `held_as`), so that a lock of the engine is not mistaken for that of a foreign client, also
--- when a later call completes the end of a lease.
+-- (`run:<id>`, `held_as`). So a lock of the engine is not mistaken for one of a foreign client, even if a
+-- later call completes the end of a lease.
 local function bridge_claims(w)
   function w.candidates(from, count)
     local found = {}
@@ -62,7 +62,7 @@ local function bridge_claims(w)
     return true
   end
 
-  -- Writes. The job becomes active before it leaves the list: if the call is cut off in between, it is in
+  -- Writes. The job becomes active before it leaves the list. If the call is cut off in between, it is in
   -- both, and a sweep finds it.
   function w.take(id, job, place, lease)
     local at = redis.call('LPOS', w.at_waiting, id, 'MAXLEN', place + 1)
@@ -106,8 +106,8 @@ local function bridge_claims(w)
     return redis.call('SISMEMBER', w.at_active, id) == 1
   end
 
-  -- Jobs due at the same time come in the order in which they were delayed; those of foreign clients come
-  -- first, because their order is unknown.
+  -- Jobs that are due at the same time keep the order in which they were delayed. Those of foreign clients
+  -- come first, because their order is unknown.
   function w.due(most)
     local found = redis.call('ZRANGE', w.at_delayed, '-inf', w.ms(w.now_ms), 'BYSCORE', 'LIMIT', 0, most,
       'WITHSCORES')

@@ -305,8 +305,8 @@ local function bridge_cron(w)
     end
   end
 
-  -- A page of the names of all schedules by next tick, and how many there are: those of the engine's index
-  -- and, between them, the entries that no sweep has taken over yet.
+  -- A page of the names of all schedules by next tick, and how many there are. They are those of the engine's
+  -- index and, between them, the entries that no sweep has taken over yet.
   function w.schedule_names(offset, limit)
     local entries, names, before = redis.call('ZDIFF', 2, w.at_cron, index, 'WITHSCORES'), {}, 0
     local places = {}
@@ -350,8 +350,8 @@ local function bridge_cron(w)
     return score and score_ms(score) or false
   end
 
-  -- Writes: takes over entries of foreign clients when they are due. Returns the new ones, for each its name,
-  -- version, next tick, anchor, timing and policy; the next sweep finds the others in the engine's own index.
+  -- Writes: takes over entries of foreign clients when they are due. Returns the new ones, each with name,
+  -- version, next tick, anchor, timing and policy. The next sweep finds the others in the engine's own index.
   function w.due_schedules(most)
     local now, due = w.ms(w.now_ms), {}
     local found = redis.call('ZRANGE', w.at_cron, '-inf', now, 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')

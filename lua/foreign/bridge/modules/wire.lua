@@ -1,8 +1,8 @@
 -- The wire format of BridgeMQ.
 
--- A job from its JSON, which a foreign client may have written: null and values of another type count as
--- absent where the format can do without them. `why` is set if the job cannot run. `body` is what Python
--- reads: the JSON with null in place of the payload, and the payload's own bytes.
+-- A job from its JSON, which a foreign client may have written. Null and values of another type count as
+-- absent if the format can do without them. `why` is set if the job cannot run. `body` is what Python reads:
+-- the JSON with null in place of the payload, and the payload's own bytes.
 local function bridge_job(id, raw, members)
   local function corrupt(why) return { kind = 'corrupt', why = why, body = { '', '' }, raw = raw } end
   if not members then return corrupt('no JSON object') end
@@ -49,9 +49,9 @@ local function bridge_job(id, raw, members)
   }
 end
 
--- Whether a worker matches a target: only the named server if there is one; else every category with values
--- must match, stack and region by one of their values, capabilities by one (`mode` any or absent) or by all
--- of them (any other mode, also null).
+-- Whether a worker matches a target. If a server is named, only that one does. Otherwise every category with
+-- values must match: stack and region by one of their values. Capabilities match by one (`mode` any or
+-- absent) or by all of them (any other mode, also null).
 local function bridge_matches(target, worker)
   local server = target.server
   if server ~= nil and server ~= cjson.null and server ~= '' then return server == worker.server end
@@ -170,8 +170,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return nil
   end
 
-  -- Writes. The data before the index: if a copy is cut off in between, the next one adds the id again, while
-  -- an entry without data would be set aside by the next claim.
+  -- Writes. The data is written before the index. If a copy is cut off in between, the next one adds the id
+  -- again. An entry without data would be set aside by the next claim.
   function w.add(item, due_ms)
     local later, data = due_ms > now_ms, w.json_of(item.id, item.fields, now_ms)
     redis.call('MSET', w.at_data(item.id), data, w.at_status(item.id), later and 'delayed' or 'waiting')

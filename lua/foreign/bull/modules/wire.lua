@@ -198,7 +198,7 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   -- The low bits of an id that is no number are 0, as in the original.
   function bull.delay(id, due_ms)
     local low = string.find(id, '^%d+$') and tonumber(id) % 4096 or 0
-    -- From 2039 on a double has no room for all of those bits: a score that would be rounded up to the next
+    -- From 2039 on a double has no room for all of those bits. A score that would be rounded up to the next
     -- millisecond is rounded down.
     local step = 1
     while due_ms * 4096 >= 9007199254740992 * step do step = step * 2 end
@@ -250,7 +250,7 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 
   -- A job that the engine leases is in the engine's `active` until all is done, so its id leaves the wire's
-  -- `active` first: if the call is cut off in between, the job is in no list, and a sweep brings it back. The
+  -- `active` first. If the call is cut off in between, the job is in no list, and a sweep brings it back. The
   -- job of a foreign client has no such entry: its id leaves last, and must not be added twice.
   function bull.back(id, job, front)
     local place, leased = bull.place(id), redis.call('ZSCORE', prefix .. 'active', id)

@@ -52,12 +52,12 @@ local function wire_rates(keys, prefix, now_ms)
 end
 
 -- How runs end, and how delayed jobs become waiting ones: everything here writes, while the lease is held.
--- Entries are added before others are removed, so that after a call that was cut off a job is in two places
--- rather than in none. A lease protects such a job while it ends, and claims pass over second entries.
+-- Entries are added before others are removed. So after a call that was cut off a job is in two places rather
+-- than in none. A lease protects such a job while it ends, and claims pass over second entries.
 local function wire_ends(w, at)
   local keys, places, prefix = at.keys, at.places, at.prefix
   -- Take a job out of `pending`, and delete what is known of its runner: the fields by which overseers of
-  -- HEAD would take it for an orphan, and since when it is taken for a foreign one (see `strays`).
+  -- HEAD would count it as an orphan, and since when it counts as a foreign one (see `strays`).
   local function leave(id)
     if at.adopt_ms > 0 then redis.call('ZREM', prefix .. 'foreign', id) end
     redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
@@ -197,10 +197,10 @@ local function wire_ends(w, at)
   end
 end
 
--- Active jobs whose runners are gone. Overseers of HEAD write their id into the hash and a heartbeat into
--- `overseers` every 20 s: one without a heartbeat for 100 s is dead, by their own rule. v2 writes neither:
--- its entries come back only after `adopt_after_ms`, where that is set. Ids without a hash can never run:
--- they are removed from `pending`.
+-- Active jobs whose runners are gone. Overseers of HEAD write their id into the hash, and a heartbeat into
+-- `overseers` every 20 s. By their own rule one without a heartbeat for 100 s is dead. v2 writes neither: its
+-- entries come back only after `adopt_after_ms`, where that is set. Ids without a hash can never run: they
+-- are removed from `pending`.
 local function wire_strays(w, at)
   local keys, places, prefix = at.keys, at.places, at.prefix
   -- `foreign`: entries without a known runner by the time (ms) of the pass that first saw them;

@@ -1,13 +1,13 @@
 -- The wire format of Mosquito.
 
--- The four structures of a queue in either layout: `document` keeps them as sorted sets, `live` keeps
--- waiting, pending and dead as lists that are pushed at the left and read from the right, and scheduled as a
--- sorted set. `which` is one of their names.
+-- The four structures of a queue in either layout. `document` keeps them as sorted sets. `live` keeps
+-- waiting, pending and dead as lists, pushed at the left and read from the right, and scheduled as a sorted
+-- set. `which` is one of their names.
 local function wire_places(keys, layout, now_ms)
   local places, live, three = {}, layout == 'live', { keys.waiting, keys.pending, keys.dead }
   local function is_list(which) return live and which ~= 'scheduled' end
-  -- In a sorted set, a job that goes last scores above all members, by the smallest step that a double leaves
-  -- at a time in ms; a job that goes first scores below all. So the order of arrival holds within one ms as
+  -- In a sorted set, a job that goes last scores above all members, by the smallest step that a double has at
+  -- a time in ms. A job that goes first scores below all. So the order of arrival holds within one ms as
   -- well, and when the clock steps back.
   local function score_at(key, first)
     local edge = redis.call('ZRANGE', key, 0, 0, unpack(first and { 'WITHSCORES' }
@@ -177,7 +177,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return job
   end
 
-  -- If it is in two places, a move was cut off, and the place that the move leaves last counts: so its next
+  -- If it is in two places, a move was cut off. The place that the move leaves last counts, so that its next
   -- copy does the rest.
   function w.place(id)
     if places.has('pending', id) then return 'active' end
@@ -188,8 +188,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   end
 
   -- The original draws 3 random digits per ms, and may overwrite a job with the same id. Here they are
-  -- counted, so that ids are new and jobs that are due in the same ms keep their order; existing ids are
-  -- checked all the same, because of foreign ones.
+  -- counted, so that ids are new and jobs that are due in the same ms keep their order. Existing ids are
+  -- checked all the same, because foreign clients make some.
   function w.new_id(given)
     if given ~= '' then return given end
     local id
@@ -286,7 +286,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
       local nonce = redis.pcall('HGET', prefix .. 'run:' .. id, 'nonce')
       return type(nonce) == 'string' and nonce ~= '' and places.has('pending', id) and not w.mine(id, nonce)
     end
-    -- Entries that runners of v2 left behind stay for ever, so only the newest are searched: a second entry
+    -- Entries that runners of v2 left behind stay for ever, so only the newest are searched. A second entry
     -- of a job that runs now is among them.
     return places.has('pending', id, 1000)
   end
