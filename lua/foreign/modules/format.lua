@@ -104,7 +104,8 @@ local function rfc3339(ms, whole)
   local era = math.floor(shifted / 146097)
   local day_of_era = shifted - era * 146097
   local year =
-    math.floor((day_of_era - math.floor(day_of_era / 1460) + math.floor(day_of_era / 36524) - math.floor(day_of_era / 146096)) / 365)
+    math.floor((day_of_era - math.floor(day_of_era / 1460) + math.floor(day_of_era / 36524)
+      - math.floor(day_of_era / 146096)) / 365)
   local day_of_year = day_of_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
   local month = math.floor((5 * day_of_year + 2) / 153)
   local day = day_of_year - math.floor((153 * month + 2) / 5) + 1
