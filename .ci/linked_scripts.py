@@ -19,12 +19,13 @@ class LinkedScripts(BuildHookInterface[Any]):
         sys.path.insert(0, self.root)
         try:
             from engine.models.foreign.foreign import REUSED
-            from engine.redis.scripts import FILE, linked_model
+            from engine.redis.scripts import FILE, all_models, layers_of, linked_model
         finally:
             sys.path.remove(self.root)
         lua = Path(self.root) / "lua"
-        for model in sorted(path.name for path in lua.iterdir() if path.is_dir() and path.name != "foreign"):
+        for model in all_models(lua):
             linked = Path(self.root) / "build" / "linked" / f"{model}.json"
             linked.parent.mkdir(parents=True, exist_ok=True)
-            linked.write_text(linked_model(lua, model, None if model in ("lanes", "dsps") else REUSED))
-            build_data["force_include"][str(linked)] = f"engine/lua/{model}/{FILE}"
+            linked.write_text(linked_model(lua, model, REUSED))
+            folder = layers_of(lua, model)[0][0].relative_to(lua)
+            build_data["force_include"][str(linked)] = f"engine/lua/{folder}/{FILE}"

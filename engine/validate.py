@@ -40,7 +40,7 @@ CONCURRENCY_MAX = 1000
 PAGE_MAX = 1000
 #: What the sweeps can keep up with.
 DONE_MAX, DEAD_MAX = 1_000_000, 10_000_000
-#: Of one failed run, as UTF-8. The error history of a job keeps the last ten runs (lua/lanes/modules/lease.lua).
+#: Of one failed run, as UTF-8. The error history of a job keeps the last ten runs (lua/core/modules/lease.lua).
 TRACE_BYTES_MAX = 4096
 #: Of one job: jobs that it needs, waits of its own back-off, and names of exceptions.
 PARENTS_MAX = 100

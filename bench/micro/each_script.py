@@ -55,7 +55,7 @@ from engine.ops.workers import (
 )
 from engine.redis.call import Call
 from engine.redis.exchange import DEADLINE_MS
-from engine.redis.scripts import load_folder, scripts_folder
+from engine.redis.scripts import load_model, scripts_folder
 from engine.worker.machine.sweeping import REAP_PAGE
 
 BULK = 100
@@ -248,7 +248,7 @@ RARE = {"restore_load", "restore_end", "shard_drop", "shard_gate", "shard_put", 
 
 def test_every_script_has_a_benchmark() -> None:
     """Every script must be in the table above, but for the rare ones."""
-    assert {title.split()[0] for title in CALLS} == set(load_folder(scripts_folder() / "lanes")) - RARE
+    assert {title.split()[0] for title in CALLS} == set(load_model(scripts_folder(), "lanes")) - RARE
 
 
 @pytest.mark.parametrize("title", CALLS)

@@ -15,7 +15,7 @@ from engine.ops.claims import Ended, Extended, Finish, FinishedAndClaimed
 from engine.ops.jobs import Lease
 
 OUTCOMES = {1: "finished", 2: "discarded", 5: "skipped", 6: "rerouted", CANCELLED: "cancelled", EXPIRED: "expired"}
-#: What a result lives longer while it is kept (release_results, lua/lanes/modules/children.lua).
+#: What a result lives longer while it is kept (release_results, lua/children/modules/children.lua).
 _KEPT_MS = 2**48
 
 

@@ -17,7 +17,7 @@ from engine.ops.schedules import PutSchedule, Tick
 from engine.ops.sweeps import Sweep
 from engine.queue.looks import result_of
 
-#: What a result lives longer while it is kept for a child (release_results, lua/lanes/modules/children.lua).
+#: What a result lives longer while it is kept for a child (release_results, lua/children/modules/children.lua).
 _KEPT_MS = 2**48
 
 

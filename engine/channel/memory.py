@@ -36,6 +36,7 @@ from engine.ops.channels import (
     UnsubscribeReply,
 )
 from engine.redis.exchange import DEADLINE_MS, Sent
+from engine.redis.scripts import LATE_COPY_MS, REPLY_BYTES
 
 # -- The clocks of a channel's messages in memory, in the order of the circle: what a sorted set is on a
 # server.
@@ -183,9 +184,7 @@ class TtlMap(Generic[K, V]):
 # caller names.
 
 #: A fetch ends before it carries more than this, but never before its first message.
-FETCH_BYTES_MAX = 1_048_576
-#: How much longer than its call the answer of a subscribe or unsubscribe is remembered.
-_ANSWER_MARGIN_MS = 20_000
+FETCH_BYTES_MAX = REPLY_BYTES
 #: When a message ends that is not there (any more).
 _NONE_MS = -2
 
@@ -284,7 +283,7 @@ class MemoryState:
         if cursor is None:
             result, cursor = "created", _Cursor(clock.clock, clock.era, clock.life)
             self._values.put(key, cursor, end_us)
-        self._values.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
+        self._values.put(answered, result, (operation.not_after_ms + LATE_COPY_MS) * 1000)
         return SubscribeReply(now_us, result, clock.clock, cursor.clock, clock.era, clock.turned)
 
     def _unsubscribe(self, channel: str, operation: Unsubscribe, now_us: int) -> UnsubscribeReply:
@@ -294,7 +293,7 @@ class MemoryState:
             return UnsubscribeReply(now_us, earlier or "refused")
         result = "missing" if self._values.get(key, now_us) is None else "deleted"
         self._values.delete(key)
-        self._values.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
+        self._values.put(answered, result, (operation.not_after_ms + LATE_COPY_MS) * 1000)
         return UnsubscribeReply(now_us, result)
 
     def _fetch(self, channel: str, operation: Fetch, now_us: int) -> FetchReply:

@@ -45,7 +45,7 @@ from engine.ops.channels import (
     UnsubscribeReply,
 )
 from engine.redis.call import Call
-from engine.redis.scripts import load_folder, scripts_folder
+from engine.redis.scripts import load_model, scripts_folder
 
 # -- The keys of DSPS, each with its Redis type and content: those of a channel, and of revoked tokens. No
 # other module spells them.
@@ -162,7 +162,7 @@ class DspsModel(FilledSlots):
         self.keys = keys = DspsKeys(channel)
         super().__init__(
             keys,
-            load_folder((lua or scripts_folder()) / "dsps"),
+            load_model(lua or scripts_folder(), self.name),
             {"bodies": keys.bodies, "mids": keys.mid(""), "wake_topic": keys.wake_topic},
         )
 

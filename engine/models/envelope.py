@@ -1,7 +1,7 @@
 """The envelope of Lanes: `job:<id>`, one immutable string per job (rule 15).
 
 All integers are big-endian. Every waiting job has one of these, so what most jobs do not use has no room in it: a job without
-options of its own takes 11 bytes, the class and the payload. `lua/lanes/modules/envelope.lua` reads and writes the same layout:
+options of its own takes 11 bytes, the class and the payload. `lua/core/modules/envelope.lua` reads and writes the same layout:
 the enqueue script puts sequence and times into the middle, and the scripts that end a job overwrite it with a tombstone.
 
 | bytes | job |
@@ -54,7 +54,7 @@ _TIME_MASK = (1 << 42) - 1
 #: Attempts, kind of back-off, crashes_max, backoff_ms, timeout_ms; lengths of key, name and unique key.
 _SETTINGS_FIELDS = struct.Struct(">HBBIIBBB")
 _DEFAULTS = Options()
-#: A byte holds the length of a seal, which is the unique key and up to 15 bytes more (`lua/lanes/modules/run.lua`).
+#: A byte holds the length of a seal, which is the unique key and up to 15 bytes more (`lua/core/modules/run.lua`).
 _UNIQUE_BYTES_MAX = 240
 #: Forms that are kept; where each job has its own (unique keys), all of them are new.
 _FORMS_MAX = 1000
@@ -317,7 +317,7 @@ def sealed(job: Enqueue) -> bytes:
     return head + bytes(NUMBERS_BYTES) + tail
 
 
-# -- The fields of `run:<id>` of Lanes: what changes while a job runs, as `lua/lanes/modules/run.lua`
+# -- The fields of `run:<id>` of Lanes: what changes while a job runs, as `lua/core/modules/run.lua`
 # writes it.
 #
 # The string begins with the fence, a space, the nonce, a space, the lengths of seal and owner in a byte each, and

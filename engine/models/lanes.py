@@ -1,4 +1,4 @@
-"""Lanes, the default model: a pure mapping from operations to calls of the scripts in `lua/lanes`.
+"""Lanes, the default model: a pure mapping from operations to calls of scripts in `lua/core` and the folders beside it.
 
 A class is a job's name with what it requires of a worker, a lane is a class with a key (rule 18).
 """
@@ -28,7 +28,7 @@ from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
 from engine.ops.workers import ListConnections
 from engine.options import PLAIN
 from engine.redis.call import Call
-from engine.redis.scripts import load_folder, scripts_folder
+from engine.redis.scripts import load_model, scripts_folder
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7
@@ -66,7 +66,7 @@ class Lanes(Scripted):
 
     def __init__(self, queue: str, *, lua: Path | None = None, root: str = "ic") -> None:
         keys = LanesKeys(queue, root)
-        super().__init__(keys, load_folder((lua or scripts_folder()) / "lanes"), {"prefix": keys.prefix})
+        super().__init__(keys, load_model(lua or scripts_folder(), self.name), {"prefix": keys.prefix})
         self._lua = lua
         # The keys of the last claim, by incarnation and classes, up to those of the jobs that it ends.
         self._claim_keys: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}

@@ -165,7 +165,7 @@ class LanesKeys:
 
     @property
     def transit(self) -> str:
-        """Hash: the batch of jobs that is on its way to another shard (lua/lanes/shard_take.lua)."""
+        """Hash: the batch of jobs that is on its way to another shard (lua/shards/shard_take.lua)."""
         return f"{self.prefix}transit"
 
     @property
@@ -313,7 +313,7 @@ class LanesKeys:
         """Hash: counters `finished`, `buried`, `schedules` (versions given), `data_losses` and
         `lost_era`, the entry of `era` that the last of those was counted for; `turn`, the virtual time of the lanes (rule 18);
         `waits_ms`, the time until which a caller may wait for the end of a job; `events`, how many events are kept, if any;
-        `moved`, in a shard that takes no new jobs, what enqueues are told (lua/lanes/shard_gate.lua)."""
+        `moved`, in a shard that takes no new jobs, what enqueues are told (lua/shards/shard_gate.lua)."""
         return f"{self.prefix}stats"
 
     @property

@@ -1,19 +1,20 @@
-"""The script loader: reads `lua/<model>/*.lua`, holds each script to its header, and links the functions that it uses.
+"""The script loader: reads a model's folders of `lua/`, holds each script to its header, and links the functions that it uses.
 
 A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the loader puts a local of that name for
 each of them before the body, a number where the description begins with `number:`. It refuses a script that does not use one of
 them, or uses a name that nobody declares. A name with a count stands for a repeated group of slots
 (`items  2 for each item: ...`); groups come last, in their order.
 
-Functions that several scripts use are in modules, `lua/<model>/modules/*.lua`. A script gets those whose names it uses, and those
-that these use, each behind what it needs. A foreign model's scripts see its own modules, then those that all foreign models
-share, then those of Lanes.
+Functions that several scripts use are in modules, `modules/*.lua` of each folder. A script gets those whose names it uses, and
+those that these use, each behind what it needs. A foreign model's scripts see its own modules, then those that all foreign models
+share, then those of Lanes (`layers_of`).
 
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does not get it.
 
 A wheel brings the linked scripts (`engine.redis.scripts`); where a file was changed since, they are linked anew.
 
-A list that may be long goes to the server in pieces; the word PIECE in a script is their size."""
+Numbers that several scripts need, and defaults of the engine's options, stand in scripts as words (`CONSTANTS`). A list that may
+be long goes to the server in pieces; the word PIECE is their size."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from engine.errors import ScriptFault
+from engine.ops.jobs import Options
 
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
 _HEADER = re.compile(r"(?:[#-].*\n)+")
@@ -49,13 +51,40 @@ _KNOWN = frozenset(
     re.findall(
         r"\w+",
         "and break do else elseif end false for function if in local nil not or repeat return then true until while KEYS ARGV "
-        "PIECE redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
+        "redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
     )
 )
-_PIECE = re.compile(r"\bPIECE\b")
 #: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for some 8,000. A multiple
 #: of 4, so that no item is parted: the largest, a job with its unique key, has 4 words. Tests set it to 4, to cross each loop.
 PIECE_WORDS = 1000
+#: How long after its deadline a copy of a call may still come: records of calls and tombstones are kept so much longer.
+LATE_COPY_MS = 20_000
+#: A reply ends before it carries more than this, but never before its first item.
+REPLY_BYTES = 1_048_576
+_DEFAULTS = Options()
+#: The numbers that stand in scripts as words.
+CONSTANTS: Mapping[str, int] = {
+    #: What an envelope without settings means, so these defaults are part of the format.
+    "ATTEMPTS": _DEFAULTS.attempts,
+    "CRASHES_MAX": _DEFAULTS.crashes_max,
+    "ERROR_TTL_MS": _DEFAULTS.error_ttl_ms,
+    #: The width of a priority's band of scores, half of it for LIFO and half for FIFO (rule 16).
+    "BAND": 1 << 49,
+    #: The greatest whole number that a double, which is Lua's number, tells from its neighbours.
+    "EXACT_MAX": (1 << 53) - 1,
+    #: How long a foreign job's own record is kept while foreign clients may run the job.
+    "FOREIGN_RUN_MS": 7 * 86_400_000,
+    #: The last byte that an envelope's head can have: everything before its options and payload.
+    "HEAD_LAST": 700,
+    #: What is added to the expiry of a result while children may read it (rule 25).
+    "KEPT_MS": 1 << 48,
+    "LATE_COPY_MS": LATE_COPY_MS,
+    "REPLY_BYTES": REPLY_BYTES,
+    #: The greatest number that six bytes hold: of a sequence (rule 16), a time, a counter.
+    "U48_MAX": (1 << 48) - 1,
+}
+_CONSTANT = re.compile(rf"\b(?:PIECE|{'|'.join(CONSTANTS)})\b")
+_KNOWN |= {"PIECE", *CONSTANTS}
 #: The fields of a script that say which slots its header declares.
 _SLOT_FIELDS = ("keys", "arguments", "key_groups", "argument_groups")
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
@@ -115,83 +144,92 @@ def scripts_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "lua"
 
 
-def load_folder(folder: Path) -> Mapping[str, Script]:
-    """Every script of one model's folder by name. Raises ScriptFault naming the file and what is wrong with it."""
-    return _load_folder(folder, PIECE_WORDS)
+#: The folders of `lua/` that hold the scripts and modules of a model; one that is not here is foreign and has `foreign/<model>`.
+FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "lanes": ("core", "admin", "looks", "schedules", "children", "shards", "backup"),
+    "dsps": ("dsps",),
+}
+#: Folders in which no name of a script or of a function occurs twice.
+Layer = tuple[Path, ...]
 
 
-def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, Script]:
-    """The scripts of a foreign model by name: those that all foreign models share, the model's own, which come first, and those
-    of Lanes that it uses as they are."""
-    return _load_foreign(lua, model, tuple(reused), PIECE_WORDS)
+def layers_of(lua: Path, model: str) -> tuple[Layer, ...]:
+    """The folders whose scripts and modules a model sees. Of those that have one name it gets that of the first layer."""
+    lanes = tuple(lua / name for name in FOLDERS["lanes"])
+    if model in FOLDERS:
+        return (tuple(lua / name for name in FOLDERS[model]),)
+    return ((lua / "foreign" / model,), (lua / "foreign",), lanes)
+
+
+def all_models(lua: Path) -> Sequence[str]:
+    """The names of the models that have scripts there."""
+    formats = (path.name for path in (lua / "foreign").iterdir() if path.is_dir() and path.name != "modules")
+    return [*FOLDERS, *sorted(formats)]
+
+
+def load_model(lua: Path, model: str, reused: Iterable[str] = ()) -> Mapping[str, Script]:
+    """The scripts of a model by name. A foreign model has its own, those that all foreign models share, and those of Lanes that
+    are `reused` as they are. Raises ScriptFault naming the file and what is wrong with it."""
+    return _load(lua, model, tuple(reused), PIECE_WORDS)
 
 
 # A process reads a folder once: a service may have many queues, and all of them run the scripts that its first one did, also
 # while a newer release is being installed below it. Other scripts are another folder. What failed to load is read again.
-@lru_cache(maxsize=16)
-def _load_folder(folder: Path, piece_words: int) -> Mapping[str, Script]:
-    return _load(*_files(folder), piece_words)
-
-
-@lru_cache(maxsize=16)
-def _load_foreign(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
-    return _load(*_foreign_files(lua, model, reused), piece_words)
-
-
-#: The files of scripts, and the folders whose modules they see.
-_Files = tuple[Sequence[Path], tuple[Path, ...]]
-
-
-def _files(folder: Path) -> _Files:
-    _check_folders(folder)
-    return sorted(folder.glob("*.lua")), (folder,)
-
-
-def _foreign_files(lua: Path, model: str, reused: Iterable[str]) -> _Files:
-    own, shared, lanes = lua / model, lua / "foreign", lua / "lanes"
-    _check_folders(own, shared, lanes)
-    provided = {name for path in (own / "modules").glob("*.lua") for name in _PROVIDED.findall(path.read_text())}
-    lacking = [name for name in required_of_formats(lua) if name not in provided]
-    if lacking:
-        raise ScriptFault(f"model {model}: its wire lacks {', '.join(lacking)}")
-    paths = {name: lanes / f"{name}.lua" for name in reused}
-    for folder in (shared, own):
-        paths |= {path.stem: path for path in sorted(folder.glob("*.lua"))}
-    return [paths[name] for name in sorted(paths)], (own, shared, lanes)
-
-
-def _check_folders(*folders: Path) -> None:
-    for folder in folders:
-        if not folder.is_dir():
-            raise ScriptFault(f"no folder of scripts at {folder}")
-
-
-def _load(paths: Sequence[Path], folders: tuple[Path, ...], piece_words: int) -> Mapping[str, Script]:
-    linked = read_linked(folders[0], _digest(paths, folders, piece_words))
-    scripts = _link_all(paths, folders, piece_words) if linked is None else (Script.from_fields(fields) for fields in linked)
+@lru_cache(maxsize=32)
+def _load(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
+    paths, layers = _files(lua, model, reused)
+    linked = read_linked(layers[0][0], _digest(paths, layers, piece_words))
+    scripts = _link_all(paths, layers, piece_words) if linked is None else (Script.from_fields(fields) for fields in linked)
     return MappingProxyType({script.name: script for script in scripts})
 
 
-def _link_all(paths: Iterable[Path], folders: Iterable[Path], piece_words: int) -> Sequence[Script]:
-    functions = _functions(folders)
+def _files(lua: Path, model: str, reused: Iterable[str]) -> tuple[Sequence[Path], tuple[Layer, ...]]:
+    """The files of a model's scripts, and its layers."""
+    layers = layers_of(lua, model)
+    for folder in (folder for layer in layers for folder in layer):
+        if not folder.is_dir():
+            raise ScriptFault(f"no folder of scripts at {folder}")
+    paths = _scripts(layers[0])
+    if len(layers) > 1:
+        provided = {name for path in (layers[0][0] / "modules").glob("*.lua") for name in _PROVIDED.findall(path.read_text())}
+        lacking = [name for name in required_of_formats(lua) if name not in provided]
+        if lacking:
+            raise ScriptFault(f"model {model}: its wire lacks {', '.join(lacking)}")
+        _, shared, lanes = map(_scripts, layers)
+        paths = {name: lanes[name] for name in reused} | shared | paths
+    return [paths[name] for name in sorted(paths)], layers
+
+
+def _scripts(layer: Layer) -> dict[str, Path]:
+    """The files of a layer's scripts by name."""
+    found: dict[str, Path] = {}
+    for path in (path for folder in layer for path in sorted(folder.glob("*.lua"))):
+        if path.stem in found:
+            raise ScriptFault(f"script {path.name}: {found[path.stem].parent.name} and {path.parent.name} have one")
+        found[path.stem] = path
+    return found
+
+
+def _link_all(paths: Iterable[Path], layers: Iterable[Layer], piece_words: int) -> Sequence[Script]:
+    functions = _functions(layers)
     return [_script(path, functions, piece_words) for path in paths]
 
 
-def _digest(paths: Iterable[Path], folders: Iterable[Path], piece_words: int) -> str:
-    modules = (module for folder in folders for module in sorted((folder / "modules").glob("*.lua")))
+def _digest(paths: Iterable[Path], layers: Iterable[Layer], piece_words: int) -> str:
+    modules = (module for layer in layers for folder in layer for module in sorted((folder / "modules").glob("*.lua")))
     return sources_digest((*paths, *modules), piece_words)
 
 
-def linked_model(lua: Path, model: str, reused: Iterable[str] | None = None) -> str:
-    """The contents of a model's `linked.json`. `reused`: of a foreign model, as for `load_foreign`. Raises ScriptFault."""
-    paths, folders = _files(lua / model) if reused is None else _foreign_files(lua, model, reused)
-    scripts = _link_all(paths, folders, PIECE_WORDS)
-    return linked_text((script.fields() for script in scripts), _digest(paths, folders, PIECE_WORDS))
+def linked_model(lua: Path, model: str, reused: Iterable[str]) -> str:
+    """The contents of a model's `linked.json`; the arguments are those of `load_model`. Raises ScriptFault."""
+    paths, layers = _files(lua, model, reused)
+    scripts = _link_all(paths, layers, PIECE_WORDS)
+    return linked_text((script.fields() for script in scripts), _digest(paths, layers, PIECE_WORDS))
 
 
-def load_script(path: Path, folders: Sequence[Path] = (), piece_words: int = PIECE_WORDS) -> Script:
-    """One script with its functions linked and its header checked. `folders`: those whose modules it sees, else its own."""
-    return _script(path, _functions(folders or (path.parent,)), piece_words)
+def load_script(path: Path, layers: Sequence[Layer] = (), piece_words: int = PIECE_WORDS) -> Script:
+    """One script with its functions linked and its header checked. `layers`: whose modules it sees, else those of its folder."""
+    return _script(path, _functions(layers or ((path.parent,),)), piece_words)
 
 
 def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> Script:
@@ -227,8 +265,9 @@ def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> 
     linked: dict[str, str] = {}
     for name in sorted(foreign):
         _link(f"script {path.name}", name, functions, linked, ())
+    constants = {**CONSTANTS, "PIECE": piece_words}
     text = header[0] + "".join(bindings) + "".join(linked.values()) + body
-    return Script(path.stem, _PIECE.sub(str(piece_words), text), slots[0], slots[1], groups[0], groups[1])
+    return Script(path.stem, _CONSTANT.sub(lambda word: str(constants[word[0]]), text), slots[0], slots[1], groups[0], groups[1])
 
 
 def required_of_formats(lua: Path) -> Sequence[str]:
@@ -237,12 +276,12 @@ def required_of_formats(lua: Path) -> Sequence[str]:
     return [name for name, optional in _OF_FORMATS.findall(listed) if not optional]
 
 
-def linked_functions(names: Iterable[str], folders: Sequence[Path]) -> str:
+def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
     """The text of these functions of modules, behind that of all that they use. Raises ScriptFault."""
-    functions, linked = _functions(folders), dict[str, str]()
+    functions, linked = _functions(layers), dict[str, str]()
     for name in names:
         _link("caller", name, functions, linked, ())
-    return "".join(linked.values())
+    return _CONSTANT.sub(lambda word: str({**CONSTANTS, "PIECE": PIECE_WORDS}[word[0]]), "".join(linked.values()))
 
 
 def _names(code: str) -> tuple[set[str], set[str]]:
@@ -263,12 +302,12 @@ def _check_slots(path: Path, body: str, slots: Sequence[str]) -> set[str]:
     return used - declared - {*slots}
 
 
-def _functions(folders: Iterable[Path]) -> Mapping[str, Function]:
-    """The functions of the folders' modules by name: of those that have one name, that of the first folder."""
+def _functions(layers: Iterable[Layer]) -> Mapping[str, Function]:
+    """The functions of the layers' modules by name: of those that have one name, that of the first layer."""
     found: dict[str, Function] = {}
-    for folder in reversed([*folders]):
+    for layer in reversed([*layers]):
         own: dict[str, Function] = {}
-        for path in sorted((folder / "modules").glob("*.lua")):
+        for path in (path for folder in layer for path in sorted((folder / "modules").glob("*.lua"))):
             for function in _module(path):
                 if function.name in own:
                     raise ScriptFault(f"module {path.name}: {own[function.name].module} has a function {function.name}, too")
@@ -312,7 +351,7 @@ def _link(user: str, name: str, functions: Mapping[str, Function], linked: dict[
 # -- The linked scripts of a model as the wheel brings them: a process that starts need not link them
 # again, which takes 40 ms.
 #
-# They are in `linked.json` beside the scripts, with a digest of the files that they were linked from: where a file
+# They are in `linked.json` in the first folder of the model, with a digest of the files that they were linked from: where a file
 # was changed since, nothing there counts. `.ci/linked_scripts.py` writes it when a wheel is built; the source tree
 # has none.
 
@@ -320,8 +359,8 @@ FILE = "linked.json"
 
 
 def sources_digest(files: Iterable[Path], piece_words: int) -> str:
-    """The digest of what scripts are linked from: the files, by name and text, and the size of a piece."""
-    digest = hashlib.sha256(b"%d" % piece_words)
+    """The digest of what scripts are linked from: the files, by name and text, the size of a piece and the other constants."""
+    digest = hashlib.sha256(f"{piece_words} {CONSTANTS}".encode())
     for file in files:
         text = file.read_bytes()
         digest.update(b"\n%s/%s %d\n" % (file.parent.name.encode(), file.name.encode(), len(text)))

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Move a subscriber's cursor to a later clock, at most to that of the channel. Any other receipt is stale: it changes nothing and
--- renews no key; so a second copy of the call is stale. A receipt from before a restore is stale as well: its clocks may have been assigned again.
+-- Move a subscriber's cursor to a later clock, at most to that of the channel. Any other receipt is stale: it
+-- changes nothing and renews no key; so a second copy of the call is stale. A receipt from before a restore
+-- is stale as well: its clocks may have been assigned again.
 --
 -- KEYS
 --   clock   string  clock of the last message
@@ -27,12 +28,14 @@ local srv_us, receipt = server_us(), clock_of(to, 'the receipt')
 if not at then return { srv_us, 'channel-not-found' } end
 if not own then return { srv_us, 'subscription-not-found' } end
 local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
--- A receipt without an era is compared with the server's own state: the caller's memory may be of a channel that has ended.
+-- A receipt without an era is compared with the server's own state: the caller's memory may be of a channel
+-- that has ended.
 local limit = given_era ~= '' and at or reckon(was, clock_of(kept[1], meta))
 local beyond = not limit or clock_after(receipt, limit) or given_era ~= '' and tonumber(given_era) ~= era
 local unproven = false
 if proof_ms and not beyond and clock_after(receipt, own) then
-  -- A message that was published after a restore has another expiry. If there is no message, the fetched one must have expired by now.
+  -- A message that was published after a restore has another expiry. If there is no message, the fetched one
+  -- must have expired by now.
   local ends_ms = redis.call('PEXPIRETIME', proof)
   unproven = ends_ms ~= proof_ms and (ends_ms ~= -2 or proof_ms > math.floor(srv_us / 1000))
   beyond = unproven and ends_ms ~= -2
@@ -48,7 +51,9 @@ if turned then
 elseif kept[1] ~= last then
   redis.call('HSET', meta, 'last', last)
 end
-if tonumber(kept[3] or 0) ~= era then redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era)) end
+if tonumber(kept[3] or 0) ~= era then
+  redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era))
+end
 redis.call('SET', cursor, string.format('%d', receipt), 'PXAT', lasting(ends_ms, cursor))
 renew(lasting(ends_ms, clock, meta), clock, meta, live)
 return { srv_us, 'OK', last, string.format('%d', receipt), era, turned and 1 or 0, 0 }

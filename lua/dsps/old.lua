@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- Which messages are at or before a subscriber's cursor, so that it will not receive them any more. An unknown message is not old.
+-- Which messages are at or before a subscriber's cursor, so that it will not receive them any more. An
+-- unknown message is not old.
 --
 -- KEYS
 --   clock   string  clock of the last message

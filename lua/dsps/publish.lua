@@ -1,8 +1,8 @@
 #!lua
--- Publish messages in their order, each under the next clock, unless its id is known: then it keeps its clock and its expiry. A
--- copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies are written first, then ids, then the
--- clock: after a call that was cut off, its next copy finds the messages by their ids and goes on behind them, and so does the
--- call of another publisher, by the bodies after the clock.
+-- Publish messages in their order, each under the next clock, unless its id is known: then it keeps its clock
+-- and its expiry. A copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies are
+-- written first, then ids, then the clock. After a call that was cut off, its next copy finds the messages by
+-- their ids and goes on behind them. The call of another publisher finds them by the bodies after the clock.
 --
 -- KEYS
 --   clock  string  clock of the last message
@@ -23,13 +23,15 @@ local count, read = #KEYS - 3, { clock, unpack(KEYS, 4) }
 local found = settled_clock(bodies, read)
 local raw, clocks = found[1], {}
 local known = expect_type(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto', 'longest_ms'))
-local start, turned = reckon(clock_of(raw, clock), clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local start, turned = reckon(clock_of(raw, clock), clock_of(known[1], meta),
+  clock_of(seen ~= '' and seen, 'seen'))
 local upto, era = clock_of(known[3], meta), clock_of(known[2], meta) or 0
 local old = oldest(live, start or 0, 3)
 for item = 2, count + 1 do
   local mid, at = read[item], clock_of(found[item], read[item])
   local stored = at and id_under(bodies, found[item])
-  -- A client of the original that publishes after a call that was cut off overwrites the bodies of that call: they are published anew.
+  -- A client of the original that publishes after a call that was cut off overwrites the bodies of that call:
+  -- they are published anew.
   if at and (not stored or mids .. stored == mid) then
     clocks[mid] = found[item]
     -- An earlier copy was cut off before it wrote the clock.
@@ -83,7 +85,9 @@ index_all(live, made)
 local last = string.format('%d', position)
 redis.call('SET', clock, last, 'PXAT', channel_ends_ms)
 redis.call('HSET', meta, 'last', last, 'upto', whole and last or string.format('%d', upto))
-if math.floor(position / 256) ~= math.floor((start or 0) / 256) then note_ends(meta, position, now_ms + longest_ms) end
+if math.floor(position / 256) ~= math.floor((start or 0) / 256) then
+  note_ends(meta, position, now_ms + longest_ms)
+end
 renew(channel_ends_ms, meta, live)
 drop_dead(live, bodies, old, position, count + 2)
 redis.call('PUBLISH', wake_topic, 'new message')

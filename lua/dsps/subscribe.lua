@@ -1,6 +1,7 @@
 #!lua
--- Create a subscriber at the channel's clock, and the channel if there is none; an existing subscriber stays where it is. A
--- second copy of the call returns the reply of the first, also when the subscriber was deleted meanwhile.
+-- Create a subscriber at the channel's clock, and the channel if there is none; an existing subscriber stays
+-- where it is. A second copy of the call returns the reply of the first, also when the subscriber was deleted
+-- meanwhile.
 --
 -- KEYS
 --   clock   string  clock of the last message
@@ -20,7 +21,8 @@ local own = expect_type(cursor, 'string', redis.pcall('GET', cursor))
 local kept = expect_type(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era'))
 local done = expect_type(op, 'string', redis.pcall('GET', op))
 expect_type(live, 'zset', redis.pcall('ZCARD', live))
-local at, turned = reckon(clock_of(raw, clock), clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local at, turned = reckon(clock_of(raw, clock), clock_of(kept[1], meta),
+  clock_of(seen ~= '' and seen, 'seen'))
 clock_of(own, cursor)
 local srv_us, era = server_us(), clock_of(kept[2], meta) or 0
 local now_ms = math.floor(srv_us / 1000)
@@ -46,5 +48,5 @@ if not own then
   if era > 0 then forget_expired(meta, string.sub(cursor, 1, -#subscriber - 3)) end
 end
 renew(channel_ends_ms, meta, live)
-redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + 20000))
+redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + LATE_COPY_MS))
 return { srv_us, result, last, own, era, turned and 1 or 0 }

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Delete a subscriber, if there is one. A second copy of the call returns the reply of the first and does not delete a subscriber
--- that was created in between.
+-- Delete a subscriber, if there is one. A second copy of the call returns the reply of the first and does not
+-- delete a subscriber that was created in between.
 --
 -- KEYS
 --   cursor  string  r.<subscriber>, the last acknowledged clock
@@ -19,5 +19,5 @@ if done or math.floor(srv_us / 1000) > not_after_ms then return { srv_us, done o
 local result = own and 'deleted' or 'missing'
 redis.call('DEL', cursor)
 redis.call('HDEL', meta, 'r.' .. subscriber)
-redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + 20000))
+redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + LATE_COPY_MS))
 return { srv_us, result }

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Change jobs by an admin action, each if it still is in the state that the caller saw (rules 7 and 26). A running one loses its
--- token at once; one that a foreign client holds is left alone, because that client could not be notified. A requeued job has all its attempts again.
+-- Change jobs by an admin action, each if it still is in the state that the caller saw (rules 7 and 26). A
+-- running one loses its token at once; one that a foreign client holds is left alone, because that client
+-- could not be notified. A requeued job has all its attempts again.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -20,8 +21,8 @@
 --   action          cancel | remove | discard | requeue | run_now
 --   state         waiting | blocked | delayed | active | dead | finished
 --   items         1 for each item: id
--- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
---       that has its unique key, else -
+-- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
+--       was in, the id of the job that has its unique key, else -
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -29,8 +30,8 @@ local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, { prefix .. 'wake' }, { op })
 model.check()
 
--- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add, because some jobs may
--- have been moved already.
+-- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add,
+-- because some jobs may have been moved already.
 local redo = redis.call('GET', op) == 'begun'
 local known = not redo and administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, words_of(redis.call('GET', op)) } end
@@ -44,7 +45,8 @@ for at = 1, #KEYS - 4 do
     result = 'changed'
   elseif state == 'active' and not mine then
     local token = own_words(run, 'fence', 'nonce')
-    local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id) and model.mine(id, token[1] .. ':' .. token[2])
+    local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id)
+      and model.mine(id, token[1] .. ':' .. token[2])
     if not ours and model.locked(id) then result = 'changed' end
   elseif ends and not mine and model.locked(id) then
     -- A foreign client has locked it and is about to change it.
@@ -57,14 +59,16 @@ for at = 1, #KEYS - 4 do
 end
 local keep = redis.call('HGET', stats, 'events')
 local events, wakes = keep and { keep = keep }, false
-if #actions > 0 then redis.call('SET', op, 'begun', 'PXAT', not_after_ms + 20000) end
+if #actions > 0 then redis.call('SET', op, 'begun', 'PXAT', not_after_ms + LATE_COPY_MS) end
 for _, item in ipairs(actions) do
   local name = item.job and item.job.name or ''
   if ends then
     local outcome = action == 'cancel' and 'cancelled' or 'discarded'
-    end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
+    end_by_hand(prefix, item.id, item.job, state,
+      { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
   elseif action == 'requeue' then
-    -- Only the holder of its unique key can prevent a requeue, and the format returns its id before it writes anything.
+    -- Only the holder of its unique key can prevent a requeue, and the format returns its id before it writes
+    -- anything.
     local holder = model.requeue(item.id, item.job, redo)
     if type(holder) == 'string' then
       results[item.at], results[item.at + 2] = 'held', holder
@@ -83,6 +87,6 @@ for _, item in ipairs(actions) do
   end
 end
 if wakes then wake_push(prefix .. 'wake') end
-redis.call('SET', op, record_of(results), 'PXAT', not_after_ms + 20000)
-if events then tell_events(prefix .. 'events', events) end
+redis.call('SET', op, record_of(results), 'PXAT', not_after_ms + LATE_COPY_MS)
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

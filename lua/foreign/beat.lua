@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Record the heartbeat of a worker: that it is alive, its description and the incarnations whose leases it holds; or, with
--- until_ms 0, that it has ended. Written to the engine's own keys and, where the format has a registry of workers or a leader, there as well.
+-- Record the heartbeat of a worker: its description, and the incarnations whose leases it holds. until_ms 0
+-- says that the worker has ended. Written to the engine's own keys and, where the format has a registry of
+-- workers or a leader, there as well.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -22,8 +23,9 @@
 --   sweep_ms     number: its sweep interval
 --   about        JSON for display
 --   others       1 for each other incarnation whose leases it still has
--- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept
---       yet, ms until its turn to look after the leader (0 = the next beat comes soon enough), version of the news (read_worker_updates.lua)
+-- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose
+--       leases were not swept yet, ms until its turn to look after the leader (0 = the next beat comes soon
+--       enough), version of the news (read_worker_updates.lua)
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -32,9 +34,11 @@ check_types({ workers }, { sweep, prefix .. 'settings' }, {}, { worker, leader }
 model.check()
 local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
 local version = redis.call('HGET', prefix .. 'settings', 'version')
-local result, leads, orphaned, turn_ms = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
-  until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, others = { unpack(ARGV, 14) } }, now_ms, beat_state(keys))
+local result, leads, orphaned, watch_ms = note_beat(keys,
+  { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
+  until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about,
+  others = { unpack(ARGV, 14) } }, now_ms, beat_state(keys))
 -- A late copy does not show that the worker is alive, and must not end a worker that has ended before.
 if result ~= 'repeated' and model.beat then model.beat(incarnation, about, ttl_ms, result == 'left') end
 if result == 'ok' and leads and model.lead then model.lead(incarnation, ttl_ms) end
-return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0, turn_ms, tonumber(version or 0) }
+return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0, watch_ms, tonumber(version or 0) }

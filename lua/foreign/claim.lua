@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- End leases of jobs that the worker has run, if any, then promote due jobs and lease up to `limit` jobs of some names to one
--- worker incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing; its first half is carried out all the same.
+-- Claim: end leases of jobs that the worker has run, promote due jobs, then lease up to `limit` jobs of some
+-- names to one worker incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing, but its
+-- ends count.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -31,7 +32,8 @@
 --   class_count   number: how many names
 --   classes       1 for each class: a name
 --   items         5 for each item: as in end.lua
--- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms claims failures crashes body
+-- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms
+--       claims failures crashes body
 
 check_types({ active }, { sweep, stats, limits, paused, prefix .. 'scan' }, { prefix .. 'wake' }, { record })
 local srv_us = server_us(now_ms, sweep)
@@ -48,10 +50,13 @@ for at = 1, class_count do
   names[at] = ARGV[18 + at]
   classes[names[at]] = true
 end
-local kind, jobs, corrupt = foreign_claim(prefix, format, { sweep = sweep, active = active, stats = stats, record = record },
-  { classes = classes, key = record_of(names) .. '  ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16], incarnation = incarnation,
-    counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max,
+local kind, jobs, corrupt = foreign_claim(prefix, format,
+  { sweep = sweep, active = active, stats = stats, record = record },
+  { classes = classes, key = record_of(names) .. '  ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16],
+  incarnation = incarnation,
+    counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner,
+    crashed_max = crashed_max,
     worker = unpack_worker(worker, least and most and { least, most } or nil) }, now_ms, events)
 for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, ended, kind, sleep_for(prefix, now_ms, most_ms, format), corrupt, jobs }

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first call began (rule 7).
--- The formats keep no sequence, so later calls compare the time stored in the job; the first call removes only what it finds. The
--- reply counts the entries that stay, so that the next page begins behind them.
+-- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first
+-- call began (rule 7). The formats keep no sequence, so later calls compare the time stored in the job; the
+-- first call removes only what it finds. The reply counts the entries that stay, so that the next page begins
+-- behind them.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -33,7 +34,7 @@ check_types({ active }, { stats }, {}, { op })
 model.check()
 
 local known = administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known, unpack(told_before(op)) } end
+if known then return { srv_us, known, unpack(recorded_words(op)) } end
 local begins = era_ms == ''
 era_sequence = era_sequence == '' and '0' or era_sequence
 era_ms = tonumber(begins and now_ms or era_ms)
@@ -43,10 +44,13 @@ for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, mode
   local job = model.read(entry.id)
   local over = (state == 'dead' or state == 'finished') and model.ended(entry.id)
   local since_ms = over and over.ended_ms or 0
-  if over and since_ms == 0 then since_ms = tonumber(redis.pcall('HGET', prefix .. 'run:' .. entry.id, 'ended_ms') or 0) or 0 end
+  if over and since_ms == 0 then
+    since_ms = tonumber(redis.pcall('HGET', prefix .. 'run:' .. entry.id, 'ended_ms') or 0) or 0
+  end
   if since_ms == 0 and job and job.kind == 'J' then since_ms = job.enqueued_ms or 0 end
   -- A job that cannot be read or has no time has no age. It is removed when all jobs of the state are.
-  local stays = not all and (since_ms == 0 or since_ms > now_ms - older_than_ms) or not begins and since_ms > era_ms
+  local stays = not all and (since_ms == 0 or since_ms > now_ms - older_than_ms)
+    or not begins and since_ms > era_ms
   if stays then
     kept = kept + 1
   else
@@ -61,6 +65,6 @@ for _, entry in ipairs(old) do
   end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, model, events)
 end
 local results = { #old, kept, era_sequence, string.format('%d', era_ms) }
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
-if events then tell_events(prefix .. 'events', events) end
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', unpack(results) }

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- Jobs in each state, and how many this engine's workers have ever finished and buried. With classes, only the waiting jobs of
--- those classes count, and with a worker only those that it may run: the first 10,000 waiting jobs are read, and all behind them
--- are counted.
+-- Jobs in each state, and how many this engine's workers have ever finished and buried. With classes, only
+-- the waiting jobs of those classes count, and with a worker only those that it may run. The first 10,000
+-- waiting jobs are read; all behind them are counted.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps
@@ -17,7 +17,8 @@
 --   least     number: '' or the least priority of the jobs to count
 --   most      number: '' or the greatest priority of the jobs to count
 --   items     1 for each class: its name
--- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts a part), expired
+-- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts
+--       a part), expired
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -32,7 +33,10 @@ if #ARGV > 9 and waiting > 0 then
   local words, ours = model.list('waiting', 0, 10000, false, attributes), 0
   for at = 1, #words, 2 do
     local job = model.read(words[at])
-    if job and job.kind == 'J' and wanted[job.name] and nameable(words[at]) and not (attributes and not_for(job, attributes, model)) then ours = ours + 1 end
+    if job and job.kind == 'J' and wanted[job.name] and nameable(words[at])
+        and not (attributes and not_for(job, attributes, model)) then
+      ours = ours + 1
+    end
   end
   waiting = ours + (#words == 20000 and math.max(0, waiting - 10000) or 0)
 end

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Let a schedule tick, or stop it. A schedule that ticks already keeps its next tick. If the format has schedules, its own copy is updated.
+-- Let a schedule tick, or stop it. A schedule that ticks already keeps its next tick. If the format has
+-- schedules, its own copy is updated.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -19,9 +20,11 @@
 --   next_ms       the next tick, 0 = stop the schedule
 -- REPLY srv_us, done | repeated | refused, changed | same | other | gone
 
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
+  not_after_ms)
 if known then return known end
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 model.check()
 if model.adopt_schedule then model.adopt_schedule(name) end
-return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us, not_after_ms, model.scheduled)
+return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us,
+  not_after_ms, model.scheduled)

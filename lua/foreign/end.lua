@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End leases: each job is finished, given back, retried, buried, or dropped for good. Each lease ends once: a repeat returns the
--- reply of the first call, another token is stale (rule 5).
+-- End leases: each job is finished, given back, retried, buried, or dropped for good. Each lease ends once: a
+-- repeat returns the reply of the first call, another token is stale (rule 5).
 --
 -- KEYS
 --   sweep    hash  state of the sweeps
@@ -14,8 +14,9 @@
 --   queue     name of the queue
 --   layout    layout of the keyspace, '' = the format has only one
 --   settings  settings of the model
---   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value, ttl_ms, took_ms of a finish that
---             returned something; error, trace, delay_ms, failures that it counts as (0 or 1); outcome of a drop
+--   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value,
+--             ttl_ms, took_ms of a finish that returned something; error, trace, delay_ms, failures that it
+--             counts as (0 or 1); outcome of a drop
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
 
 check_types({ active }, { sweep, stats }, {})
@@ -26,5 +27,5 @@ format.check()
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 4, 7, now_ms, events)
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, ended }

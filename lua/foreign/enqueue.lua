@@ -1,6 +1,7 @@
 #!lua
--- Put jobs into the structures of a foreign format, atomically and in the order of the items, unless their ids are there already
--- or a unique job makes them duplicates (rule 3). The nonce identifies the call: repeating it changes nothing.
+-- Enqueue jobs into the structures of a foreign format, atomically and in the order of the items. An id that
+-- is there already, or a unique job, makes an item a duplicate (rule 3). The nonce identifies the call:
+-- repeating it changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -14,10 +15,11 @@
 --   layout        layout of the keyspace, '' = the format has only one
 --   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
---   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0 the time itself, which may
---                 have passed), packed fields
--- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id, and of a duplicate state,
---       fence and id of the existing job, of an orphan the parent of which nothing is known as that id
+--   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0
+--                 the time itself, which may have passed), packed fields
+-- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id,
+--       and of a duplicate state, fence and id of the existing job, of an orphan the parent of which nothing
+--       is known as that id
 
 local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })
@@ -26,7 +28,8 @@ now_ms = math.floor(srv_us / 1000)
 local format = wire(root, prefix, queue, layout, settings, now_ms)
 format.check()
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
--- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a parent is unknown.
+-- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a
+-- parent is unknown.
 local letters, signs = { ['+'] = 'r', ['-'] = 'd', ['!'] = 'o' }, { d = '-', o = '!' }
 local record = redis.call('GET', new) -- anchor: foreign-enqueue-is-recognized-when-repeated
 local done, known = false, {}
@@ -69,9 +72,10 @@ if fresh or (record and not done) then
   local function note(mark)
     words = { mark }
     for at, item in ipairs(items) do
-      words[at + 1] = (signs[item.letter] or '+') .. record_of({ item.id }) .. (item.holder and '=' .. record_of({ item.holder }) or '')
+      words[at + 1] = (signs[item.letter] or '+') .. record_of({ item.id })
+        .. (item.holder and '=' .. record_of({ item.holder }) or '')
     end
-    redis.call('SET', new, table.concat(words, ' '), 'PXAT', string.format('%d', not_after_ms + 20000))
+    redis.call('SET', new, table.concat(words, ' '), 'PXAT', string.format('%d', not_after_ms + LATE_COPY_MS))
   end
   for _, item in ipairs(items) do
     if item.letter == 'c' then
@@ -87,7 +91,8 @@ if fresh or (record and not done) then
   end
   local adds = false
   for _, item in ipairs(items) do adds = adds or item.missing end
-  -- Before the jobs: if the call is cut off after any write, the next copy knows their ids and adds those that are missing.
+  -- Before the jobs: if the call is cut off after any write, the next copy knows their ids and adds those
+  -- that are missing.
   if adds then note('w') end
   local claimable = false
   for at, item in ipairs(items) do
@@ -100,13 +105,14 @@ if fresh or (record and not done) then
       if due_ms <= now_ms then claimable = true end
       if events then
         local job = format.read(item.id)
-        events[#events + 1] = { 'created', item.id, job and job.name or '', due_ms > now_ms and 'delayed' or 'waiting' }
+        events[#events + 1] = { 'created', item.id, job and job.name or '',
+          due_ms > now_ms and 'delayed' or 'waiting' }
       end
     end
   end
   note('d')
   if claimable then wake_push(wake) end
-  if events then tell_events(prefix .. 'events', events) end
+  if events then append_events(prefix .. 'events', events) end
 end
 for at, item in ipairs(items) do add_reply(at, item.letter, item.id, item.holder) end
 return { srv_us, reply }

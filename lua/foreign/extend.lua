@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Renew leases. Any token that is not reaped yet is renewed, also after its deadline (rule 11). A call that arrives after
--- `not_after_ms` renews nothing, so that a late copy of a dead worker's renewal cannot hold a job for another lease (rule 9).
+-- Renew leases. Any token that is not reaped yet is renewed, also after its deadline (rule 11). A call after
+-- `not_after_ms` renews nothing, because a late copy of a dead worker's renewal must not hold a job for
+-- another lease (rule 9).
 --
 -- KEYS
 --   sweep    hash  state of the sweeps
@@ -17,7 +18,8 @@
 --   lease_ms      number: length of the lease from now
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
--- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or cancelled)
+-- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or
+--       cancelled)
 
 check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
@@ -39,14 +41,17 @@ for at = 1, #KEYS - 2 do
   else
     reply[#reply + 1] = 'ok'
     deadline_ms = math.max(deadline_ms, now_ms + lease_ms)
-    held[#held + 1] = { id = id, run = run_key, limits = run.limits, until_ms = deadline_ms, lease_ms = deadline_ms - now_ms,
-      token = fence .. ':' .. nonce, fence = fence, nonce = nonce, owner = redis.call('HGET', run_key, 'owner') or '' }
+    held[#held + 1] = { id = id, run = run_key, limits = run.limits, until_ms = deadline_ms,
+      lease_ms = deadline_ms - now_ms,
+      token = fence .. ':' .. nonce, fence = fence, nonce = nonce,
+      owner = redis.call('HGET', run_key, 'owner') or '' }
   end
   reply[#reply + 1] = deadline_ms
 end
 if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
-  -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does both.
+  -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does
+  -- both.
   format.extend(lease.id, lease)
   redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
   local slots = lease.limits ~= '' and prefix .. 'held:' .. lease.limits

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Begin or end the deletion of a queue (rule 7). The first call pauses this engine's workers for a minute and removes the
--- schedules; another such call renews the minute. The last call removes the foreign keys that are left, in part: it is repeated
--- until none is left, and then removes the engine's own keys. What stays: `sweep`, the version in `worker_settings` and the live
--- ones of `workers`, which running workers rely on, and keys that expire.
+-- Begin or end the deletion of a queue (rule 7). The first call pauses this engine's workers for a minute and
+-- removes the schedules; another such call renews the minute. The last call removes the foreign keys that are
+-- left, a part per call. It is repeated until none is left, and then removes the engine's own keys. What
+-- stays: `sweep`, the version in `worker_settings` and the live ones of `workers`, which running workers rely
+-- on, and keys that expire.
 --
 -- KEYS
 --   sweep            hash    state of the sweeps
@@ -23,7 +24,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
 --   force         1 = also while jobs are active
--- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call again
+-- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call
+--       again
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -33,30 +35,41 @@ model.check()
 
 local known = administered(op, not_after_ms, now_ms)
 if known then
-  local words = told_before(op)
+  local words = recorded_words(op)
   return { srv_us, words[4] or known, unpack(words, 1, 3) }
 end
 local results = { '0', string.format('%d', now_ms), 0 }
 if phase == 'begin' then
   if force ~= '1' and model.count('active') > 0 then
-    redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
+    redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + LATE_COPY_MS)
     return { srv_us, 'busy', unpack(results) }
   end
-  for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
+  for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do
+    redis.call('DEL', prefix .. 'cron:' .. schedule)
+  end
   redis.call('DEL', cron)
   -- Only the engine's own pause: if the last call never comes, no foreign client stays paused.
   local until_ms = tonumber(string.match(redis.call('HGET', paused, '*') or '', '^%d+') or -1)
-  if until_ms ~= 0 and until_ms < now_ms + 60000 then redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000)) end
+  if until_ms ~= 0 and until_ms < now_ms + 60000 then
+    redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000))
+  end
 else
   local left = 0
-  for _, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'done' }) do left = left + model.count(state) end
+  for _, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'done' }) do
+    left = left + model.count(state)
+  end
   if left == 0 then
     if model.purge(1000) then
       results[3] = 1
     else
       if model.obliterated then model.obliterated() end
-      for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
-      for _, name in ipairs({ 'took', 'stats', 'events', 'rest', 'scan', 'aside', 'strays', 'witness', 'wake' }) do redis.call('UNLINK', prefix .. name) end
+      for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do
+        redis.call('DEL', prefix .. 'took:' .. name)
+      end
+      for _, name in ipairs({ 'took', 'stats', 'events', 'rest', 'scan', 'aside', 'strays', 'witness',
+          'wake' }) do
+        redis.call('UNLINK', prefix .. name)
+      end
       for _, field in ipairs(redis.call('HKEYS', worker_settings)) do
         if field ~= 'version' then redis.call('HDEL', worker_settings, field) end
       end
@@ -65,5 +78,5 @@ else
   end
   redis.call('DEL', paused, prefix .. 'limits', prefix .. 'retention')
 end
-redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done', unpack(results) }

@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- The details of jobs. Stops after 1 MiB of bodies: the reply may have fewer items than the call asks for, but at least one.
+-- The details of jobs. Stops after 1 MiB of bodies: the reply may have fewer items than the call asks for,
+-- but at least one.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -14,7 +15,8 @@
 --   settings  settings of the model
 --   whole     1 = with the body and the fields of `run`
 --   items     1 for each item: id
--- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none), body, fields of `run`
+-- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),
+--       body, fields of `run`
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -45,7 +47,7 @@ for at = 1, #KEYS - 2 do
   if whole == '1' then
     body = job and job.body or ''
     for _, part in ipairs(type(body) == 'table' and body or { body }) do bytes = bytes + #part end
-    if bytes > 1048576 and at > 1 then break end
+    if bytes > REPLY_BYTES and at > 1 then break end
     words = redis.pcall('HGETALL', run)
     -- A run that cannot be read must not hide the others.
     if words.err then words = { 'error', 'the key ' .. run .. ' cannot be read' } end

@@ -13,7 +13,8 @@
 --   settings  settings of the model
 --   offset    number: first rank
 --   limit     number: most entries for each state
--- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members of delayed begin with ten zeros
+-- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members
+--       of delayed begin with ten zeros
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Read the state of a job; with a token, also wait for the end of one that has not ended: if one of this engine's workers ends
--- it, its end is added to the stream wait:<token>. Foreign clients send no such notification, so the caller also polls.
+-- Read the state of a job. With a token the caller also waits for its end. If one of this engine's workers
+-- ends it, the end is added to the stream wait:<token>. Foreign clients send no such notification, so the
+-- caller also polls.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps
@@ -17,7 +18,8 @@
 --   settings  settings of the model
 --   id        the job
 --   token     16 hex digits; '' = do not wait
--- REPLY srv_us, pending | finished | cancelled | discarded | dead | gone, fence (0: not compared), ended_ms (0 = not known), record, error
+-- REPLY srv_us, pending | finished | cancelled | discarded | dead | gone, fence (0: not compared), ended_ms
+--       (0 = not known), record, error
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -31,7 +33,7 @@ local between = state == 'gone' and model.read(id)
 if state == 'waiting' or state == 'delayed' or state == 'active' or between and between.kind == 'J' then
   if token ~= '' then
     local tokens = redis.call('GET', waits) or ''
-    -- As in lua/lanes/look.lua: only its reader creates the stream.
+    -- As in lua/looks/look.lua: only its reader creates the stream.
     if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
     redis.call('PEXPIREAT', wait, now_ms + 60000)
     if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end
@@ -41,7 +43,8 @@ if state == 'waiting' or state == 'delayed' or state == 'active' or between and 
   return { srv_us, 'pending', '0', 0, '', '' }
 end
 -- A job whose handler has ended it without doing its work is reported as discarded.
-local shown = { cancelled = 'cancelled', discarded = 'discarded', skipped = 'discarded', rerouted = 'discarded' }
+local shown = { cancelled = 'cancelled', discarded = 'discarded', skipped = 'discarded',
+  rerouted = 'discarded' }
 if shown[state] then return { srv_us, shown[state], '0', 0, '', '' } end
 local over = model.ended(id)
 if over then

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Mark a lease as started, in a call of its own before the handler runs. A job that has crashed before is charged for another
--- crash only if its lease is marked, so that the other jobs of a worker that dies are not buried with the one that killed it (rule 12).
+-- Mark a lease as started, in a call of its own before the handler runs. A job that has crashed before is
+-- charged another crash only if its lease is marked. So a job that kills its worker does not bury the
+-- worker's other jobs (rule 12).
 --
 -- KEYS
 --   sweep    hash  state of the sweeps

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Take away the leases of workers whose heartbeats have stopped, before the leases expire: a pass over `active`, one page per
--- call (the counterpart of lua/lanes/orphans.lua).
+-- Reap the leases of workers whose heartbeats have stopped, before the leases expire (the counterpart of
+-- lua/core/orphans.lua). A pass over `active`, one page per call.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -30,10 +30,13 @@ if repeated then return { srv_us, most_ms, words_of(table.concat(repeated, ' '))
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
 
-local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit, function(id)
+local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit,
+  function(id)
   return reap_foreign(prefix, id, now_ms, model, events)
 end)
 if #taken > 0 then wake_push(prefix .. 'wake') end
-if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + 20000) end
-if events then tell_events(prefix .. 'events', events) end
+if #taken > 0 then
+  redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + LATE_COPY_MS)
+end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, more and 0 or most_ms, taken }

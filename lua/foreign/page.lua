@@ -16,7 +16,8 @@
 --   limit     number: most entries
 --   newest    1 = from the end
 --   names     1 = names instead of ids
--- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), '' (no call counts a part)
+-- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), '' (no call
+--       counts a part)
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Pause one name of jobs, or with * the whole queue, until it is resumed or the time is over; active jobs go on. If the format
--- has such a pause, it is written there, so that foreign clients honour it and may end it; otherwise it holds for this engine's workers only.
+-- Pause one name of jobs, or with * the whole queue, until it is resumed or the time is over; active jobs go
+-- on. If the format has such a pause, it is written there, so that foreign clients honour it and may end it.
+-- Otherwise it binds only this engine's workers.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -31,13 +32,20 @@ if known then return { srv_us, known } end
 local keep = redis.call('HGET', stats, 'events')
 local until_ms = length_ms > 0 and now_ms + length_ms or 0
 -- A sweep ends it on the wire: the formats have no pauses with an end, or none that this engine can set.
-if until_ms > 0 then redis.call('ZADD', rest, until_ms, 'w:' .. class) else redis.call('ZREM', rest, 'w:' .. class) end
+if until_ms > 0 then
+  redis.call('ZADD', rest, until_ms, 'w:' .. class)
+else
+  redis.call('ZREM', rest, 'w:' .. class)
+end
 if model.pause then model.pause(class, until_ms) end
 if model.paused and model.paused(class) then
   redis.call('HDEL', paused, class)
 else
   redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))
 end
-redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
-if keep then tell_events(prefix .. 'events', { keep = keep, { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } }) end
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
+if keep then
+  append_events(prefix .. 'events', { keep = keep,
+    { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } })
+end
 return { srv_us, 'done' }

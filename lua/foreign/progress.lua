@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Record the progress of a running job, also in the format where it shows progress. A copy that is older than the last record
--- under the same token changes nothing (rule 7).
+-- Record the progress of a running job, also in the format where it shows progress. A copy that is older than
+-- the last record under the same token changes nothing (rule 7).
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -28,15 +28,17 @@ local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { sweep, run, stats }, {})
 model.check()
 local known = redis.call('HMGET', run, 'fence', 'nonce', 'progressed')
-local held = known[1] == fence and known[2] == nonce and redis.call('ZSCORE', active, id) and model.mine(id, fence .. ':' .. nonce)
+local held = known[1] == fence and known[2] == nonce and redis.call('ZSCORE', active, id)
+  and model.mine(id, fence .. ':' .. nonce)
 if not held then return { srv_us, 'stale' } end
 local token, noted = string.match(known[3] or '', '^(%S+) (%d+)$')
 if token == fence .. ':' .. nonce and tonumber(noted) >= count then return { srv_us, 'repeated' } end
 local keep, job = redis.call('HGET', stats, 'events'), model.read(id)
-redis.call('HSET', run, 'progressed', string.format('%s:%s %d', fence, nonce, count), 'progress', string.format('{"at_ms":%d,', now_ms) .. body)
+redis.call('HSET', run, 'progressed', string.format('%s:%s %d', fence, nonce, count), 'progress',
+  string.format('{"at_ms":%d,', now_ms) .. body)
 if model.noted and job and job.kind == 'J' then model.noted(id, job, body) end
 if keep then
   local detail = string.match(body, '"percent":([^,}]+)')
-  tell_events(events, { keep = keep, { 'progress', id, job and job.name or '', detail } })
+  append_events(events, { keep = keep, { 'progress', id, job and job.name or '', detail } })
 end
 return { srv_us, 'ok' }

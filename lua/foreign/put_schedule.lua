@@ -1,6 +1,6 @@
 #!lua
--- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay; if nothing changes,
--- nothing is written to it. If the format has schedules, its own copy is updated.
+-- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay;
+-- if nothing changes, nothing is written to it. If the format has schedules, its own copy is updated.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -26,12 +26,14 @@
 --   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
 
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
+  not_after_ms)
 if known then return known end
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 model.check()
 check_types({}, { stats }, {})
 if model.adopt_schedule then model.adopt_schedule(name) end
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
-  { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms, enabled = enabled, most = most },
+  { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms,
+  enabled = enabled, most = most },
   srv_us, not_after_ms, model.scheduled)

@@ -19,6 +19,12 @@ check_types({}, { run }, {})
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local own = redis.call('HGET', run, 'progress') or ''
 local percent, message, at_ms
-if model.progress then percent, message, at_ms = model.progress(id, string.match(own, '"percent":([%d.eE+-]+)')) end
-if not percent or percent ~= percent or math.abs(percent) > 1e300 or at_ms and at_ms <= tonumber(string.match(own, '^{"at_ms":(%d+)') or -1) then return { srv_us, own } end
-return { srv_us, string.format('{"at_ms":%d,"percent":%.17g,"message":%s,"data":null}', at_ms or 0, percent, message or 'null') }
+if model.progress then
+  percent, message, at_ms = model.progress(id, string.match(own, '"percent":([%d.eE+-]+)'))
+end
+if not percent or percent ~= percent or math.abs(percent) > 1e300
+    or at_ms and at_ms <= tonumber(string.match(own, '^{"at_ms":(%d+)') or -1) then
+  return { srv_us, own }
+end
+return { srv_us, string.format('{"at_ms":%d,"percent":%.17g,"message":%s,"data":null}', at_ms or 0, percent,
+  message or 'null') }

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Remove a schedule. The jobs that it has made stay. If the format has schedules, its own copy is removed as well.
+-- Remove a schedule. The jobs that it has made stay. If the format has schedules, its own copy is removed as
+-- well.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -17,9 +18,11 @@
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
 
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
+  not_after_ms)
 if known then return known end
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 model.check()
 if model.adopt_schedule then model.adopt_schedule(name) end
-return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms, model.scheduled)
+return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms,
+  model.scheduled)

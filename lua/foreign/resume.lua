@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- End the pause of one name of jobs, or with * that of the whole queue, on the wire and in the engine's own keys.
+-- End the pause of one name of jobs, or with * that of the whole queue, on the wire and in the engine's own
+-- keys.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -33,6 +34,6 @@ redis.call('HDEL', paused, class)
 if model.resume then model.resume(class) end
 redis.call('ZREM', rest, 'w:' .. class)
 wake_push(prefix .. 'wake')
-redis.call('SET', op, string.format('%d', was_on), 'PXAT', not_after_ms + 20000)
-if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
+redis.call('SET', op, string.format('%d', was_on), 'PXAT', not_after_ms + LATE_COPY_MS)
+if keep then append_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done', was_on }

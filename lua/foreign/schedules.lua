@@ -1,7 +1,8 @@
 #!lua flags=no-writes
--- One page of the schedules by next tick, those that do not tick last; or the schedule with this name. A next tick that a foreign
--- client has moved is the one on the wire, and a schedule that it has removed is left out. One that only foreign clients know yet is
--- listed with version 0: the first call that changes it makes it one of the engine's.
+-- One page of the schedules by next tick, those that do not tick last; or the schedule with this name. A next
+-- tick that a foreign client has moved is the one on the wire, and a schedule that it has removed is left
+-- out. One that only foreign clients know yet is listed with version 0: the first call that changes it makes
+-- it one of the engine's.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps

@@ -18,7 +18,11 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
-if definition == '' then redis.call('HDEL', limits, limit) else redis.call('HSET', limits, limit, definition) end
+if definition == '' then
+  redis.call('HDEL', limits, limit)
+else
+  redis.call('HSET', limits, limit, definition)
+end
 wake_push(prefix .. 'wake')
-redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
 return { srv_us, 'done' }

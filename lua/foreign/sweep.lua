@@ -1,11 +1,16 @@
 #!lua flags=allow-oom
--- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/lanes/sweep.lua). Takes expired leases
--- away: the token is revoked, and the job goes back to the front of the waiting jobs or, after too many crashes, to the dead (rule
--- 12). Leases that end too far ahead because the clock stepped back are cut to the longest lease length, once (rule 10). After a
--- stall nothing is taken until workers could renew (rule 11). Jobs that foreign clients took and no longer hold come back as well,
--- when two sweeps a second apart have seen them so. Keeps the bounds that the queue has set for ended jobs, and frees slots of limits
--- that no lease holds any more (rule 20). Then makes due jobs claimable, ends the pauses whose time is over, pushes a missing wake
--- marker (rule 22), and returns the schedules that are due: only the caller can compute their next ticks (rule 24).
+-- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/core/sweep.lua).
+-- 1. Requeue expired leases: the token is revoked, and the job returns to the front of the waiting jobs.
+-- After too many crashes it becomes a dead letter (rule 12). After a stall nothing is reaped until workers
+-- could renew (rule 11).
+-- 2. Clamp leases that end too far ahead, because the clock stepped back, to the longest lease length
+-- (rule 10).
+-- 3. Requeue jobs that foreign clients took and no longer hold, if two sweeps a second apart have seen them
+-- so.
+-- 4. Trim ended jobs to the queue's bounds, and free slots of limits that no lease holds any more (rule 20).
+-- 5. Promote due jobs, and end the pauses whose time is over.
+-- 6. Push a missing wake marker (rule 22).
+-- 7. Return the schedules that are due, because only the caller can compute their next ticks (rule 24).
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -26,15 +31,17 @@
 --   limit        number: most jobs to move; a lease that is taken away counts as two
 --   most_ms      number: upper bound of the sleep that the reply allows
 --   yields       1 = another worker may take the lead: this one leaves a schedule to others
--- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence, nonce ('-' = it was a foreign
---       client's, or the job had none), crashes; for each due schedule: name, version, next tick, anchor_ms, timing, policy; version of
---       the news (read_worker_updates.lua), 1 = the caller is the leader
+-- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence,
+--       nonce ('-' = it was a foreign client's, or the job had none), crashes; for each due schedule: name,
+--       version, next tick, anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the
+--       caller is the leader
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active, prefix .. 'strays', cron, prefix .. 'rest' },
-  { sweep, stats, prefix .. 'limits', prefix .. 'retention', prefix .. 'settings', prefix .. 'paused' }, { prefix .. 'wake' }, { swept, leader })
+  { sweep, stats, prefix .. 'limits', prefix .. 'retention', prefix .. 'settings', prefix .. 'paused' },
+  { prefix .. 'wake' }, { swept, leader })
 model.check()
 local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
 local leads = redis.call('GET', leader) == incarnation
@@ -46,7 +53,9 @@ local function reply(sleep_ms, words)
   return { srv_us, sleep_ms, promoted, words, due, version, leads and 1 or 0 }
 end
 local repeated = swept_before(redis.call('GET', swept), counter)
-if repeated then return reply(sleep_for(prefix, now_ms, most_ms, model), words_of(table.concat(repeated, ' '))) end
+if repeated then
+  return reply(sleep_for(prefix, now_ms, most_ms, model), words_of(table.concat(repeated, ' ')))
+end
 
 local latest = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
 local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep_state(sweep), latest, now_ms, most_ms)
@@ -94,6 +103,9 @@ for _, id in ipairs(unread) do take('corrupt', id, '0', '-', 0) end
 local resumed = lift_pauses(prefix, now_ms, model)
 if #taken > 0 or promoted > 0 or resumed or model.count('waiting') > 0 then wake_push(prefix .. 'wake') end
 table.insert(taken, 1, promoted)
-if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + 20000) end
-if events then tell_events(prefix .. 'events', events) end
-return reply((more or #ahead == limit or promoted + #unread == most) and 0 or sleep_for(prefix, now_ms, most_ms, model), taken)
+if promoted > 0 or #taken > 1 then
+  redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + LATE_COPY_MS)
+end
+if events then append_events(prefix .. 'events', events) end
+return reply((more or #ahead == limit or promoted + #unread == most) and 0
+  or sleep_for(prefix, now_ms, most_ms, model), taken)

@@ -1,6 +1,6 @@
 #!lua
--- Make the jobs of a schedule's ticks and move it on to its next tick, unless another scheduler has done so: the schedule must
--- still have this version and wait for this tick (rule 24). With an error it stops ticking.
+-- Make the jobs of a schedule's ticks and move it on to its next tick. The schedule must still have this
+-- version and wait for this tick, or another scheduler was faster (rule 24). With an error it stops ticking.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
@@ -24,7 +24,8 @@
 --   caller       identity of this call
 --   error_text   '' = none
 --   items        2 for each item: its tick (ms), and the id of its job ('' = the server gives it one)
--- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids of those that were
+-- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids
+--       of those that were
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -33,12 +34,14 @@ check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 
 model.check()
 -- A foreign client may have moved or removed it.
 if model.settle_schedule then model.settle_schedule(name) end
-local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped',
+local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job',
+  'count', 'missed', 'skipped',
   'last_ms')
 local words = words_of(was[4])
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
 local last_ms = #ARGV > 14 and tonumber(ARGV[#ARGV - 1]) or 0
-if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then
+if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1'
+    or math.max(last_ms, tonumber(expected_ms)) > now_ms then
   return { srv_us, 'moved', 0, {} }
 end
 local function template()
@@ -91,8 +94,10 @@ for _, job in ipairs(made) do
   end
   ids[#ids + 1], last_job, last_tick = job.id, job.id, job.tick_ms
 end
-local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed', tonumber(was[8] or 0) + missed,
-  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked', record_of({ caller, skipped, unpack(ids) }) }
+local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed',
+  tonumber(was[8] or 0) + missed,
+  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked',
+  record_of({ caller, skipped, unpack(ids) }) }
 if #made > 0 then
   for _, word in ipairs({ 'last_job', last_job, 'last_ms', last_tick }) do state[#state + 1] = word end
 end
@@ -103,5 +108,5 @@ if model.ticked and error_text == '' then
 end
 if model.scheduled then model.scheduled(name, tonumber(next_ms), was[5]) end
 if #made > 0 then wake_push(prefix .. 'wake') end
-if events then tell_events(prefix .. 'events', events) end
+if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'ticked', skipped, ids }

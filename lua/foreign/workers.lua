@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- One page of the workers with their last heartbeats: behind those of this engine the ones that the format's registry lists.
+-- One page of the workers with their last heartbeats: behind those of this engine the ones that the format's
+-- registry lists.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -31,7 +32,8 @@ local skipped = math.max(0, offset - redis.call('ZCARD', workers))
 for at = skipped + 1, math.min(#foreign, skipped + limit - #page / 2) do
   local one = foreign[at]
   found[#found + 1], found[#found + 2] = one.name, string.format('%d', one.heard_ms + one.ttl_ms)
-  -- As in a heartbeat of this engine: its counter, how long it counts, lease and sweep interval, and the description.
+  -- As in a heartbeat of this engine: its counter, how long it counts, lease and sweep interval, and the
+  -- description.
   found[#found + 1] = string.format('0 %d 0 0 %s', one.ttl_ms, one.about)
 end
 return { srv_us, redis.call('GET', leader) or '', found }

@@ -24,7 +24,7 @@ from bench.micro.drain_process import drain as drain_here
 from bench.micro.floor import Floor
 from bench.micro.jobs import Claims, fill
 from bench.micro.payload import NAME, PAYLOAD, compact
-from engine.redis.scripts import load_folder, scripts_folder
+from engine.redis.scripts import load_model, scripts_folder
 from engine.testing import EmbeddedServer
 
 ROOT = Path(__file__).parents[2]
@@ -179,7 +179,7 @@ def test_memory_and_a_server_that_is_missing() -> None:
 @pytest.mark.slow
 def test_each_script_by_itself(tmp_path: Path) -> None:
     found = scripts.measure(2, tmp_path / "scripts.json", silent)["scripts"]
-    assert {title.split()[0] for title in found} == set(load_folder(scripts_folder() / "lanes"))
+    assert {title.split()[0] for title in found} == set(load_model(scripts_folder(), "lanes"))
     assert all(row["redis_us"] > 0 for row in found.values()) and all(row["us"] > 0 for row in found.values())
 
 

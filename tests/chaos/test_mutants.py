@@ -17,7 +17,7 @@ from chaos.mutants import Mutant
 from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit
 from chaos.processes import changed_engine, child_environment
-from engine.redis.scripts import Script, load_folder, scripts_folder
+from engine.redis.scripts import Script, load_model, scripts_folder
 
 CHANGED = [mutant for mutant in MUTANTS.values() if mutant.edits]
 SCRIPTED = [mutant for mutant in CHANGED if not any(path.is_relative_to(ENGINE) for path in planting.planted(mutant.edits))]
@@ -25,8 +25,8 @@ OF_THE_ENGINE = [mutant for mutant in CHANGED if mutant not in SCRIPTED]
 
 
 @cache
-def clean_scripts(folder: str) -> Mapping[str, Script]:
-    return load_folder(scripts_folder() / folder)
+def clean_scripts(model: str) -> Mapping[str, Script]:
+    return load_model(scripts_folder(), model)
 
 
 def changed(planted: Path) -> set[Path]:
@@ -53,12 +53,12 @@ def test_scripts_differ_at_their_anchors_only_and_loader_and_server_accept_them(
     # A line of an edit may stand elsewhere in the file, too.
     assert come <= {line for edit in mutant.edits for line in edit.new.split("\n")}
     with redis.Redis.from_url(ironclaim_url) as client:
-        for folder in {file.parts[0] for file in files}:
-            loaded = load_folder(planted / folder)
-            assert loaded.keys() == clean_scripts(folder).keys()
+        for model in {"dsps" if file.parts[0] == "dsps" else "lanes" for file in files}:
+            loaded = load_model(planted, model)
+            assert loaded.keys() == clean_scripts(model).keys()
             for name, script in loaded.items():
                 # The server knows the others already.
-                if script.text != clean_scripts(folder)[name].text:
+                if script.text != clean_scripts(model)[name].text:
                     client.script_load(script.text)
 
 

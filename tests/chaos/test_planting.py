@@ -14,7 +14,7 @@ from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, planted
 from chaos.simulate.games import GAMES
 from chaos.simulate.patching import changed_methods
-from engine.redis.scripts import linked_functions, load_script, scripts_folder
+from engine.redis.scripts import layers_of, linked_functions, load_model, load_script, scripts_folder
 from engine.worker.machine.sweeping import Sweeping
 
 _REMOVALS = [removal for game in GAMES.values() for removal in game.removals]
@@ -61,17 +61,22 @@ def test_scripts_with_a_planted_defect_load(tmp_path: Path) -> None:
 def loaded(path: Path, lua: Path) -> str:
     """What the server gets of a script; of a module all its functions, with those of other folders that they use."""
     # What all foreign models share needs the wire of one of them.
-    folders = [lua / name for name in ("bull", "foreign", "lanes")] if "foreign" in path.parts else []
+    folder, *below = path.relative_to(lua).parts
+    shared = "bull" if below[0].endswith(".lua") or below[0] == "modules" else below[0]
+    layers = layers_of(lua, shared if folder == "foreign" else "dsps" if folder == "dsps" else "lanes")
     if path.parent.name != "modules":
-        return load_script(path, folders).text
+        return load_script(path, layers).text
     names = re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE)
-    return "".join(map(str, linked_functions(names, folders or [path.parent.parent, lua / "foreign", lua / "lanes"])))
+    return "".join(map(str, linked_functions(names, layers)))
 
 
 def test_the_server_gets_no_anchor() -> None:
-    path = scripts_folder() / "lanes" / "claim.lua"
+    path = scripts_folder() / "core" / "claim.lua"
     source = path.read_text()
-    assert source.startswith("#!lua flags=allow-oom -- anchor: ") and "anchor:" not in load_script(path).text
+    assert (
+        source.startswith("#!lua flags=allow-oom -- anchor: ")
+        and "anchor:" not in load_model(scripts_folder(), "lanes")["claim"].text
+    )
 
 
 def test_only_the_method_of_an_anchor_is_changed() -> None:

@@ -69,7 +69,7 @@ def test_both_producers_share_the_rate_and_no_ids(tmp_path: Path, monkeypatch: p
 def test_the_package_engine_alone_is_taken_of_a_wheel(tmp_path: Path) -> None:
     unpack_engine("HEAD", tmp_path / "engine-new")
     assert [path.name for path in (tmp_path / "engine-new").iterdir()] == ["engine"]
-    assert (tmp_path / "engine-new" / "engine" / "lua" / "lanes" / "linked.json").exists()
+    assert (tmp_path / "engine-new" / "engine" / "lua" / "core" / "linked.json").exists()
 
 
 def test_a_commit_whose_wheel_cannot_be_built_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from engine import Queue, ScriptFault, validate
 from engine.models import envelope
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
-from engine.redis.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.engine.helpers.producing import claim
 from tests.walks import examples
 
@@ -110,7 +110,7 @@ def server_ms(client: Any) -> int:
 def lua(ironclaim_url: str) -> Iterator[Any]:
     """Runs `envelope_open` of the scripts on bytes."""
     client = redis.Redis.from_url(ironclaim_url)
-    script = READ_IN_LUA % linked_functions(FUNCTIONS, [scripts_folder() / "lanes"])
+    script = READ_IN_LUA % linked_functions(FUNCTIONS, layers_of(scripts_folder(), "lanes"))
     yield lambda raw: client.eval(script, 0, raw)
     client.close()
 
@@ -189,7 +189,7 @@ def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int
     st.integers(0, 2**53),
 )
 def test_a_tombstone_keeps_its_token_whatever_that_is(ironclaim_url: str, token: str, nonce: bytes, fence: int) -> None:
-    script = linked_functions(["envelope_open", "tombstone_of", "pack_token"], [scripts_folder() / "lanes"])
+    script = linked_functions(["envelope_open", "tombstone_of", "pack_token"], layers_of(scripts_folder(), "lanes"))
     text = f"""#!lua flags=no-writes
 {script}
 local raw = tombstone_of(7, ARGV[1], tonumber(ARGV[2]), pack_token(ARGV[3]))

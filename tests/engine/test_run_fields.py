@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.models.envelope import read_run_fields
-from engine.redis.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.engine.desk import run_fields, write_run
 from tests.walks import examples
 
@@ -43,7 +43,7 @@ def client(ironclaim_url: str) -> Iterator[redis.Redis]:
 
 
 def in_lua(client: redis.Redis, what: str, *words: str) -> list[bytes | None]:
-    script = SCRIPT % linked_functions(["run_read", "run_write"], [scripts_folder() / "lanes"])
+    script = SCRIPT % linked_functions(["run_read", "run_write"], layers_of(scripts_folder(), "lanes"))
     found: Any = client.eval(script, 1, "run", what, *words)
     return found
 

@@ -19,11 +19,12 @@ from engine.ops.jobs import Enqueue
 from engine.options import PLAIN
 from engine.redis import scripts
 from engine.redis.call import Call
-from engine.redis.scripts import Script, linked_functions, linked_model, load_folder, load_script, scripts_folder
+from engine.redis.scripts import Script, layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
-LANES = scripts_folder() / "lanes"
-REAL = sorted(path.stem for path in LANES.glob("*.lua"))
+LANES = layers_of(scripts_folder(), "lanes")
+FILES = {path.stem: path for layer in LANES for folder in layer for path in folder.glob("*.lua")}
+REAL = sorted(FILES)
 ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "sweep", "claim", "pause", "resume", "set_limit"),
     *("enable_schedule", "remove_schedule", "beat", "orphans", "reap_lost", "lock_extend", "lock_release", "replication_probe"),
@@ -56,11 +57,12 @@ NUMBERS = "-- Numbers.\n\n" + DOUBLE + TRIPLE
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the sample and its module."""
-    (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "numbers.lua").write_text(NUMBERS)
-    (tmp_path / "sample.lua").write_text(SAMPLE)
-    return tmp_path
+    """The folder of a model with the sample and its module."""
+    folder = tmp_path / "dsps"
+    (folder / "modules").mkdir(parents=True)
+    (folder / "modules" / "numbers.lua").write_text(NUMBERS)
+    (folder / "sample.lua").write_text(SAMPLE)
+    return folder
 
 
 def changed(folder: Path, old: str, new: str) -> Path:
@@ -126,17 +128,19 @@ def test_a_comment_is_no_use(folder: Path) -> None:
 def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: Path) -> None:
     text = load_script(changed(folder, "double(now_ms)", "triple(now_ms)")).text
     assert text.index(DOUBLE) < text.index(TRIPLE) < text.index("return { triple(now_ms)")
-    assert linked_functions(["double"], [folder]) == DOUBLE and linked_functions(["triple"], [folder]) == DOUBLE + TRIPLE[1:]
+    assert (
+        linked_functions(["double"], [(folder,)]) == DOUBLE and linked_functions(["triple"], [(folder,)]) == DOUBLE + TRIPLE[1:]
+    )
     with pytest.raises(ScriptFault, match="caller: fourfold is used and declared nowhere"):
-        linked_functions(["fourfold"], [folder])
+        linked_functions(["fourfold"], [(folder,)])
 
 
-def test_the_first_folder_goes_before_the_others(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_first_layer_goes_before_the_others(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "modules").mkdir()
     (other / "modules" / "own.lua").write_text(DOUBLE.replace("2", "4"))
-    assert "number * 4" in load_script(folder / "sample.lua", [other, folder]).text
-    assert "number * 2" in load_script(folder / "sample.lua", [folder, other]).text
+    assert "number * 4" in load_script(folder / "sample.lua", [(other,), (folder,)]).text
+    assert "number * 2" in load_script(folder / "sample.lua", [(folder,), (other,)]).text
 
 
 @pytest.mark.parametrize(
@@ -159,9 +163,23 @@ def test_a_module_holds_functions_alone_each_once_and_in_no_circle(folder: Path,
         load_script(folder / "sample.lua")
 
 
+def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
+    lua = tmp_path / "lua"
+    shutil.copytree(scripts_folder(), lua)
+    again = lua / "admin" / "claim.lua"
+    shutil.copy(lua / "core" / "claim.lua", again)
+    for model in ("lanes", "bull"):
+        with pytest.raises(ScriptFault, match="script claim.lua: core and admin have one"):
+            load_model(lua, model)
+    again.unlink()
+    shutil.copy(lua / "core" / "modules" / "lock.lua", lua / "children" / "modules" / "own.lua")
+    with pytest.raises(ScriptFault, match="module own.lua: lock.lua has a function lock_read, too"):
+        load_model(lua, "lanes")
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ScriptFault, match="no folder of scripts"):
-        load_folder(tmp_path / "lanes")
+        load_model(tmp_path, "lanes")
     with pytest.raises(ScriptFault, match="no folder of scripts"):
         Queue("q", lua=tmp_path)
 
@@ -196,7 +214,7 @@ def test_slots_are_filled_by_name(folder: Path) -> None:
 
 
 def test_every_real_script_loads() -> None:
-    loaded = load_folder(LANES)
+    loaded = load_model(scripts_folder(), "lanes")
     assert sorted(loaded) == REAL and ALLOW_OOM | READ_ONLY | {"enqueue"} <= set(REAL)
     for script in loaded.values():
         # Of a restore `sweep` is closed, which says whether a test may give the time.
@@ -209,7 +227,7 @@ def test_every_real_script_loads() -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_flags_of_rule_2(name: str) -> None:
     """What ends or keeps a lease must work when memory is full; what adds a job must not."""
-    first = load_script(LANES / f"{name}.lua").text.splitlines()[0]
+    first = load_script(FILES[name], LANES).text.splitlines()[0]
     flags = set(re.findall(r"[a-z-]+", first.partition("flags=")[2]))
     assert first.startswith("#!lua")
     assert flags == ({"allow-oom"} if name in ALLOW_OOM else {"no-writes"} if name in READ_ONLY else set())
@@ -218,8 +236,8 @@ def test_flags_of_rule_2(name: str) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_rule_27_a_script_that_makes_keys_of_its_own_waits_until_the_slot_is_settled(name: str) -> None:
     """A key that is not in KEYS reads as missing at the node that it has not reached; those in KEYS the server looks after."""
-    script = load_script(LANES / f"{name}.lua")
-    body = (LANES / f"{name}.lua").read_text().partition("\n\n")[2]
+    script = load_script(FILES[name], LANES)
+    body = FILES[name].read_text().partition("\n\n")[2]
     before, settles, _ = body.partition("settled(prefix)")
     assert bool(settles) == ("prefix" in script.arguments)
     reads = re.compile(r"\bredis\.p?call\('[A-Z]+', (\w+)|\b(check_types|lanes_of|schedule_call)\(")
@@ -229,15 +247,16 @@ def test_rule_27_a_script_that_makes_keys_of_its_own_waits_until_the_slot_is_set
 
 @pytest.mark.parametrize("name", REAL)
 def test_each_slot_of_a_real_script_is_held(name: str, tmp_path: Path) -> None:
-    check_slots(LANES / f"{name}.lua", tmp_path)
+    check_slots(FILES[name], tmp_path, LANES)
 
 
 def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -> None:
     """Mutants replace the folder: what runs on the server is that text."""
-    shutil.copytree(LANES, tmp_path / "lanes")
-    path = tmp_path / "lanes" / "enqueue.lua"
+    lua = tmp_path / "lua"
+    shutil.copytree(scripts_folder(), lua)
+    path = lua / "core" / "enqueue.lua"
     path.write_text(path.read_text().replace("'created', '', sequence, id }", "'created', 'mutant', sequence, id }"))
-    queue = Queue("q", url=ironclaim_url, lua=tmp_path)
+    queue = Queue("q", url=ironclaim_url, lua=lua)
     assert queue.enqueue("work", {}).state == "mutant"
     queue.close()
 
@@ -269,31 +288,31 @@ def test_a_process_reads_a_folder_once(make: Callable[[Path], Any], tmp_path: Pa
 def test_a_folder_that_failed_to_load_is_read_again(folder: Path) -> None:
     path = changed(folder, "double(now_ms)", "fourfold(now_ms)")
     with pytest.raises(ScriptFault, match="fourfold is used"):
-        load_folder(folder)
+        load_model(folder.parent, "dsps")
     path.write_text(SAMPLE)
-    assert [*load_folder(folder)] == ["sample"]
+    assert [*load_model(folder.parent, "dsps")] == ["sample"]
 
 
 def test_linked_scripts_count_until_a_file_is_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel brings them; who changes a script or a module of an installed engine, or the size of a piece, gets the change."""
-    linked = linked_model(folder.parent, folder.name)
-    scripts._load_folder.cache_clear()
-    anew = load_folder(folder)
+    linked = linked_model(folder.parent, "dsps", ())
+    scripts._load.cache_clear()
+    anew = load_model(folder.parent, "dsps")
     (folder / "linked.json").write_text(linked)
     with monkeypatch.context() as patched:
         patched.setattr(scripts, "_link_all", None)
-        scripts._load_folder.cache_clear()
-        assert load_folder(folder) == anew and [*anew] == ["sample"]
+        scripts._load.cache_clear()
+        assert load_model(folder.parent, "dsps") == anew and [*anew] == ["sample"]
     for path, old, new in ((folder / "sample.lua", "now_ms)", "now_ms, 1)"), (folder / "modules" / "numbers.lua", "* 2", "* 3")):
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new))
-        scripts._load_folder.cache_clear()
-        assert new in load_folder(folder)["sample"].text
+        scripts._load.cache_clear()
+        assert new in load_model(folder.parent, "dsps")["sample"].text
         path.write_text(text)
     monkeypatch.setattr(scripts, "_link_all", lambda *_: [])
     monkeypatch.setattr(scripts, "PIECE_WORDS", 4)
-    assert not load_folder(folder)
+    assert not load_model(folder.parent, "dsps")
 
 
 def test_the_size_of_a_piece_is_put_where_a_script_names_it(folder: Path) -> None:
@@ -302,3 +321,13 @@ def test_the_size_of_a_piece_is_put_where_a_script_names_it(folder: Path) -> Non
     assert scripts.PIECE_WORDS == 1000
     for words, script in ((1000, load_script(path)), (4, load_script(path, (), 4))):
         assert f"double(now_ms) + {words} / 2 .. 'PIECES'" in script.text and f"number * {words}\n" in script.text
+
+
+def test_a_number_that_has_a_word_is_not_spelled_and_the_server_gets_the_number(folder: Path) -> None:
+    text = load_script(changed(folder, "double(now_ms)", "double(now_ms) + BAND / CRASHES_MAX")).text
+    assert f"double(now_ms) + {1 << 49} / 3," in text
+    numbers = {str(number) for name, number in scripts.CONSTANTS.items() if number > 100_000 and name != "ERROR_TTL_MS"}
+    spelled = re.compile(rf"\b({'|'.join(sorted(numbers))})\b|\+ {scripts.LATE_COPY_MS}\b")
+    for path in scripts_folder().rglob("*.lua"):
+        if path.parent.name != "published":
+            assert not spelled.search(path.read_text()), path

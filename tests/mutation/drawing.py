@@ -13,7 +13,7 @@ _LEFT_ALONE = "/published/"
 SCRIPTS = "scripts"
 #: By name, with which it may be asked for alone. A file belongs to the first area that has it.
 AREAS: dict[str, tuple[str, ...]] = {
-    "shards": ("lua/lanes/**/*shard*.lua", "engine/**/*shard*.py"),
+    "shards": ("lua/shards/**/*.lua", "engine/**/*shard*.py"),
     "drivers": ("engine/redis/*.py",),
     "http": ("engine/http/**/*.py",),
     "reports": ("reports/**/*.py",),

@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 
 from engine.errors import ScriptFault
-from engine.redis.scripts import load_script
+from engine.redis.scripts import layers_of, load_script
 from tests.mutation.edits import ROOT, Candidate, Edit, changed
 from tests.mutation.lua_tokens import CLOSING, KEYWORDS, OPENING, Token, begins_statement, by_line, tokens
 
@@ -153,8 +153,7 @@ class Loading:
                 text = path.read_text()
             else:
                 # Scripts that all foreign models share need the modules of one of them.
-                folders = [path.parent, *(self._lua / model for model in ("bull", "foreign", "lanes"))]
-                text = load_script(path, folders).text
+                text = load_script(path, [(path.parent,), *layers_of(self._lua, "bull")]).text
             self._server.script_load(text)
         finally:
             path.write_text(clean)

@@ -45,7 +45,7 @@ def put_marks(tree: Path) -> None:
         lines[str(path.relative_to(tree))] = marks
         last = max((last, *marks))
     (tree / LINES).write_text(json.dumps(lines))
-    loader = tree / "engine" / "wire" / "scripts.py"
+    loader = tree / "engine" / "redis" / "scripts.py"
     loader.write_text(loader.read_text() + _WRAPPED)
 
 

@@ -109,16 +109,16 @@ def test_every_source_is_in_one_area() -> None:
     sources = [path for folder in ("lua", "engine", "reports") for path in (ROOT / folder).rglob("*")]
     names = [str(path.relative_to(ROOT)) for path in sources if path.suffix in (".lua", ".py")]
     assert sorted(name for files in areas.values() for name in files) == sorted(n for n in names if "/published/" not in n)
-    assert all(areas.values()) and "lua/lanes/shard_drop.lua" in areas["shards"] and "engine/calendar.py" in areas["engine"]
+    assert all(areas.values()) and "lua/shards/shard_drop.lua" in areas["shards"] and "engine/calendar.py" in areas["engine"]
 
 
 def test_each_area_is_drawn_from_and_one_that_is_named_alone(
     ironclaim_server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {
-        "shards": ("lua/lanes/shard_drop.lua", "engine/command/maintenance.py"),
+        "shards": ("lua/shards/shard_drop.lua", "engine/command/maintenance.py"),
         "http": ("engine/http/jobs/events.py",),
-        SCRIPTS: ("lua/lanes/*.lua",),
+        SCRIPTS: ("lua/core/*.lua",),
     }
     monkeypatch.setattr(drawing, "AREAS", files)
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
@@ -132,7 +132,7 @@ def test_each_area_is_drawn_from_and_one_that_is_named_alone(
 
 def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path: Path) -> None:
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
-    files = ("lua/lanes/claim.lua", "lua/lanes/modules/claim.lua", "lua/foreign/claim.lua", "lua/dsps/fetch.lua")
+    files = ("lua/core/claim.lua", "lua/core/modules/claim.lua", "lua/foreign/claim.lua", "lua/dsps/fetch.lua")
     for file in files:
         some = list(islice(in_order(1, edits((ROOT / file).read_text(), file)), 12))
         assert sum(map(loading.accepts, some)) > len(some) / 2, file
@@ -149,7 +149,7 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
     ],
 )
 def test_what_does_not_load_is_no_edit(ironclaim_server: EmbeddedServer, tmp_path: Path, old: str, new: str) -> None:
-    file = "lua/lanes/claim.lua"
+    file = "lua/core/claim.lua"
     lines = (ROOT / file).read_text().split("\n")
     change = Change(file, lines.index(old) + 1, old, new)
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)

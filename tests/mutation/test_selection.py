@@ -63,7 +63,7 @@ TESTS = (
     case("tests/test_processes.py::test_worker", starts=True),
     case("tests/test_texts.py::test_text", unmarked=True),
 )
-FILE = "lua/lanes/modules/pick_jobs.lua"
+FILE = "lua/core/modules/pick_jobs.lua"
 RECORD = Record("f", TESTS, {FILE: {40: 0b1111, 41: 0b10000}})
 
 

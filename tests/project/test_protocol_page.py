@@ -25,3 +25,14 @@ def test_each_rule_that_is_cited_has_its_section() -> None:
 def test_the_files_that_it_names_exist() -> None:
     named = set(re.findall(r"`((?:tests|engine|lua|chaos|reports)/[\w/.]+\.(?:py|lua))`", PAGE))
     assert named and not {file for file in named if not (ROOT / file).is_file()}
+
+
+def test_lines_of_lua_are_at_most_110_wide_but_for_what_an_anchor_stands_for() -> None:
+    """Words and code are wrapped; a planted defect replaces whole lines, so those stay whole."""
+    for path in (path for path in sources() if path.suffix == ".lua" and path.parent.name != "published"):
+        lines = path.read_text().split("\n")
+        wide = [number for number, line in enumerate(lines) if len(line) > 110]
+        assert all(
+            "-- anchor: " in "".join(lines[max(0, number - 3) : number]) for number in wide if lines[number][:3] != "-- "
+        ), path
+        assert not [lines[number] for number in wide if lines[number][:3] == "-- "], path

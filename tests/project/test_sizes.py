@@ -43,13 +43,13 @@ def test_code_is_counted_without_words_and_blanks(sizes: ModuleType, tmp_path: P
     for folder, name, text in (
         ("engine/queue", "a.py", SOURCE),
         ("engine/http", "locks.py", "LOCK = 1\n"),
-        ("lua/lanes", "b.lua", SCRIPT),
+        ("lua/core", "b.lua", SCRIPT),
     ):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / name).write_text(text)
     found = sizes.counted(tmp_path)
     assert [found[f"engine/queue: {figure}"] for figure in ("files", "code", "tokens", "imports")] == [1, 6, 15, 4]
-    assert [found[f"lua/lanes: {figure}"] for figure in ("files", "code", "tokens")] == [1, 1, 9]
+    assert [found[f"lua/core: {figure}"] for figure in ("files", "code", "tokens")] == [1, 1, 9]
     assert (found["total engine: files"], found["total engine without http: files"]) == (2, 1)
     assert (found["noun schedule: files"], found["noun shard: files"], found.get("noun lock: files")) == (1, 1, None)
     assert (found["setting sweep_ms: lines"], found["setting grace_ms: lines"]) == (1, 0)

@@ -14,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from engine.models.foreign.foreign import REUSED
+from engine.redis.scripts import FOLDERS, all_models, layers_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,9 +41,7 @@ folder = scripts.scripts_folder()
 def link_all(*_):
     raise SystemExit("a script was linked at the start")
 scripts._link_all = link_all
-loaded = {model: sorted(scripts.load_folder(folder / model)) for model in ("lanes", "dsps")}
-for model in {path.name for path in folder.iterdir()} - {"lanes", "dsps", "foreign"}:
-    loaded[model] = sorted(scripts.load_foreign(folder, model, REUSED))
+loaded = {model: sorted(scripts.load_model(folder, model, REUSED)) for model in scripts.all_models(folder)}
 print(json.dumps({"engine": engine.__file__, "lua": str(folder), "scripts": loaded}))
 """
 
@@ -131,10 +130,14 @@ def test_it_brings_every_script_linked_in_another_folder(target: Path, tmp_path:
     seen = json.loads(answer.stdout)
     assert Path(seen["engine"]).is_relative_to(target), "the source tree was imported"
     assert Path(seen["lua"]) == target / "engine" / "lua"
-    own = {model.name: {path.stem for path in model.glob("*.lua")} for model in (ROOT / "lua").iterdir() if model.is_dir()}
-    shared = own.pop("foreign") | set(REUSED)
-    alone = {"lanes", "dsps"}
-    assert seen["scripts"] == {name: sorted(scripts if name in alone else scripts | shared) for name, scripts in own.items()}
+    lua = ROOT / "lua"
+    shared = {path.stem for path in (lua / "foreign").glob("*.lua")} | set(REUSED)
+    wanted = {
+        model: {path.stem for folder in layers_of(lua, model)[0] for path in folder.glob("*.lua")}
+        | (set() if model in FOLDERS else shared)
+        for model in all_models(lua)
+    }
+    assert seen["scripts"] == {model: sorted(names) for model, names in wanted.items()} and len(wanted) == 6
 
 
 @pytest.mark.slow

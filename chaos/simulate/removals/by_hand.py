@@ -28,7 +28,7 @@ BY_HAND = (
             Edit(
                 "discard-tells-the-named-state",
                 "for _, word in ipairs({ (now ~= 'gone' or mine) and 'done' or 'changed', mine and state or "
-                "now, '-' }) do told[#told + 1] = word end",
+                "now, '-' }) do results[#results + 1] = word end",
             ),
         ),
         ("by hand",),
@@ -84,7 +84,7 @@ BY_HAND = (
         (
             Edit(
                 "all-parents-ended-before-the-child",
-                "do unblock_job(prefix, known, child, now_ms, turn, wakes, events) end",
+                "do unblock_job(prefix, known, child, now_ms, virtual_time, wakes, events) end",
             ),
         ),
         ("parent open",),

@@ -32,7 +32,7 @@ CONTENTS = (
         (
             Edit(
                 "results-live-for-their-full-time",
-                "local until_ms, id = now_ms + math.floor(tonumber(ARGV[place + 1]) / 10), "
+                "local until_ms, id = now_ms + math.floor(tonumber(ARGV[result_at + 1]) / 10), "
                 "string.sub(KEYS[keys_at + 2 * item - 2], id_at)",
             ),
         ),

@@ -57,16 +57,15 @@ LANES = (
         (
             Edit(
                 "urgent-job-moves-its-lane-ahead",
-                "redis.call('ZADD', prefix .. 'ready:' .. job.class, 'NX', (10 - job.priority) * "
-                "562949953421312 + turn, job.lane)",
+                "redis.call('ZADD', prefix .. 'ready:' .. job.class, 'NX', (10 - job.priority) * BAND + virtual_time, job.lane)",
             ),
             Edit(
                 "urgent-new-job-moves-its-lane-ahead",
-                "if is_parked == 0 then redis.call('ZADD', ready, 'NX', place, lane_name) end",
+                "if is_parked == 0 then redis.call('ZADD', ready, 'NX', ready_score, lane_name) end",
             ),
             Edit(
                 "urgent-bulk-job-moves-its-lane-ahead",
-                "redis.call('ZADD', lane.ready, 'NX', (10 - lane.best) * 562949953421312 + turn, lane.name)",
+                "redis.call('ZADD', lane.ready, 'NX', (10 - lane.best) * BAND + virtual_time, lane.name)",
             ),
         ),
         ("band",),
@@ -85,7 +84,7 @@ LANES = (
         (
             Edit(
                 "reaped-lease-frees-its-slot",
-                "if state[5] == 'none' then free_slots(prefix, state[5], id, turn, wakes) end",
+                "if state[5] == 'none' then free_slots(prefix, state[5], id, virtual_time, wakes) end",
             ),
         ),
         ("held",),

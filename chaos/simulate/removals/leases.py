@@ -40,7 +40,7 @@ LEASES = (
     Removal(
         10,
         "the time before which nothing is reaped does not follow the clock",
-        (Edit("no-reap-time-follows-the-clock", "local no_reap_before_ms = tonumber(kept[5] or 0)"),),
+        (Edit("no-reap-time-follows-the-clock", "local no_reap_before_ms = tonumber(state.no_reap_before_ms or 0)"),),
         ("liveness",),
         ("clock and kills",),
     ),

@@ -16,7 +16,7 @@ STORAGE = (
     Removal(
         16,
         "bands are a million wide",
-        (Edit("bands-are-2-49-wide", "local middle = (10 - priority) * 1000000 + 281474976710656"),),
+        (Edit("bands-are-2-49-wide", "local middle = (10 - priority) * 1000000 + BAND / 2"),),
         ("score",),
         ("calm",),
     ),

@@ -59,7 +59,7 @@ from engine.ops.workers import AcquireLock, ExtendLock, ReleaseLock
 from engine.redis.call import Call
 from engine.serializers import RAW
 
-# -- The keys of a Bananas keyspace, each with its Redis type and content; `lua/bananas/modules/wire.lua`
+# -- The keys of a Bananas keyspace, each with its Redis type and content; `lua/foreign/bananas/modules/wire.lua`
 # has the same names.
 
 

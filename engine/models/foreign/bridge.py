@@ -24,7 +24,7 @@ How the engine reads and writes the format:
 - A job that cannot be read is set aside: `deadletter`, status `dead`, the reason in its result.
 
 `FINDINGS` lists the defects of the format that the engine cannot prevent. The scripts of the original are in
-`lua/bridge/published`, for foreign clients."""
+`lua/foreign/bridge/published`, for foreign clients."""
 
 from __future__ import annotations
 

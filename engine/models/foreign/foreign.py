@@ -1,8 +1,8 @@
 """The base of the models of foreign keyspaces: the engine's operations, mapped to calls of the scripts in `lua/foreign`.
 
 A model adds what is specific to its format: key names (`wire` and `ours` of its keys), a codec (`encode`, `decode`) and
-`lua/<model>/modules`. Jobs exist only in the foreign structures; leases, tokens and tombstones are in the engine's own keys,
-under `ironclaim:`. None of these models runs on a cluster: the scripts build keys that are in several slots."""
+`lua/foreign/<model>/modules`. Jobs exist only in the foreign structures; leases, tokens and tombstones are in the engine's own
+keys, under `ironclaim:`. None of these models runs on a cluster: the scripts build keys that are in several slots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.ops.schedules import Tick
 from engine.ops.sweeps import Sweep, Wait, Woken
 from engine.options import PLAIN
 from engine.redis.call import Call
-from engine.redis.scripts import load_foreign, scripts_folder
+from engine.redis.scripts import load_model, scripts_folder
 
 # -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.
 #
@@ -181,7 +181,7 @@ class Foreign(Scripted):
     def __init__(self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "", settings: str = "") -> None:
         keys = ForeignKeys(queue, prefix, *self.places(queue, prefix))
         constants = {"prefix": keys.prefix, "root": keys.wire, "queue": queue, "layout": layout, "settings": settings}
-        super().__init__(keys, load_foreign(lua or scripts_folder(), self.name, REUSED), constants)
+        super().__init__(keys, load_model(lua or scripts_folder(), self.name, REUSED), constants)
         self.keys: ForeignKeys = keys
         self.layout, self.settings = layout, settings
         self._lua = lua

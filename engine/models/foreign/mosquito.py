@@ -198,7 +198,7 @@ def _options(raw: bytes | None) -> Options:
 # -- The keys of a Mosquito keyspace, each with its type and unit in either layout. No other Python module
 # spells them.
 #
-# `lua/mosquito/modules/wire.lua` has the same names; the engine's own keys are in `engine.models.foreign.foreign`.
+# `lua/foreign/mosquito/modules/wire.lua` has the same names; the engine's own keys are in `engine.models.foreign.foreign`.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
 -- The index of living messages, and the search for those of foreign clients.
 
--- The next clocks of the index in (position, goal] on the circle, as text. At the wrap of the circle, the reply ends before it.
+-- The next clocks of the index in (position, goal] on the circle, as text. At the wrap of the circle, the
+-- reply ends before it.
 local function next_live(live, position, goal, count)
   local after = string.format('(%d', position)
-  if position < goal then return redis.call('ZRANGE', live, after, string.format('%d', goal), 'BYSCORE', 'LIMIT', 0, count) end
+  if position < goal then
+    return redis.call('ZRANGE', live, after, string.format('%d', goal), 'BYSCORE', 'LIMIT', 0, count)
+  end
   local found = redis.call('ZRANGE', live, after, '+inf', 'BYSCORE', 'LIMIT', 0, count)
   if #found > 0 then return found end -- anchor: the-index-goes-on-behind-the-wrap
   return redis.call('ZRANGE', live, '-inf', string.format('%d', goal), 'BYSCORE', 'LIMIT', 0, count)
@@ -12,7 +15,8 @@ end
 -- The first clocks of the index, as text: those before the wrap of the circle come first.
 local function oldest(live, clock, count)
   if clock < 0 then
-    local before = expect_type(live, 'zset', redis.pcall('ZRANGE', live, 1, '+inf', 'BYSCORE', 'LIMIT', 0, count))
+    local before = expect_type(live, 'zset', redis.pcall('ZRANGE', live, 1, '+inf', 'BYSCORE', 'LIMIT', 0,
+      count))
     if #before > 0 then return before end
   end
   return expect_type(live, 'zset', redis.pcall('ZRANGE', live, 0, count - 1))
@@ -30,16 +34,17 @@ local function index_all(live, clocks)
   end
 end
 
--- Put clocks that were found to have a message into the index. `longest_ms`: how long the one that lives longest will live.
+-- Put clocks that were found to have a message into the index. `longest_ms`: how long the one that lives
+-- longest will live.
 local function index_found(meta, live, found, longest_ms)
   if #found == 0 then return end
   note_longest(meta, longest_ms, true)
   index_all(live, found)
 end
 
--- Find more of the living messages that the index lacks, for a subscriber whose cursor is `own`, in a channel whose clock is
--- `at`; the index then records how far the search has come. Returns how many reads this call has left, and whether messages right
--- after the cursor are still unknown, so that none may be delivered yet.
+-- Find more of the living messages that the index lacks, for a subscriber whose cursor is `own`, in a channel
+-- whose clock is `at`; the index then records how far the search has come. Returns how many reads this call
+-- has left, and whether messages right after the cursor are still unknown, so that none may be delivered yet.
 local function index_more(meta, live, bodies, index, own, at)
   local steps, reads = clock_steps, 1000
   local function before()
@@ -65,8 +70,8 @@ local function index_more(meta, live, bodies, index, own, at)
   return reads, before() > 0
 end
 
--- Read `count` clocks, from `first` on in steps of 1 or -1. Returns those that have a body, as text, and how long the one that
--- lives longest will live, in ms.
+-- Read `count` clocks, from `first` on in steps of 1 or -1. Returns those that have a body, as text, and how
+-- long the one that lives longest will live, in ms.
 local function look_around(bodies, first, step, count)
   local found, clock, longest_ms = {}, first, 0
   for number = 1, count do
@@ -74,30 +79,35 @@ local function look_around(bodies, first, step, count)
     local left_ms = redis.call('PTTL', bodies .. text)
     if left_ms ~= -2 then
       found[#found + 1] = text
-      longest_ms = math.max(longest_ms, left_ms == -1 and 9007199254740991 or left_ms)
+      longest_ms = math.max(longest_ms, left_ms == -1 and EXACT_MAX or left_ms)
     end
     if number < count then clock = clock_ahead(clock, step) end
   end
   return found, longest_ms
 end
 
--- One step of a SCAN of all keys for bodies, about `reads` keys. The scan's cursor, server and goal are kept in `index.scan`; a
--- cursor is invalid on another server process. At the end of the scan all living messages up to its goal are in the index. Returns the reads used.
+-- One step of a SCAN of all keys for bodies, about `reads` keys. The scan's cursor, server and goal are kept
+-- in `index.scan`; a cursor is invalid on another server process. At the end of the scan all living messages
+-- up to its goal are in the index. Returns the reads used.
 local function scan_bodies(meta, live, bodies, index, at, reads)
   local server = redis.pcall('INFO', 'server')
-  -- Without it nobody could say whether the cursor is of this process: going on with it could pass messages by.
-  if type(server) == 'table' then error({ err = 'NOPERM the search of the whole keyspace for messages needs the command INFO' }) end
+  -- Without it nobody could say whether the cursor is of this process: going on with it could pass messages
+  -- by.
+  if type(server) == 'table' then
+    error({ err = 'NOPERM the search of the whole keyspace for messages needs the command INFO' })
+  end
   local run = string.match(server, 'run_id:(%w+)')
   local cursor, started, goal = string.match(index.scan or '', '^(%d+) (%w+) (%-?%d+)$')
   if started ~= run then cursor, goal = '0', string.format('%d', at) end
   -- The server finishes a bucket, so it may read somewhat more than COUNT.
-  local page, found, longest_ms = redis.call('SCAN', cursor, 'MATCH', bodies .. '*', 'COUNT', reads - 100), {}, 0
+  local page, found, longest_ms = redis.call('SCAN', cursor, 'MATCH', bodies .. '*', 'COUNT', reads - 100),
+    {}, 0
   for _, key in ipairs(page[2]) do
     local text = string.sub(key, #bodies + 1)
     local clock = string.match(text, '^%-?%d+$') and tonumber(text)
     if clock and string.format('%d', clock) == text and not clock_after(clock, at) then
       local left_ms = redis.call('PTTL', key)
-      found[#found + 1], longest_ms = text, math.max(longest_ms, left_ms == -1 and 9007199254740991 or left_ms)
+      found[#found + 1], longest_ms = text, math.max(longest_ms, left_ms == -1 and EXACT_MAX or left_ms)
     end
   end
   index_found(meta, live, found, longest_ms)
@@ -110,8 +120,8 @@ local function scan_bodies(meta, live, bodies, index, at, reads)
   return math.min(reads, redis.call('DBSIZE'))
 end
 
--- Remove up to `count` of the oldest entries of the index whose message has expired. `old` holds the first few of them: if these
--- are all alive, most others are as well, and nothing is done.
+-- Remove up to `count` of the oldest entries of the index whose message has expired. `old` holds the first
+-- few of them: if these are all alive, most others are as well, and nothing is done.
 local function drop_dead(live, bodies, old, clock, count)
   local keys, dead = {}, {}
   for at, text in ipairs(old) do keys[at] = bodies .. text end
@@ -122,7 +132,8 @@ local function drop_dead(live, bodies, old, clock, count)
   if #dead > 0 then redis.call('ZREM', live, unpack(dead)) end
 end
 
--- Go on to the next living message of the index in (start, goal]: first by the recorded ends (skip_dead), then one by one.
+-- Go on to the next living message of the index in (start, goal]: first by the recorded ends (skip_dead),
+-- then one by one.
 -- Returns the last clock before it, and how many reads are left.
 local function pass_dead(meta, live, bodies, start, goal, reads, now_ms)
   local position, dead = skip_dead(meta, start, goal, now_ms), {}
@@ -143,7 +154,8 @@ local function pass_dead(meta, live, bodies, start, goal, reads, now_ms)
   return position, reads
 end
 
--- The last clock in (position, goal] up to which all of the index has certainly expired; `position` where there is none.
+-- The last clock in (position, goal] up to which all of the index has certainly expired; `position` where
+-- there is none.
 local function skip_dead(meta, position, goal, now_ms)
   for at, ends_ms in string.gmatch(redis.call('HGET', meta, 'ends') or '', '(%S+) (%S+)') do
     local clock = tonumber(at)
@@ -153,14 +165,15 @@ local function skip_dead(meta, position, goal, now_ms)
   return position
 end
 
--- Up to `most` living messages of the index in (own, goal], as clock and body, of about 1 MiB in total and at least one; expired
--- entries are removed from the index. Returns them, and the clock up to which there are no others.
+-- Up to `most` living messages of the index in (own, goal], as clock and body, about 1 MiB in total but at
+-- least one. Expired entries are removed from the index. Returns them, and the clock up to which there are no
+-- others.
 local function living(meta, live, bodies, own, goal, most, reads, now_ms)
   local items, bytes, position = {}, 0, own
   while position ~= goal and reads > 0 do
     -- Bodies may be large: the size of a page is estimated from the bodies read so far.
     local count = #items / 2
-    local room = count == 0 and 16 or math.ceil((1048576 - bytes) * count / bytes) + 1
+    local room = count == 0 and 16 or math.ceil((REPLY_BYTES - bytes) * count / bytes) + 1
     local page = next_live(live, position, goal, math.min(room, reads, most - count + 1))
     if #page == 0 then position = goal break end
     local keys, dead = {}, {}
@@ -169,7 +182,7 @@ local function living(meta, live, bodies, own, goal, most, reads, now_ms)
     for at, body in ipairs(redis.call('MGET', unpack(keys))) do
       if not body then
         dead[#dead + 1] = page[at]
-      elseif #items / 2 == most or #items > 0 and bytes + #body > 1048576 then
+      elseif #items / 2 == most or #items > 0 and bytes + #body > REPLY_BYTES then
         full = true
         break
       else

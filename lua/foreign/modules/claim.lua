@@ -1,7 +1,8 @@
--- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the format's.
+-- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the
+-- format's.
 
--- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. Of a key of another type there are none, and `err` has the server's words: it belongs to
--- somebody else, who stops no other job by it.
+-- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. A key of another type has none,
+-- and `err` is the server's error. It belongs to another program, and must not block other jobs.
 local function own_words(run, ...)
   local words = redis.pcall('HMGET', run, ...)
   if words.err and string.sub(words.err, 1, 9) ~= 'WRONGTYPE' then error(words) end
@@ -15,30 +16,35 @@ local function own_note(run, until_ms, ...)
   redis.call('PEXPIREAT', run, string.format('%d', until_ms))
 end
 
--- A number of a run, in which somebody else may have written anything: 0 for what is none.
+-- A number of a run; 0 for any other text, because another program may have written it.
 local function own_number(word)
   local number = tonumber(word or nil)
   return number and number == number and math.abs(number) <= 9007199254740992 and number or 0
 end
 
--- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled` where that
--- was the reason. A lease that a foreign client has taken over is not held. The third value is the run: limits, ending, value,
--- took_ms, error; the fourth is the end of the lease (ms), nil where the job is not in `active`; the fifth is true for a stale token
--- whose lease a foreign client has taken over and no call has ended yet.
+-- The state of a fencing token (rules 5 and 6): 'held'; 'repeated' with the outcome that ended it; or
+-- 'stale', with `cancelled` if that was the reason. A lease that a foreign client has taken over is not held.
+-- The third value is the run: limits, ending, value, took_ms, error. The fourth is the end of the lease (ms),
+-- nil if the job is not in `active`. The fifth is true for a stale token whose lease a foreign client has
+-- taken over, until a call ends it.
 local function foreign_token(prefix, format, id, fence, nonce)
   local key = prefix .. 'run:' .. id
-  local words = own_words(key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms', 'error')
-  local run = { limits = words[5] or '', ending = words[6] or '', value = words[7], took_ms = words[8], error = words[9] }
-  local token, deadline_ms = fence .. ':' .. nonce, tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
+  local words = own_words(key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms',
+    'error')
+  local run = { limits = words[5] or '', ending = words[6] or '', value = words[7], took_ms = words[8],
+    error = words[9] }
+  local token, deadline_ms = fence .. ':' .. nonce,
+    tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
   -- anchor: foreign-token-is-checked, 2 lines
   local listed = words[1] == fence and words[2] == nonce and deadline_ms
   if listed and format.mine(id, token) then return 'held', '', run, deadline_ms end
-  if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end -- anchor: foreign-end-is-recognized-when-repeated
+  -- anchor: foreign-end-is-recognized-when-repeated
+  if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end
   return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms, listed and true
 end
 
--- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7 values each; kind is
--- nil where there was no earlier copy. The ids that it set aside are added to `corrupt`.
+-- The jobs that an earlier copy of this claim leased and still holds (rule 4). Returns kind and jobs, 7
+-- values each; kind is nil if there was no earlier copy. The ids that it set aside are added to `corrupt`.
 local function foreign_known(prefix, format, record, nonce, counter, corrupt)
   local words, jobs = words_of(redis.call('GET', record)), {}
   if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil, jobs end
@@ -52,7 +58,8 @@ local function foreign_known(prefix, format, record, nonce, counter, corrupt)
       local job = state == 'held' and format.read(id)
       if job and job.kind == 'J' then
         local run = redis.call('HMGET', prefix .. 'run:' .. id, 'claims', 'crashes')
-        for _, field in ipairs({ id, tonumber(fence), deadline_ms, own_number(run[1]), job.failures, own_number(run[2]), job.body }) do
+        for _, field in ipairs({ id, tonumber(fence), deadline_ms, own_number(run[1]), job.failures,
+            own_number(run[2]), job.body }) do
           jobs[#jobs + 1] = field
         end
       end
@@ -61,8 +68,9 @@ local function foreign_known(prefix, format, record, nonce, counter, corrupt)
   return 'repeated', jobs
 end
 
--- Promote due jobs, first in, first out among equal times. Returns how many, and the ids without a job. The ids that are about to
--- move are recorded first: after a call that was cut off, the next one knows which jobs may be in two places, and looks before it adds.
+-- Promote due jobs, first in, first out among equal times. Returns how many, and the ids without a job. The
+-- ids that are about to move are recorded first. After a call that was cut off, the next one knows which jobs
+-- may be in two places, and checks before it adds.
 local function foreign_promote(prefix, format, most)
   local promoted, corrupt, ids, moving, was = 0, {}, format.due(most), prefix .. 'moving', {}
   for _, id in ipairs(redis.call('SMEMBERS', moving)) do was[id] = true end
@@ -80,31 +88,41 @@ local function foreign_promote(prefix, format, most)
   return promoted, corrupt
 end
 
--- Look for jobs that this worker may claim now, without a write: at the head of the waiting jobs, and in a window that starts
--- where its last claim ended, so that no job starves behind jobs for other workers. Returns the picked jobs, candidates that
--- cannot run, and the position to store: { field, value or nil where the next scan begins at the head, more = jobs may be left behind the window }.
--- ask: classes (name -> true), key (equal for workers that may take the same jobs), limit, crashed_max, worker
+-- Find jobs that this worker may claim now; reads only. It reads the head of the waiting jobs, and a window
+-- that starts where the worker's last claim ended. So no job starves behind jobs for other workers.
+-- Returns the picked jobs, candidates that cannot run, and the position to store: { field, value or nil where
+-- the next scan begins at the head, more = jobs may be left behind the window }.
+-- ask: classes (name -> true), key (equal for workers that may take the same jobs), limit, crashed_max,
+-- worker
 local function foreign_scan(prefix, format, ask, now_ms)
   local field = redis.sha1hex(ask.key)
   local kept = redis.call('HGET', prefix .. 'scan', field)
   local from, since_ms = string.match(kept or '', '^(%d+) (%d+)$')
   from, since_ms = tonumber(from or 0), math.min(tonumber(since_ms or now_ms), now_ms)
-  -- At the end of the waiting jobs only new ones are read; jobs that came in before that position are found by a full scan once a second.
+  -- At the end of the waiting jobs only new ones are read. A full scan once a second finds jobs that came in
+  -- before that position.
   if from > 0 and now_ms - since_ms >= 1000 then from, since_ms = 0, now_ms end
-  local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0, redis.call('HLEN', prefix .. 'limits') > 0
+  local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0,
+    redis.call('HLEN', prefix .. 'limits') > 0
   local picked, broken, seen, rooms, bytes, crashed, full = {}, {}, {}, {}, 0, 0, false
   local function closed(name)
     if rooms[name] == nil then
       local definition = some_limits and redis.call('HGET', prefix .. 'limits', 'n:' .. name)
       local room, ahead = math.huge, nil
       -- A format with its own rates counts them itself.
-      if definition and format.counts_rates then definition = string.gsub(definition, '^(%d+) %d+', '%1 0') end
+      if definition and format.counts_rates then
+        definition = string.gsub(definition, '^(%d+) %d+', '%1 0')
+      end
       if definition then
         local _
         room, _, ahead = limit_room(prefix, 'n:' .. name, definition, now_ms)
       end
-      if (some_paused and is_paused(prefix .. 'paused', name, now_ms)) or (format.paused and format.paused(name)) then room = 0 end
-      rooms[name] = { room = room, limit = definition and 'n:' .. name, definition = definition or nil, ahead = ahead }
+      if (some_paused and is_paused(prefix .. 'paused', name, now_ms))
+          or (format.paused and format.paused(name)) then
+        room = 0
+      end
+      rooms[name] = { room = room, limit = definition and 'n:' .. name, definition = definition or nil,
+        ahead = ahead }
     end
     return rooms[name].room <= 0
   end
@@ -119,7 +137,8 @@ local function foreign_scan(prefix, format, ask, now_ms)
     end
     local job = format.read(id)
     if not job or job.kind ~= 'J' then
-      broken[#broken + 1] = { id = id, place = candidate.place, why = job and job.why or 'there is no job behind this id' }
+      broken[#broken + 1] = { id = id, place = candidate.place,
+        why = job and job.why or 'there is no job behind this id' }
       return
     end
     if not ask.classes[job.name] or closed(job.name) then return end
@@ -132,11 +151,12 @@ local function foreign_scan(prefix, format, ask, now_ms)
     if refused then return end
     local run = own_words(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'crashes')
     if run.err then
-      broken[#broken + 1] = { id = id, place = candidate.place, why = 'the key of its run is of another type' }
+      broken[#broken + 1] = { id = id, place = candidate.place,
+        why = 'the key of its run is of another type' }
       return
     end
     -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
-    if (tonumber(run[1] or nil) or 0) >= 9007199254740991 then
+    if (tonumber(run[1] or nil) or 0) >= EXACT_MAX then
       broken[#broken + 1] = { id = id, place = candidate.place, why = 'fences exhausted at 2^53' }
       return
     end
@@ -147,15 +167,17 @@ local function foreign_scan(prefix, format, ask, now_ms)
     if held and format.mine(id, run[1] .. ':' .. run[2]) then return end
     local size = 0
     for _, part in ipairs(type(job.body) == 'table' and job.body or { job.body }) do size = size + #part end
-    if #picked > 0 and bytes + size > 1048576 then
+    if #picked > 0 and bytes + size > REPLY_BYTES then
       full = true
       return
     end
     bytes, crashed = bytes + size, crashed + (crashes > 0 and 1 or 0)
     local room = rooms[job.name]
     room.room = room.room - 1
-    picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room, known = run[1] and true or false,
-      fence = math.max(own_number(run[1]) + 1, now_ms), claims = own_number(run[3]) + 1, crashes = crashes } -- anchor: foreign-fences-only-grow
+    picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room,
+      known = run[1] and true or false,
+      -- anchor: foreign-fences-only-grow
+      fence = math.max(own_number(run[1]) + 1, now_ms), claims = own_number(run[3]) + 1, crashes = crashes }
     if #picked >= ask.limit then full = true end
   end
   local function window(first, size)
@@ -169,7 +191,9 @@ local function foreign_scan(prefix, format, ask, now_ms)
   end
   -- Go on from where the last scan stopped.
   local next_at, reached = window(0, from > 0 and 25 or math.max(100, ask.limit))
-  if from > 0 and not full and next_at ~= 0 then next_at, reached = window(math.max(from, 25), math.max(100, ask.limit)) end
+  if from > 0 and not full and next_at ~= 0 then
+    next_at, reached = window(math.max(from, 25), math.max(100, ask.limit))
+  end
   local gone, value = #picked + #broken, nil
   if full then
     value = from > 0 and string.format('%d %d', from, now_ms) or kept
@@ -182,12 +206,14 @@ local function foreign_scan(prefix, format, ask, now_ms)
   return picked, broken, { field = field, kept = kept, value = value, more = full or next_at ~= 0 }
 end
 
--- Lease up to `ask.limit` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that were set aside.
--- keys: sweep, active, stats, record
--- ask: the fields of foreign_scan, and incarnation, counter, lease_ms, not_after_ms, owner
+-- Lease up to `ask.limit` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that
+-- were set aside.
+-- keys: sweep, active, stats, record ask: the fields of foreign_scan, and incarnation, counter, lease_ms,
+-- not_after_ms, owner
 local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   local nonce, corrupt = ask.incarnation .. ':' .. ask.counter, {}
-  local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt) -- anchor: foreign-claim-is-recognized-when-repeated
+  -- anchor: foreign-claim-is-recognized-when-repeated
+  local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt)
   if known then return known, jobs, corrupt end
   if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end -- anchor: late-foreign-claim-is-void
 
@@ -196,22 +222,29 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   if #picked > 0 then note_lease(keys.sweep, ask.lease_ms) end
   for _, one in ipairs(picked) do
     local run, fence = prefix .. 'run:' .. one.id, string.format('%d', one.fence)
-    local lease = { token = fence .. ':' .. nonce, fence = fence, nonce = nonce, until_ms = until_ms, lease_ms = ask.lease_ms, owner = ask.owner }
-    -- The engine's keys before the wire: if the call is cut off in between, the job still waits on the wire, where the token has no effect.
-    redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims, 'renewal', 0, 'ending', '',
+    local lease = { token = fence .. ':' .. nonce, fence = fence, nonce = nonce, until_ms = until_ms,
+      lease_ms = ask.lease_ms, owner = ask.owner }
+    -- The engine's keys are written before the wire. If the call is cut off in between, the job still waits
+    -- on the wire, where the token has no effect.
+    redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims,
+      'renewal', 0, 'ending', '',
       'limits', one.room.limit or '')
     if one.known then redis.call('PERSIST', run) end
     redis.call('ZADD', keys.active, until_ms, one.id)
     if format.take(one.id, one.job, one.place, lease) == false then
       redis.call('ZREM', keys.active, one.id)
       redis.call('HSET', run, 'nonce', '', 'limits', '')
-      redis.call('PEXPIREAT', run, string.format('%d', now_ms + 20000))
+      redis.call('PEXPIREAT', run, string.format('%d', now_ms + LATE_COPY_MS))
     else
       leases[#leases + 1], leases[#leases + 2] = one.id, fence
-      for _, field in ipairs({ one.id, one.fence, until_ms, one.claims, one.job.failures or 0, one.crashes, one.job.body }) do jobs[#jobs + 1] = field end
+      for _, field in ipairs({ one.id, one.fence, until_ms, one.claims, one.job.failures or 0, one.crashes,
+          one.job.body }) do
+        jobs[#jobs + 1] = field
+      end
       if one.room.limit then
         local group = counted[one.room.limit] or { limit = one.room, ids = {}, fences = {}, costs = {} }
-        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = one.id, fence, 1
+        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = one.id,
+          fence, 1
         counted[one.room.limit] = group
       end
       if events then table.insert(events, { 'claimed', one.id, one.job.name, ask.owner }) end
@@ -226,11 +259,16 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   end
   if format.scanned then format.scanned() end
   if scan.value ~= (scan.kept or nil) then
-    if scan.value then redis.call('HSET', prefix .. 'scan', scan.field, scan.value) else redis.call('HDEL', prefix .. 'scan', scan.field) end
+    if scan.value then
+      redis.call('HSET', prefix .. 'scan', scan.field, scan.value)
+    else
+      redis.call('HDEL', prefix .. 'scan', scan.field)
+    end
     redis.call('PEXPIRE', prefix .. 'scan', 60000)
   end
   if scan.more then wake_push(prefix .. 'wake') end
   for _, id in ipairs(corrupt) do leases[#leases + 1], leases[#leases + 2] = id, 'corrupt' end
-  redis.call('SET', keys.record, record_of(leases), 'PXAT', string.format('%d', math.max(ask.not_after_ms, until_ms) + ask.lease_ms))
+  redis.call('SET', keys.record, record_of(leases), 'PXAT',
+    string.format('%d', math.max(ask.not_after_ms, until_ms) + ask.lease_ms))
   return #jobs > 0 and 'leased' or 'empty', jobs, corrupt
 end

@@ -1,12 +1,14 @@
 -- How runs on a foreign format end: by workers, by sweeps and by admin actions.
 
--- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names alone.
+-- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names
+-- alone.
 local function free_held(prefix, id, limit)
   local held = limit and limit ~= '' and prefix .. 'held:' .. limit
   if held and has_slots(held) then redis.call('ZREM', held, id) end
 end
 
--- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At most 100 of each limit per call.
+-- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At
+-- most 100 of each limit per call.
 local function mend_held(prefix, active, now_ms)
   for _, limit in ipairs(redis.call('HKEYS', prefix .. 'limits')) do
     local held = prefix .. 'held:' .. limit
@@ -16,13 +18,15 @@ local function mend_held(prefix, active, now_ms)
   end
 end
 
--- End a lease: first in the keys of the format (the wire), then free the slots of limits, and leave `active` last, so that the
--- next copy of the call or a sweep finds a lease whose end was cut off. `run` already holds how it ends: kind, due_ms, failures.
--- Nothing is written on the wire if a foreign client holds the job by now. `lease`: id, job, limits, kind, due_ms, failures,
--- error, trace, value, took_ms, token, outcome, charge; `redo`: an earlier copy may have done a part of it.
+-- End a lease: first in the keys of the format (the wire), then its slots of limits, and `active` last. So
+-- the next copy of the call, or a sweep, finds a lease whose end was cut off. `run` already holds how it
+-- ends: kind, due_ms, failures. Nothing is written on the wire if a foreign client holds the job by now.
+-- `lease`: id, job, limits, kind, due_ms, failures, error, trace, value, took_ms, token, outcome, charge;
+-- `redo`: an earlier copy may have done a part of it.
 local function foreign_end(prefix, format, lease, now_ms, redo)
   local id, job = lease.id, lease.job
-  local failure = { error = lease.error or '', trace = lease.trace or '', due_ms = lease.due_ms, charge = lease.charge, failures = lease.failures, redo = redo }
+  local failure = { error = lease.error or '', trace = lease.trace or '', due_ms = lease.due_ms,
+    charge = lease.charge, failures = lease.failures, redo = redo }
   if redo and format.locked(id) and not format.mine(id, lease.token) then
     lease.kind = 'left'
   elseif lease.kind == 'finish' then
@@ -30,7 +34,8 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   elseif lease.kind == 'release' then
     format.back(id, job, true, redo)
   elseif lease.kind == 'retry' then
-    -- Without a delay the job goes to the waiting jobs. In a redo its time may have come since the first copy: it stays among the delayed ones.
+    -- Without a delay the job goes to the waiting jobs. In a redo its time may have come since the first
+    -- copy: it stays among the delayed ones.
     failure.due_ms = lease.due_ms == 0 and now_ms or math.max(lease.due_ms, redo and now_ms + 1 or 0)
     format.again(id, job, failure, redo)
   elseif lease.kind == 'bury' then
@@ -45,26 +50,35 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   redis.call('ZREM', prefix .. 'active', id)
 end
 
--- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id> from `keys_at` on,
--- ARGV kind, id, fence, nonce and packed fields from `arguments_at` on. The end of the token is written first, with all that a
--- sweep needs to go on if the call is cut off; then the wire, then the rest of the engine's own keys.
--- A lease that a foreign client has taken over is refused and forgotten. Returns 2 values per item, result (ok | repeated | stale) and
--- outcome; only their number where all have finished.
+-- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id>
+-- from `keys_at` on, ARGV kind, id, fence, nonce and packed fields from `arguments_at` on. The end of the
+-- token is written first, with everything that a sweep needs to complete a call that was cut off. Then come
+-- the wire and the rest of the engine's own keys. A lease that a foreign client has taken over is refused and
+-- forgotten.
+-- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number where all have
+-- finished.
 local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, events)
   local count = #KEYS - keys_at + 1
   local reply, planned, known, counters, finished, waits_ms, taken = {}, {}, {}, {}, 0, 0, {}
   for at = 1, count do
     local place = arguments_at + 5 * at - 5
-    local kind, id, fence, nonce, packed = ARGV[place], ARGV[place + 1], ARGV[place + 2], ARGV[place + 3], ARGV[place + 4]
+    local kind, id, fence, nonce, packed = ARGV[place], ARGV[place + 1], ARGV[place + 2], ARGV[place + 3],
+      ARGV[place + 4]
     local state, outcome, run, deadline_ms, taken_over = foreign_token(prefix, format, id, fence, nonce)
     if taken_over then taken[#taken + 1] = { id = id, run = KEYS[keys_at + at - 1], limits = run.limits } end
     if known[id] then
       state, outcome = 'repeated', known[id]
-    elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then -- anchor: only-the-holder-ends-a-foreign-job
+    -- anchor: only-the-holder-ends-a-foreign-job
+    elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then
       local fields, job = unpack_fields(packed), format.read(id)
-      if not job or job.kind ~= 'J' then job = { kind = 'gone', name = '', failures = 0, attempts = 1, priority = 5, body = job and job.body or '' } end
-      local lease = { id = id, run = KEYS[keys_at + at - 1], job = job, fence = fence, limits = run.limits, deadline_ms = deadline_ms,
-        token = fence .. ':' .. nonce, kind = kind, asked = kind, redo = state == 'repeated', failures = job.failures or 0 }
+      if not job or job.kind ~= 'J' then
+        job = { kind = 'gone', name = '', failures = 0, attempts = 1, priority = 5,
+          body = job and job.body or '' }
+      end
+      local lease = { id = id, run = KEYS[keys_at + at - 1], job = job, fence = fence, limits = run.limits,
+        deadline_ms = deadline_ms,
+        token = fence .. ':' .. nonce, kind = kind, asked = kind, redo = state == 'repeated',
+        failures = job.failures or 0 }
       if kind == 'finish' then
         lease.value, lease.took_ms, lease.outcome = fields[1], fields[3], 'finished'
         finished = finished + (state == 'held' and 1 or 0)
@@ -82,7 +96,8 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
       if lease.redo then
         -- As the first copy recorded it, which may have counted the failure on the wire already.
         local was, due_ms, failures = string.match(run.ending, '^(%a+) (%d+) (%d+)$')
-        lease.kind, lease.due_ms, lease.failures, lease.outcome = was or lease.kind, tonumber(due_ms or 0), tonumber(failures or 0), outcome
+        lease.kind, lease.due_ms, lease.failures, lease.outcome = was or lease.kind, tonumber(due_ms or 0),
+          tonumber(failures or 0), outcome
       else
         state, outcome = 'ok', lease.outcome
       end
@@ -90,10 +105,10 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
   end
-  -- Else a sweep would take such a lease for that of a worker that was lost.
+  -- Otherwise a sweep would count such a lease as one of a lost worker.
   for _, lease in ipairs(taken) do
     redis.call('HSET', lease.run, 'nonce', '', 'ending', '', 'limits', '')
-    redis.call('PEXPIREAT', lease.run, string.format('%d', now_ms + 604800000))
+    redis.call('PEXPIREAT', lease.run, string.format('%d', now_ms + FOREIGN_RUN_MS))
     free_held(prefix, lease.id, lease.limits)
     redis.call('ZREM', prefix .. 'active', lease.id)
   end
@@ -101,22 +116,34 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
 
   local function finish_one(lease)
     if not lease.redo then
-      local noted = lease.error and error_note(lease.run, now_ms, lease.fence, 'failed', lease.error, lease.trace) or {}
-      if lease.kind == 'finish' then noted = { 'value', lease.value or '', 'took_ms', lease.took_ms or 0, 'crashes', 0 } end
-      redis.call('HSET', lease.run, 'nonce', '', 'ended', lease.token, 'outcome', lease.outcome, 'ended_ms', string.format('%d', now_ms), 'ending',
+      local noted = lease.error and error_note(lease.run, now_ms, lease.fence, 'failed', lease.error,
+        lease.trace) or {}
+      if lease.kind == 'finish' then
+        noted = { 'value', lease.value or '', 'took_ms', lease.took_ms or 0, 'crashes', 0 }
+      end
+      redis.call('HSET', lease.run, 'nonce', '', 'ended', lease.token, 'outcome', lease.outcome, 'ended_ms',
+        string.format('%d', now_ms), 'ending',
         string.format('%s %d %d', lease.kind, lease.due_ms or 0, lease.failures), unpack(noted))
     end
-    -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign client may run it.
+    -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign
+    -- client may run it.
     local over = lease.kind == 'finish' or lease.kind == 'drop'
-    local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + (over and 20000 or 604800000)
+    local until_ms = math.max(now_ms, lease.deadline_ms,
+      lease.due_ms or 0) + (over and LATE_COPY_MS or FOREIGN_RUN_MS)
     redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
     foreign_end(prefix, format, lease, now_ms, lease.redo)
     local counter = ({ finish = 'finished', bury = 'buried', drop = lease.outcome })[lease.kind]
     if counter then counters[counter] = (counters[counter] or 0) + 1 end
-    if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then tell_ended(prefix, lease.id) end
+    if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then
+      notify_waiters(prefix, lease.id)
+    end
     if events then
-      if lease.asked == 'retry' then table.insert(events, { 'failed', lease.id, lease.job.name, lease.error }) end
-      if lease.outcome ~= 'retried' then table.insert(events, { lease.outcome, lease.id, lease.job.name, lease.error }) end
+      if lease.asked == 'retry' then
+        table.insert(events, { 'failed', lease.id, lease.job.name, lease.error })
+      end
+      if lease.outcome ~= 'retried' then
+        table.insert(events, { lease.outcome, lease.id, lease.job.name, lease.error })
+      end
     end
   end
   for _, lease in ipairs(planned) do
@@ -130,12 +157,15 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
   return finished == count and count or reply
 end
 
--- Take one lease away: its token is revoked, and the job goes back to the front of the waiting jobs or, after too many crashes,
--- to the dead (rule 12). A job that a foreign client has moved meanwhile stays where it is. Returns reaped | buried | ended (only
--- its index entry was left), fence, nonce ('-' where there was none any more) and crashes.
+-- Reap one lease: its token is revoked, and the job returns to the front of the waiting jobs. After too many
+-- crashes it becomes a dead letter (rule 12). A job that a foreign client has moved meanwhile stays where it
+-- is.
+-- Returns reaped | buried | ended (only its index entry was left), fence, nonce ('-' where there was none any
+-- more) and crashes.
 local function reap_foreign(prefix, id, now_ms, model, events)
   local run, job = prefix .. 'run:' .. id, model.read(id)
-  local state = own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken', 'ending',
+  local state = own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error',
+    'taken', 'ending',
     'value', 'took_ms', 'ended')
   local fence, nonce, crashes = state[1] or '0', state[2] or '', own_number(state[3])
   local place, token = model.place(id), nonce ~= '' and fence .. ':' .. nonce or state[13] or ''
@@ -148,23 +178,29 @@ local function reap_foreign(prefix, id, now_ms, model, events)
     if state[9] == fence or not kind then
       if here and job then model.back(id, job, true, true) end
     else
-      foreign_end(prefix, model, { id = id, job = job or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }, kind = kind,
-        due_ms = tonumber(due_ms), failures = tonumber(failures), outcome = state[7], error = state[8], value = state[11], took_ms = state[12], token = token }, now_ms,
+      foreign_end(prefix, model, { id = id, job = job
+        or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }, kind = kind,
+        due_ms = tonumber(due_ms), failures = tonumber(failures), outcome = state[7], error = state[8],
+        value = state[11], took_ms = state[12], token = token }, now_ms,
         true)
     end
     return { 'ended', fence, '-', crashes }
   end
-  -- The first crash is counted without a condition; after it only a lease that was marked as started counts another one.
-  if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end -- anchor: foreign-crash-is-charged-when-marked
+  -- The first crash is counted without a condition; after it only a lease that was marked as started counts
+  -- another one.
+  -- anchor: foreign-crash-is-charged-when-marked
+  if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end
   local text = 'the worker ' .. (state[6] or '') .. ' was lost'
   local note = error_note(run, now_ms, fence, 'lost', text, '')
   local name = job and job.name or ''
-  -- Where the format has no bound for crashes: three, which is the default of Lanes.
-  local crashes_max = job and job.crashes_max or 3
+  -- A format without a bound for crashes gets the default of Lanes.
+  local crashes_max = job and job.crashes_max or CRASHES_MAX
   if here and job and (job.kind ~= 'J' or crashes >= crashes_max) then
-    local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
+    local reason = job.kind ~= 'J' and (job.why or 'corrupt')
+      or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
     note[2] = reason
-    own_note(run, now_ms + 604800000, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', 'ending',
+    own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes,
+      'limits', '', 'ending',
       string.format('bury 0 %d', job.failures or 0), unpack(note))
     if job.kind == 'J' then
       model.bury(id, job, { error = reason, trace = '', charge = false, failures = job.failures })
@@ -172,14 +208,17 @@ local function reap_foreign(prefix, id, now_ms, model, events)
       model.set_aside(id, nil, reason)
     end
     redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
-    tell_ended(prefix, id)
+    notify_waiters(prefix, id)
     if events then table.insert(events, { 'buried', id, name, reason }) end
     return { 'buried', fence, nonce, crashes }
   end
-  -- `ended` and `outcome` are those of the lease before this one: late copies of its end are still answered from them (rule 5).
-  -- A foreign client may run the job from here on without writing to the engine's keys, so `run` must expire.
-  own_note(run, now_ms + 604800000, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
-  -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then model.back looks before it adds.
+  -- `ended` and `outcome` are those of the lease before this one: late copies of its end are still answered
+  -- from them (rule 5). A foreign client may run the job from here on without writing to the engine's keys,
+  -- so `run` must expire.
+  own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '',
+    unpack(note))
+  -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then
+  -- model.back looks before it adds.
   local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
   local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
   if here and job then model.back(id, job, true, not (counter and known and known >= counter)) end
@@ -187,10 +226,11 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   return { 'reaped', fence, nonce, crashes }
 end
 
--- End a job by an admin action (rule 26): its token is revoked first and the call recorded as its end, which outlives every late
--- copy (rule 3); then the job is removed from the wire, and callers that wait for its end are woken. If the call is cut off in
--- between, its next copy finds its own op_id in `run` and does the rest.
--- job: the job as read from the wire, nil where there is none; ending: outcome (cancelled | discarded), op_id, not_after_ms
+-- End a job by an admin action (rule 26). First its token is revoked, and the call recorded as its end, which
+-- outlives every late copy (rule 3). Then the job is removed from the wire, and callers that wait for its end
+-- are woken. If the call is cut off in between, its next copy finds its own op_id in `run` and does the rest.
+-- job: the job as read from the wire, nil where there is none; ending: outcome (cancelled | discarded),
+-- op_id, not_after_ms
 local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events)
   local run = prefix .. 'run:' .. id
   if state == 'finished' then
@@ -199,7 +239,8 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events
     return
   end
   free_held(prefix, id, own_words(run, 'limits')[1])
-  own_note(run, math.max(ending.not_after_ms, now_ms) + 20000, 'nonce', '', 'ended', ending.op_id, 'outcome', ending.outcome, 'limits', '',
+  own_note(run, math.max(ending.not_after_ms, now_ms) + LATE_COPY_MS, 'nonce', '', 'ended', ending.op_id,
+    'outcome', ending.outcome, 'limits', '',
     'ended_ms', string.format('%d', now_ms))
   if state == 'active' and job and job.kind == 'J' then
     model.drop(id, job, ending.outcome)
@@ -207,21 +248,23 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events
     model.remove(id, state)
   end
   redis.call('ZREM', prefix .. 'active', id)
-  tell_ended(prefix, id)
+  notify_waiters(prefix, id)
   if events then table.insert(events, { ending.outcome, id, job and job.name or '' }) end
 end
 
--- Whether a job has ended a short time ago, so that its id is still known (rule 3), whatever the format itself keeps of it.
+-- Whether a job has ended a short time ago, so that its id is still known (rule 3), whatever the format
+-- itself keeps of it.
 local function foreign_over(prefix, id, now_ms)
   local run = own_words(prefix .. 'run:' .. id, 'nonce', 'outcome', 'ended_ms')
   if run[1] ~= '' or not run[2] or run[2] == 'retried' or run[2] == 'released' then return false end
-  return (tonumber(run[3] or nil) or now_ms) + 20000 >= now_ms
+  return (tonumber(run[3] or nil) or now_ms) + LATE_COPY_MS >= now_ms
 end
 
--- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most 100 jobs of each
--- state are removed in a call, the oldest first. Returns whether more are over the bounds.
+-- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most
+-- 100 jobs of each state are removed in a call, the oldest first. Returns whether more are over the bounds.
 local function keep_ended(prefix, now_ms, model)
-  local kept = redis.call('HMGET', prefix .. 'retention', 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
+  local kept = redis.call('HMGET', prefix .. 'retention', 'done_max', 'done_age_ms', 'dead_max',
+    'dead_age_ms')
   local more = false
   for at, state in ipairs({ 'done', 'dead' }) do
     local most, age_ms = tonumber(kept[2 * at - 1]), tonumber(kept[2 * at])

@@ -1,18 +1,21 @@
--- Helpers for formats (members of a JSON object, times, packed fields), and the interface that a format provides: its function
--- `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with the functions below. `job` is the result of `read`; `redo`
--- is true where an earlier call may have done a part of the work, so that the function must look before it adds. The loader refuses a
--- format that lacks a function which is not optional.
+-- Helpers for formats (members of a JSON object, times, packed fields), and the interface that a format
+-- provides. Its function `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with the
+-- functions below. `job` is the result of `read`. `redo` is true if an earlier call may have done a part of
+-- the work, so the function must check before it adds. The loader refuses a format that lacks a function
+-- which is not optional.
 --
 -- WIRE
 --   check            raise for keys of another type, before anything is written
 --   new_id           (given) the id of a new job, made by the format where `given` is ''
 --   admit            (item) the id of the job that makes this one a duplicate, or nil
 --   add              (item, due_ms) write a new job
---   read             (id) the job as the engine sees it: kind, name, failures, body and more; nil where there is none
+--   read             (id) the job as the engine sees it: kind, name, failures, body and more; nil where there
+--                    is none
 --   place            (id) waiting, delayed, active, dead or done; nil where it is in no structure
 --   ended            (id) how a job ended that is in no structure any more
 --   candidates       (from, count, worker) waiting jobs in the order of claims, and the rank to go on from
---   elsewhere        (job, worker) true where its routing asks for another worker, and while it waits for other jobs
+--   elsewhere        (job, worker) true where its routing asks for another worker, and while it waits for
+--                    other jobs
 --   refuses          (job, id) true while no worker may run it, and why none ever will
 --   locked           (id) true while a foreign worker holds it
 --   take             (id, job, place, lease) make it active
@@ -32,8 +35,8 @@
 --   set_aside        (id, place, why) move a job that cannot be read out of the way
 --   strays           (most, ours) active jobs that no lease of this engine holds
 --   count            (state) how many jobs are in a state
---   list             (state, offset, limit, newest_first, worker) a page of them, with their times; of the waiting ones those that
---                    the worker looks at, if one is given
+--   list             (state, offset, limit, newest_first, worker) a page of them, with their times; of the
+--                    waiting ones those that the worker looks at, if one is given
 --   pause            (name, until_ms) pause the queue or a name
 --   paused           (name) true while it is paused
 --   resume           (name) end that
@@ -41,10 +44,13 @@
 --   purge            (most) remove the keys that are left of the queue; true while there are more
 --   obliterated      optional: called when the queue was deleted
 --   noted            optional: (id, job, body) called when progress was recorded
---   progress         optional: (id, percent) percent, message (JSON or nil) and time (ms; nil = not known) of the progress
---                    on the wire; nil where there is none, or no other than `percent`, which the engine noted last
---   workers          optional: () the workers of foreign programs: name, heard_ms, ttl_ms and about (JSON), in a fixed order
---   next_tick_ms     optional: (name) the next tick of a schedule on the wire; nil where that is not there, false if it was removed
+--   progress         optional: (id, percent) percent, message (JSON or nil) and time (ms; nil = not known) of
+--                    the progress on the wire; nil where there is none, or no other than `percent`, which the
+--                    engine noted last
+--   workers          optional: () the workers of foreign programs: name, heard_ms, ttl_ms and about (JSON),
+--                    in a fixed order
+--   next_tick_ms     optional: (name) the next tick of a schedule on the wire; nil where that is not there,
+--                    false if it was removed
 --   scanned          optional: called when a claim has read its candidates
 --   counts_rates     optional: true where the format counts claims in its own windows
 --   due_at           optional: (id) the time (ms) at which a delayed job is due
@@ -61,7 +67,8 @@
 --   may_tick         optional: (name, at_ms) false where a foreign scheduler has run this tick
 --   ticked           optional: (name, at_ms, next_ms, id) a tick has made a job
 
--- The fields of a packed string (engine/models/foreign/foreign.py): for each a length (4 bytes, big-endian) and its bytes.
+-- The fields of a packed string (engine/models/foreign/foreign.py): for each a length (4 bytes, big-endian)
+-- and its bytes.
 local function unpack_fields(packed)
   local found, at = {}, 1
   while at <= #packed do
@@ -70,19 +77,22 @@ local function unpack_fields(packed)
   return found
 end
 
--- The attributes of a worker from their packed fields: server, stack, region, capabilities and routes, those two with spaces between.
+-- The attributes of a worker from their packed fields: server, stack, region, capabilities and routes, those
+-- two with spaces between.
 -- `priorities`: nil, or the least and the greatest priority of the jobs that it takes.
 local function unpack_worker(packed, priorities)
   local parts, capabilities, routes = unpack_fields(packed), {}, {}
   for word in string.gmatch(parts[4], '%S+') do capabilities[word] = true end
   for word in string.gmatch(parts[5], '%S+') do routes[#routes + 1] = word end
-  return { server = parts[1], stack = parts[2], region = parts[3], capabilities = capabilities, routes = routes, priorities = priorities }
+  return { server = parts[1], stack = parts[2], region = parts[3], capabilities = capabilities,
+    routes = routes, priorities = priorities }
 end
 
 -- Whether a worker leaves a job to others, because of its priority or its routing.
 local function not_for(job, worker, format)
   local range = worker.priorities
-  return range and job.priority and (job.priority < range[1] or job.priority > range[2]) or format.elsewhere(job, worker)
+  return range and job.priority and (job.priority < range[1] or job.priority > range[2])
+    or format.elsewhere(job, worker)
 end
 
 -- A time in ms since 1970 as UTC text: 2026-11-22T03:14:19.123Z, and with `whole` without the fraction.
@@ -93,18 +103,22 @@ local function rfc3339(ms, whole)
   local shifted = days + 719468
   local era = math.floor(shifted / 146097)
   local day_of_era = shifted - era * 146097
-  local year = math.floor((day_of_era - math.floor(day_of_era / 1460) + math.floor(day_of_era / 36524) - math.floor(day_of_era / 146096)) / 365)
+  local year =
+    math.floor((day_of_era - math.floor(day_of_era / 1460) + math.floor(day_of_era / 36524)
+      - math.floor(day_of_era / 146096)) / 365)
   local day_of_year = day_of_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
   local month = math.floor((5 * day_of_year + 2) / 153)
   local day = day_of_year - math.floor((153 * month + 2) / 5) + 1
   month = month < 10 and month + 3 or month - 9
   year = year + era * 400 + (month <= 2 and 1 or 0)
-  local text = string.format('%04d-%02d-%02dT%02d:%02d:%02d', year, month, day, math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60)
+  local text = string.format('%04d-%02d-%02dT%02d:%02d:%02d', year, month, day, math.floor(rest / 3600),
+    math.floor(rest / 60) % 60, rest % 60)
   return text .. (whole and '' or string.format('.%03d', ms % 1000)) .. 'Z'
 end
 
--- The top-level members of a JSON object's text, without decoding it: unchanged members keep their bytes, so numbers keep their
--- spelling and payloads every byte. Returns nil for text that is no object. What is inside of a member's value is not checked.
+-- The top-level members of a JSON object's text, without decoding it: unchanged members keep their bytes, so
+-- numbers keep their spelling and payloads every byte. Returns nil for text that is no object. What is inside
+-- of a member's value is not checked.
 --   raw(name)        the text of a value, nil where there is none; of two members with one name the last
 --   value(name)      a text, number or boolean; nil for null, for objects and lists, and where there is none
 --   set(name, text)  put the text in the place of the value, or behind all others

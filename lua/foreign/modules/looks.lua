@@ -7,8 +7,8 @@ local function own_place(id, model)
   return place
 end
 
--- The state of a job for display: its place on the wire, or the end that the engine's keys or the wire have recorded. Returns the
--- state, the last fence, and for a job ended by an admin action the op_id of that call.
+-- The state of a job for display: its place on the wire, or the end that the engine's keys or the wire have
+-- recorded. Returns the state, the last fence, and for a job ended by an admin action the op_id of that call.
 local function place_of(run, id, model)
   local kept = own_words(run, 'fence', 'outcome', 'ended')
   local ended = { finished = true, cancelled = true, discarded = true, skipped = true, rerouted = true }
@@ -28,15 +28,19 @@ local function foreign_state(prefix, format, id)
   return state, own_number(run[1])
 end
 
--- One page of the jobs in a state, in the order of the format or from its end: for each its id and its time (ms, 0 where the
--- format has none). Active jobs that this engine leases have the time of the lease; `stuck` are those without a live lease or lock.
+-- One page of the jobs in a state, in the order of the format or from its end. Each has its id and its time
+-- (ms, 0 if the format has none). Active jobs that this engine leases have the time of the lease; `stuck` are
+-- those without a live lease or lock.
 local function jobs_at(active, state, offset, limit, newest, now_ms, model)
   local found = {}
   local function take(from, count)
-    local words = model.list(state == 'stuck' and 'active' or state == 'finished' and 'done' or state, from, count, newest)
+    local words = model.list(state == 'stuck' and 'active' or state == 'finished' and 'done' or state, from,
+      count, newest)
     for at = 1, #words, 2 do
       local id, score = words[at], tonumber(words[at + 1] or 0) or 0
-      if state == 'active' or state == 'stuck' then score = tonumber(redis.call('ZSCORE', active, id)) or score end
+      if state == 'active' or state == 'stuck' then
+        score = tonumber(redis.call('ZSCORE', active, id)) or score
+      end
       found[#found + 1] = { id = id, score = score }
     end
     return #words / 2
@@ -61,12 +65,14 @@ local function jobs_at(active, state, offset, limit, newest, now_ms, model)
   return page
 end
 
--- Move jobs back to the waiting ones that a foreign client has taken and, by the rules of its format, no longer holds. Formats
--- that take a job and lock it in two steps leave it without a lock for a moment; hence it must have been seen so a second before.
--- Looks at 1,000 and moves at most `most`. Returns the ids, how many have moved, and whether there are more to move.
+-- Move jobs back to the waiting ones that a foreign client has taken and, by the rules of its format, no
+-- longer holds. A stray must have been seen a second before, because formats that take and lock a job in two
+-- steps leave it without a lock for a moment. Looks at 1,000 and moves at most `most`. Returns the ids, how
+-- many have moved, and whether there are more to move.
 local function strays_back(prefix, active, now_ms, most, model, events)
   local strays, back, seen, moved, more = prefix .. 'strays', {}, {}, 0, false
-  local found = model.strays and model.strays(1000, function(id) return redis.call('ZSCORE', active, id) end) or {}
+  local found = model.strays and model.strays(1000,
+    function(id) return redis.call('ZSCORE', active, id) end) or {}
   for _, id in ipairs(found) do
     seen[id] = true
     local since_ms = tonumber(redis.call('ZSCORE', strays, id))
@@ -95,7 +101,8 @@ local function strays_back(prefix, active, now_ms, most, model, events)
   return back, moved, more
 end
 
--- End the pauses whose time is over, on the wire too, where pauses have no end. Returns whether one ended, and the time (ms) of the next.
+-- End the pauses whose time is over, on the wire too, where pauses have no end. Returns whether one ended,
+-- and the time (ms) of the next.
 local function lift_pauses(prefix, now_ms, model)
   local rest, ended = prefix .. 'rest', false
   for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
@@ -108,8 +115,9 @@ local function lift_pauses(prefix, now_ms, model)
   return ended, tonumber(redis.call('ZRANGE', rest, 0, 0, 'WITHSCORES')[2])
 end
 
--- Milliseconds until the next lease end, due time, tick or end of a pause, at most `most_ms`: how long a sweeper may sleep (rule
--- 13). While nothing is reaped after a stall (rule 11), an expired lease is checked again when that wait is over, not at once.
+-- Milliseconds until the next lease end, due time, tick or end of a pause, at most `most_ms`: how long a
+-- sweeper may sleep (rule 13). While nothing is reaped after a stall (rule 11), an expired lease is checked
+-- again when that wait is over, not at once.
 local function sleep_for(prefix, now_ms, most_ms, model)
   local soonest, active = now_ms + most_ms, prefix .. 'active'
   for _, key in ipairs({ active, prefix .. 'rest', prefix .. 'cron' }) do

@@ -11,7 +11,7 @@ import pytest
 from engine import ScriptFault
 from engine.channel import clock
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.redis.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
 
 EDGES = sorted(
@@ -48,7 +48,9 @@ def pairs() -> Iterator[tuple[int, int]]:
 
 @pytest.mark.feature("DS18", model="dsps")
 def test_the_two_say_the_same(desk: ChannelDesk) -> None:
-    text = PROGRAM % linked_functions(["clock_of", "clock_after", "clock_ahead", "clock_steps"], [scripts_folder() / "dsps"])
+    text = PROGRAM % linked_functions(
+        ["clock_of", "clock_after", "clock_ahead", "clock_steps"], layers_of(scripts_folder(), "dsps")
+    )
     given = list(pairs())
     for start in range(0, len(given), 1_000):
         some = given[start : start + 1_000]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.redis.scripts import load_folder, scripts_folder
+from engine.redis.scripts import load_model, scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
 from tests.engine.helpers.slots import check_slots
 
@@ -19,7 +19,7 @@ READ_ONLY = {"old"}
 
 
 def test_every_script_loads() -> None:
-    assert sorted(load_folder(DSPS)) == REAL == sorted({*ALLOW_OOM, *READ_ONLY, "publish", "subscribe"})
+    assert sorted(load_model(DSPS.parent, "dsps")) == REAL == sorted({*ALLOW_OOM, *READ_ONLY, "publish", "subscribe"})
 
 
 @pytest.mark.parametrize("name", REAL)

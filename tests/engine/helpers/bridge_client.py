@@ -25,7 +25,7 @@ CREATED_MS = 1_795_233_256_070
 
 def published() -> Path:
     """The folder of the four scripts."""
-    return scripts_folder() / "bridge" / "published"
+    return scripts_folder() / "foreign" / "bridge" / "published"
 
 
 class BridgeClient:

@@ -7,13 +7,13 @@ from typing import Any
 
 import redis
 
-from engine.redis.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 
 _NOW_MS = 1_795_233_060_000
 
 
 _SCRIPT = f"""
-{linked_functions(["wire"], [scripts_folder() / folder for folder in ("bull", "foreign", "lanes")])}
+{linked_functions(["wire"], layers_of(scripts_folder(), "bull"))}
 -- cjson keeps 14 digits of a number.
 local function told(value)
   if type(value) == 'number' then return string.format('%.0f', value) end

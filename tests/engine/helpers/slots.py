@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from engine import ScriptFault
-from engine.redis.scripts import load_script
+from engine.redis.scripts import Layer, load_script
 
 
-def check_slots(path: Path, tmp_path: Path, where: Sequence[Path] = ()) -> None:
+def check_slots(path: Path, tmp_path: Path, where: Sequence[Layer] = ()) -> None:
     """Take any one slot out of the header of a script, or add one that it does not use, and it no longer loads."""
     shutil.copytree(path.parent, tmp_path / "lua")
     copy, source = tmp_path / "lua" / path.name, path.read_text()

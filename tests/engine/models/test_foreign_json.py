@@ -12,7 +12,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.redis.scripts import linked_functions, scripts_folder
+from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.walks import examples
 
 READ = """local object = json_members(ARGV[1])
@@ -38,7 +38,7 @@ def run(url: str, script: str, *arguments: object) -> Any:
 
 @cache
 def with_function(name: str) -> str:
-    return linked_functions([name], [scripts_folder() / "foreign"])
+    return linked_functions([name], layers_of(scripts_folder(), "bull"))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from engine.models.foreign.foreign import REUSED
-from engine.redis.scripts import load_foreign, scripts_folder
+from engine.redis.scripts import layers_of, load_model, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
 LUA = scripts_folder()
@@ -24,7 +24,7 @@ LOCALS_MAX = 200
 
 @pytest.mark.parametrize("model", MODELS)
 def test_each_script_of_a_model_is_what_the_server_accepts(model: str, ironclaim_url: str) -> None:
-    scripts = load_foreign(LUA, model, REUSED)
+    scripts = load_model(LUA, model, REUSED)
     assert {*SHARED, *REUSED} <= {*scripts}
     with redis.Redis.from_url(ironclaim_url) as client:
         for script in scripts.values():
@@ -43,4 +43,4 @@ def test_rule_02_flags_of_the_shared_scripts() -> None:
 
 @pytest.mark.parametrize("name", SHARED)
 def test_each_slot_of_a_shared_script_is_held(name: str, tmp_path: Path) -> None:
-    check_slots(LUA / "foreign" / f"{name}.lua", tmp_path, tuple(LUA / folder for folder in ("bull", "foreign", "lanes")))
+    check_slots(LUA / "foreign" / f"{name}.lua", tmp_path, layers_of(LUA, "bull"))

@@ -18,7 +18,7 @@ from engine.models.foreign.foreign import pack, unpack
 from engine.ops.admin import Pause
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease
-from engine.redis.scripts import linked_functions, load_foreign, required_of_formats, scripts_folder
+from engine.redis.scripts import layers_of, linked_functions, load_model, required_of_formats, scripts_folder
 
 REQUIRED = required_of_formats(scripts_folder())
 WIRE = f"""-- A wire.
@@ -69,10 +69,10 @@ class TinySpec:
 def lua(tmp_path: Path) -> Path:
     """A folder of scripts with a model of its own."""
     shutil.copytree(scripts_folder(), tmp_path / "lua")
-    modules = tmp_path / "lua" / "tiny" / "modules"
+    modules = tmp_path / "lua" / "foreign" / "tiny" / "modules"
     modules.mkdir(parents=True)
     (modules / "wire.lua").write_text(PART + WIRE)
-    (tmp_path / "lua" / "tiny" / "own.lua").write_text(OWN)
+    (tmp_path / "lua" / "foreign" / "tiny" / "own.lua").write_text(OWN)
     return tmp_path / "lua"
 
 
@@ -116,7 +116,7 @@ def test_an_option_and_an_operation_that_the_model_lacks_are_refused_before_any_
 
 
 def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Path, ironclaim_url: str) -> None:
-    scripts = load_foreign(lua, "tiny", foreign.REUSED)
+    scripts = load_model(lua, "tiny", foreign.REUSED)
     assert {"own", *foreign.REUSED} <= {*scripts}
     with redis.Redis.from_url(ironclaim_url) as client:
         assert client.eval(scripts["own"].text, 1, "sweep", "r:") == [b"r:part", b"sweep"]
@@ -124,10 +124,10 @@ def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Pa
 
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_format_that_lacks_a_function_is_refused(lua: Path, name: str) -> None:
-    path = lua / "tiny" / "modules" / "wire.lua"
+    path = lua / "foreign" / "tiny" / "modules" / "wire.lua"
     path.write_text(path.read_text().replace(f"w.{name}()", "w.other()"))
     with pytest.raises(ScriptFault, match=f"model tiny: its wire lacks {name}$"):
-        load_foreign(lua, "tiny", ())
+        load_model(lua, "tiny", ())
 
 
 def test_shared_scripts_call_nothing_of_a_format_that_is_not_listed() -> None:
@@ -140,14 +140,14 @@ def test_shared_scripts_call_nothing_of_a_format_that_is_not_listed() -> None:
 
 def test_a_model_without_a_folder_of_scripts(lua: Path) -> None:
     with pytest.raises(ScriptFault, match="no folder of scripts"):
-        load_foreign(lua, "absent", ())
+        load_model(lua, "absent", ())
 
 
 @pytest.mark.parametrize("fields", [(), (b"",), (b"\0\xff", "text ä", -5, b"x" * 300)])
 def test_fields_are_the_same_in_lua(fields: tuple[Any, ...], ironclaim_url: str) -> None:
     packed = pack(*fields)
     wanted = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
-    linked = linked_functions(["unpack_fields"], [scripts_folder() / "foreign"])
+    linked = linked_functions(["unpack_fields"], layers_of(scripts_folder(), "bull"))
     with redis.Redis.from_url(ironclaim_url) as client:
         assert client.eval(linked + "return unpack_fields(ARGV[1])", 0, packed) == wanted == unpack(packed)
     for cut in range(1, len(packed)):

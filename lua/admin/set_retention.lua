@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- Set how many ended jobs a queue keeps and for how long; the sweeps remove the others.
+--
+-- KEYS
+--   sweep     hash    state of the sweeps
+--   retention hash    bounds of the ended jobs that are kept
+--   op        string  op:<op id>, record that this call was done
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  number: server time after which this call is void
+--   items         2 for each item: field, value
+-- REPLY srv_us, done | repeated | refused
+
+settled(prefix)
+check_types({}, { sweep, retention }, {})
+local srv_us = server_us(now_ms, sweep)
+local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
+if known then return { srv_us, known } end
+redis.call('HSET', retention, unpack(ARGV, 4))
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + LATE_COPY_MS)
+return { srv_us, 'done' }

@@ -1,0 +1,283 @@
+-- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that
+-- they may read.
+
+-- Block a new job until its parents have ended (rule 25); its envelope is written afterwards. If the script
+-- is cut off in between, hand_over finds an entry without a job and removes it. The next sweep handles a
+-- parent that is lost already, as one that is lost later.
+local function block_job(prefix, id, waits_for, lost, now_ms)
+  redis.call('SADD', prefix .. 'feeding', unpack(waits_for))
+  for _, parent in ipairs(waits_for) do redis.call('SADD', prefix .. 'feeds:' .. parent, id) end
+  redis.call('SADD', prefix .. 'needs:' .. id, unpack(waits_for))
+  redis.call('ZADD', prefix .. 'blocked', now_ms, id)
+  for _, parent in ipairs(lost) do redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. parent) end
+end
+
+-- The state of a job that others wait for (rule 25): 'open' while it may still run; 'done'; 'lost' if it is
+-- dead or was ended without its work; nil if it is unknown. `job` is the result of envelope_open.
+local function parent_fate(prefix, job, id)
+  if job and job.kind ~= 'T' then return redis.call('ZSCORE', prefix .. 'dead', id) and 'lost' or 'open' end
+  local outcome = job and job.outcome
+  -- anchor: skipped-parent-counts-as-done
+  if outcome == 'finished' or outcome == 'skipped' then return 'done' end
+  -- anchor: discarded-parent-counts-as-lost
+  if outcome == 'discarded' or outcome == 'cancelled' or outcome == 'rerouted' or outcome == 'expired' then return 'lost' end
+  -- Its tombstone has expired, or another call has left its own under this id.
+  if redis.call('ZSCORE', prefix .. 'done', id) then return 'done' end
+  if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end
+end
+
+-- Make a job claimable because its last parent has ended: it goes into its lane, or into `due` while its
+-- delay lasts (rule 25). It leaves `blocked` last, so that it is found there after a script that was cut off.
+-- A job that was claimed or buried meanwhile is not placed again. The wake lists to push are added to
+-- `wakes`.
+local function unblock_job(prefix, job, id, now_ms, virtual_time, wakes, events)
+  if not run_read(prefix .. 'run:' .. id, 'fence')[1] and not redis.call('ZSCORE', prefix .. 'dead', id) then
+    local wake
+    if job.due_ms > now_ms then -- anchor: unblocked-job-waits-for-its-own-time
+      local member = due_member(job.sequence, id)
+      redis.call('ZADD', prefix .. 'due', job.due_ms, member)
+      wake = redis.call('ZRANGE', prefix .. 'due', 0, 0)[1] == member and prefix .. 'wake:' .. job.class
+    else
+      wake = to_lane(prefix, id, job, virtual_time)
+    end
+    if wake then wakes[wake] = true end
+    if events then table.insert(events, { 'unblocked', id, job.name }) end
+  end
+  redis.call('ZREM', prefix .. 'blocked', id)
+end
+
+-- Read the parents of a new job (rule 25): KEYS job:<id>, feeds:<id>, heirs:<id> and result:<id> of each from
+-- `keys_at` on.
+-- Returns the open parents; those of them that are lost already; the first unknown parent; and a flat list of
+-- the ended parents that have left a result, each with the time (ms) at which the result expires.
+local function read_parents(prefix, keys_at, flags)
+  local waits_for, lost, results = {}, {}, {}
+  for at = keys_at, #KEYS, 4 do
+    local parent = string.sub(KEYS[at], #prefix + 5)
+    redis.call('SCARD', KEYS[at + 1])
+    redis.call('SCARD', KEYS[at + 2])
+    local fate = parent_fate(prefix, envelope_open(redis.call('GETRANGE', KEYS[at], 0, HEAD_LAST)), parent)
+    if not fate then
+      -- `done` keeps only the newest jobs; the result may show for longer how the parent has ended.
+      local record = redis.pcall('GETRANGE', KEYS[at + 3], 0, 10)
+      fate = record == '{"ok":true,' and 'done' or record == '{"ok":false' and 'lost'
+    end
+    if not fate then return waits_for, lost, parent end
+    -- Flag 16: a lost parent counts as done.
+    local tells = fate == 'lost' and math.floor(flags / 16) % 2 == 0
+    -- anchor: child-waits-for-open-parents
+    if fate == 'open' or tells then waits_for[#waits_for + 1] = parent end
+    if tells then lost[#lost + 1] = parent end
+    local until_ms = fate ~= 'open' and redis.call('PEXPIRETIME', KEYS[at + 3]) or 0
+    if until_ms > 0 then results[#results + 1], results[#results + 2] = parent, until_ms end
+  end
+  return waits_for, lost, nil, results
+end
+
+-- What a job's parents have left for it, for the reply of a claim. It is the job's id; if the job is a
+-- failure callback, the cause of the failure, else ''; and the result of each parent in the order of its
+-- option `needs` ('' = none). The second value is their size.
+local function left_by_parents(prefix, id, raw, cause)
+  local keys, found, bytes = {}, { id, cause or '' }, 0
+  for at, parent in ipairs((envelope_options(raw) or {}).needs or {}) do
+    keys[at] = prefix .. 'result:' .. parent
+  end
+  for at, record in ipairs(keys[1] and redis.call('MGET', unpack(keys)) or {}) do
+    found[2 + at] = record or ''
+    bytes = bytes + #found[2 + at]
+  end
+  return found, bytes
+end
+
+-- Make the callback of a job that has ended, if it has one for that end (rule 25). `calls:<sequence>` holds
+-- the envelopes for its success and its failure. The write that makes the job empties that key, so repeated
+-- calls make it only once. `why`: the cause of a failure; `kept`: its result is kept, and the callback may
+-- read it.
+local function call_back(prefix, parent, sequence, done, why, kept, now_ms, virtual_time, wakes, events)
+  local key = prefix .. 'calls:' .. sequence
+  local both = redis.call('GET', key)
+  if both and both ~= '' then
+    local size = struct.unpack('>I4', both)
+    local sealed = string.sub(both, done and 5 or 5 + size, done and 4 + size or -1)
+    if sealed ~= '' then
+      local id = parent .. (done and '>success:' or '>failure:') .. sequence
+      if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, id) end
+      local run = run_pack({ heir = '1', cause = not done and why or nil })
+      make_job(prefix, id, sealed, envelope_open(sealed), now_ms, virtual_time, wakes, events,
+        { prefix .. 'run:' .. id, run, key, '' })
+    end
+  end
+  redis.call('DEL', key)
+end
+
+-- Make the failure callback of a job that was buried just now, if it has one. The next sweep does the rest
+-- (hand_over).
+local function call_back_dead(prefix, job, id, why, now_ms, virtual_time, wakes, events)
+  if not job.sequence then return end
+  local kept = redis.call('ZSCORE', prefix .. 'keeping', id)
+  call_back(prefix, id, string.format('%d', job.sequence), false, why, kept, now_ms, virtual_time, wakes,
+    events)
+end
+
+-- Why a job is lost: the last error of a dead one, or how it was ended. `job` is its opened envelope or
+-- tombstone.
+local function cause_of(prefix, job, id)
+  if job and job.kind == 'T' then return job.outcome end
+  return run_look(prefix .. 'run:' .. id, 'error')[1] or job and 'dead' or 'gone'
+end
+
+-- Pass the ends of parents on to at most `most` of their children (rule 25). A child without another open
+-- parent becomes claimable. A child that must not run without the parent is buried, and its own children
+-- follow in a later call. `handing` holds the ended parents, with `+` (finished) or `-` before their id,
+-- until all of their children are handled. If an id is used again, children older than the new job waited for
+-- the earlier job. Returns whether some are left; the wake lists to push are added to `wakes`.
+local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
+  local handing, blocked, reads = prefix .. 'handing', prefix .. 'blocked', 10000
+  for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
+    local parent = string.sub(member, 2)
+    local feeds = prefix .. 'feeds:' .. parent
+    local job = job_head(prefix .. 'job:' .. parent)
+    local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
+    local now, kept, handled = parent_fate(prefix, job, parent) or before,
+      redis.call('ZSCORE', prefix .. 'keeping', parent), 0
+    -- A parent that is open again was requeued, or its id is used again, so its own children wait for its
+    -- next end. With more than 10,000 children all of them wait for it, because one call reads at most that
+    -- many entries, whatever the number of such parents.
+    local open = now == 'open'
+    local size = redis.pcall('SCARD', feeds)
+    -- If `feeds` has another type, the children of that parent wait until it is gone. Those of others do not.
+    local foreign = type(size) == 'table'
+    if foreign or not open then size = 0 end
+    if size > 10000 then size = 0 end
+    if size > reads then break end
+    reads = reads - size
+    local children = foreign and {} or not open and redis.call('SRANDMEMBER', feeds, most)
+      or size > 0 and redis.call('SMEMBERS', feeds) or {}
+    table.sort(children)
+    for _, child in ipairs(children) do
+      local needs, fate = prefix .. 'needs:' .. child, now
+      local known = job_head(prefix .. 'job:' .. child)
+      if job and job.sequence and known and known.sequence and known.sequence < job.sequence then
+        fate = before
+      end
+      local unread = type(redis.pcall('SCARD', needs)) == 'table'
+      if unread and known and known.kind == 'J' then known.kind = 'corrupt' end
+      -- Such a member is no child, but leads to the callbacks of the job with that sequence.
+      local call = string.match(child, '^>(%d+)$')
+      local earlier = call and job and job.sequence and tonumber(call) < job.sequence
+      if earlier then fate = before end
+      if fate == 'open' then
+        -- The entry stays.
+      elseif call then
+        local why = earlier and 'gone' or cause_of(prefix, job, parent)
+        call_back(prefix, parent, call, fate == 'done', why, kept, now_ms, virtual_time, wakes, events)
+      elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
+        -- The child was removed, or its enqueue was cut off before it wrote the job.
+        if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then
+          drop_run(prefix, child)
+        end
+        if not unread then redis.call('SREM', needs, parent) end
+        redis.call('ZREM', blocked, child)
+      elseif known.kind == 'corrupt'
+        -- anchor: lost-parent-buries-the-child
+        or fate == 'lost' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', needs, parent) == 1 then
+        local why = string.format('its parent %s is %s', parent, job and (job.outcome or 'dead') or 'gone')
+        if known.kind == 'corrupt' then
+          why = unread and 'the key ' .. needs .. ' is no set' or 'corrupt envelope'
+        end
+        if not redis.call('ZSCORE', prefix .. 'dead', child) then
+          bury_job(prefix, known, child, now_ms, events, why)
+        end
+        run_note(prefix .. 'run:' .. child, 'error', why)
+        redis.call('ZREM', blocked, child)
+        -- A dead job does not expire, nor when somebody requeues it.
+        if known.kind == 'J' then
+          redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child))
+        end
+        if not unread then redis.call('DEL', needs) end
+      else
+        -- The child may read the parent's result, however late it runs: see release_results.
+        -- anchor: waiting-child-keeps-the-results
+        if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end
+        redis.call('SREM', needs, parent)
+        -- anchor: all-parents-ended-before-the-child
+        if redis.call('SCARD', needs) == 0 then unblock_job(prefix, known, child, now_ms, virtual_time, wakes, events) end
+      end
+      if fate ~= 'open' then
+        redis.call('SREM', feeds, child)
+        handled = handled + 1
+        if handled >= most then break end
+      end
+    end
+    most = most - handled
+    if not foreign and (open and most > 0 or redis.call('EXISTS', feeds) == 0) then
+      if not open then redis.call('SREM', prefix .. 'feeding', parent) end
+      redis.call('ZREM', handing, member)
+    end
+    if most <= 0 then break end
+  end
+  return redis.call('EXISTS', handing) == 1
+end
+
+-- Release the results of parents, each when none of its children waits or runs any more (rule 25). A kept
+-- result expires 2^48 ms later than it otherwise would; its own expiry is restored here. The key has no other
+-- record of it, so a call that is cut off loses nothing. `keeping` holds the parents by the time of their
+-- last check, and this checks the `most` oldest. `heirs` are the children that know of their parent's end,
+-- `feeds` those that do not yet. Returns whether another call may find more at once: many results were
+-- released, or the reads of this call were used up.
+local function release_results(prefix, now_ms, most)
+  local keeping, more_ms, reads, gone = prefix .. 'keeping', KEPT_MS, 10 * most, 0
+  for _, parent in ipairs(redis.call('ZRANGE', keeping, 0, most - 1)) do
+    local heirs, result = prefix .. 'heirs:' .. parent, prefix .. 'result:' .. parent
+    local until_ms = redis.call('PEXPIRETIME', result)
+    local waits = until_ms > 0 and redis.call('EXISTS', prefix .. 'feeds:' .. parent) == 1
+    while not waits and until_ms > 0 and reads > 0 do
+      -- A key of another type must not stop the sweeps.
+      local child = redis.pcall('SRANDMEMBER', heirs)
+      if type(child) ~= 'string' then break end
+      local raw = redis.pcall('GETRANGE', prefix .. 'job:' .. child, 0, HEAD_LAST)
+      local job = type(raw) == 'string' and envelope_open(raw)
+      -- anchor: results-stay-while-a-child-lives
+      waits = job and job.kind ~= 'T' and not redis.call('ZSCORE', prefix .. 'dead', child)
+      if not waits then redis.call('SREM', heirs, child) end
+      reads = reads - 1
+    end
+    if waits then
+      -- The parent has ended once more since its result was kept.
+      if until_ms < more_ms then redis.call('PEXPIREAT', result, string.format('%d', until_ms + more_ms)) end
+      redis.call('ZADD', keeping, now_ms, parent)
+    elseif until_ms <= 0 or redis.call('EXISTS', heirs) == 0 then
+      if until_ms >= more_ms then redis.call('PEXPIREAT', result, string.format('%d', until_ms - more_ms)) end
+      redis.call('UNLINK', heirs)
+      redis.call('ZREM', keeping, parent)
+      gone = gone + 1
+    end
+  end
+  return reads == 0 or 2 * gone >= most
+end
+
+-- Check 10 random jobs that others wait for (rule 25). If one has ended without an entry in `handing`, it
+-- gets an entry. So children never wait for ever, even if a job is lost or its end wrote no entry.
+local function mend_feeding(prefix, now_ms)
+  for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 10)) do
+    local job = job_head(prefix .. 'job:' .. parent)
+    local fate = parent_fate(prefix, job, parent)
+    if fate ~= 'open' then
+      redis.call('ZADD', prefix .. 'handing', now_ms, (fate == 'done' and '+' or '-') .. parent)
+    end
+  end
+end
+
+-- Keep the results of parents that ended before their child is enqueued (rule 25), until `release_results`
+-- finds that the child has ended. `found`: pairs of parent and expiry of its result. If the script is cut off
+-- before the child exists, the next check releases them.
+local function keep_results(prefix, child, found, now_ms)
+  for at = 1, #found, 2 do
+    local parent, until_ms = found[at], found[at + 1]
+    redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, parent)
+    redis.call('SADD', prefix .. 'heirs:' .. parent, child)
+    if until_ms < KEPT_MS then
+      redis.call('PEXPIREAT', prefix .. 'result:' .. parent, string.format('%d', until_ms + KEPT_MS))
+    end
+  end
+end

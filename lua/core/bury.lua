@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+-- End leases of jobs that must not run again without an admin action: they go to the dead, with the reason.
+-- This call makes the callback of a buried job. The next sweep handles the jobs that need it (rule 25).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   active   zset    id by lease deadline (ms)
+--   dead     zset    id by time
+--   stats    hash    counters
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   items    5 for each item: id, fence, nonce, error text, stack trace
+-- REPLY srv_us, for each item: ok | repeated | stale, outcome
+
+settled(prefix)
+check_types({ active, dead }, { sweep, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local reply, held, wakes = {}, {}, {}
+for at = 1, (#KEYS - 4) / 2 do
+  local id, fence, nonce = ARGV[5 * at - 2], ARGV[5 * at - 1], ARGV[5 * at]
+  local run = KEYS[4 + 2 * at]
+  local job = job_head(KEYS[3 + 2 * at])
+  local state, outcome, limits = token_state(run, job, fence, nonce)
+  if state == 'held' then
+    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce,
+      note = error_note(run, now_ms, fence, 'failed', ARGV[5 * at + 1], ARGV[5 * at + 2]) }
+    state, outcome = 'ok', 'buried'
+  end
+  reply[#reply + 1] = state
+  reply[#reply + 1] = outcome
+end
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+for _, lease in ipairs(held) do
+  local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
+  if fed then
+    call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, virtual_time, wakes, events)
+  end
+  end_lease(prefix, lease, 'buried', virtual_time, wakes, lease.note)
+end
+for list in pairs(wakes) do wake_push(list) end
+if events then append_events(prefix .. 'events', events) end
+return { srv_us, reply }

@@ -1,0 +1,68 @@
+#!lua flags=allow-oom
+-- End leases for good without a finish: jobs that their handler discards, that an error rule skips, or that
+-- are rerouted. What stays is a tombstone with the outcome. For jobs that wait for it a skipped job counts as
+-- finished, the others as lost (rule 25).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   active   zset    id by lease deadline (ms)
+--   done     zset    id by time
+--   dead     zset    id by time
+--   due      zset    sequence and id by due_ms
+--   stats    hash    counters
+--   blocked  zset    jobs that wait for parents, by the time (ms) of their enqueue
+--   feeding  set     jobs that others wait for
+--   handing  zset    those of them that have ended, by time, until all of their children are handled
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   items    4 for each item: id, fence, nonce, discarded | skipped | rerouted
+-- REPLY srv_us, for each item: ok | repeated | stale, outcome
+
+settled(prefix)
+local jobs, runs = {}, {}
+for at = 10, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
+check_types({ active, done, dead, due, blocked, handing }, { sweep, stats }, {})
+local fed = redis.call('SCARD', feeding) > 0
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local numbers, reply, held, wakes = { discarded = 2, skipped = 5, rerouted = 6 }, {}, {}, {}
+for at = 1, #jobs do
+  local id, fence, nonce, outcome = ARGV[4 * at - 1], ARGV[4 * at], ARGV[4 * at + 1], ARGV[4 * at + 2]
+  local job = job_head(jobs[at])
+  local state, ended, limits = token_state(runs[at], job, fence, nonce)
+  local leaves = state == 'held' and job.kind == 'J'
+  -- A call that was cut off after writing the tombstone has left the lease behind.
+  local cut = state == 'repeated' and job and job.kind == 'T' and redis.call('ZSCORE', active, id)
+  if leaves or cut then
+    held[#held + 1] = { id = id, job = job, key = jobs[at], run = runs[at], outcome = outcome, fresh = leaves,
+      limits = limits or run_look(runs[at], 'limits')[1],
+      tombstone = tombstone_of(numbers[outcome], job.enqueue_nonce, tonumber(fence), pack_token(nonce)) }
+  end
+  if leaves then state, ended = 'ok', outcome elseif state == 'held' then state = 'stale' end
+  reply[2 * at - 1], reply[2 * at] = state, ended
+end
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+for _, lease in ipairs(held) do
+  if lease.fresh then
+    redis.call('SET', lease.key, lease.tombstone, 'PXAT',
+      math.max(lease.job.not_after_ms, now_ms) + LATE_COPY_MS)
+    redis.call('HINCRBY', stats, lease.outcome, 1)
+    free_unique(prefix, lease.job, lease.id) -- anchor: skipped-job-frees-its-unique-key
+    if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end
+  end
+  free_slots(prefix, lease.limits, lease.id, virtual_time, wakes)
+  if lease.outcome == 'skipped' then redis.call('ZADD', done, now_ms, lease.id) end
+  if fed and redis.call('SISMEMBER', feeding, lease.id) == 1 then
+    redis.call('ZADD', handing, now_ms, (lease.outcome == 'skipped' and '+' or '-') .. lease.id)
+  end
+  if lease.fresh then redis.call('DEL', lease.run) else drop_run(prefix, lease.id) end
+  redis.call('ZREM', active, lease.id)
+  notify_waiters(prefix, lease.id)
+end
+if fed then hand_over(prefix, now_ms, virtual_time, 100, wakes, events) end
+for list in pairs(wakes) do wake_push(list) end
+if events then append_events(prefix .. 'events', events) end
+return { srv_us, reply }

@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- Finish jobs that a worker has run. Each lease ends once: a repeat returns the reply of the first call,
+-- another token is stale (rule 5).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   active   zset    id by lease deadline (ms)
+--   done     zset    id by time
+--   stats    hash    counters
+--   items    2 for each item: job:<id> and run:<id>
+--   results  1 for each result: result:<id>
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   items    2 for each item: fence, nonce
+--   results  3 for each result: number of its item, ttl_ms, its record from took_ms on
+-- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all are ok
+
+settled(prefix)
+check_types({ active, done }, { sweep, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+local wakes, noted = {}, redis.call('HMGET', stats, 'turn', 'waits_ms', 'events')
+local events = noted[3] and { keep = noted[3] }
+local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), tonumber(noted[1] or 0), wakes, events,
+  noted[2])
+for list in pairs(wakes) do wake_push(list) end
+if events then append_events(prefix .. 'events', events) end
+return { srv_us, finished }

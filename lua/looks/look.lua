@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- Read the state of a job. With a token the caller also waits for its end, which is then added to the stream
+-- wait:<token>. Read and registration are one step, so no end falls between them. A copy of the call
+-- registers the same token only once.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   job      string  job:<id>, the envelope or its tombstone
+--   run      hash    run:<id>
+--   result   string  result:<id>
+--   done     zset    id by time
+--   dead     zset    id by time
+--   stats    hash    counters
+--   waits    string  waits:<id>, the tokens that wait for its end
+--   wait     stream  wait:<token>, the ids that have ended
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   id       the job
+--   token    16 hex digits; '' = do not wait
+-- REPLY srv_us, pending | finished | cancelled | discarded | expired | rejected | dead | kept | gone, fence,
+--       ended_ms (0 = not known), record, error
+
+settled(prefix)
+check_types({ done, dead }, { sweep, stats }, {}, { run })
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = envelope_open(redis.call('GETRANGE', job, 0, HEAD_LAST))
+local record = redis.call('GET', result) or ''
+local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0),
+  tonumber(redis.call('ZSCORE', dead, id) or 0)
+if known and known.kind == 'T' then
+  -- A job whose handler has ended it without doing its work is reported as discarded.
+  local shown = { skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected', moving = 'pending' }
+  -- anchor: finished-result-is-shown
+  return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
+end
+local state = run_read(run, 'fence', 'error')
+if dead_ms > 0 then return { srv_us, 'dead', state[1] or '0', dead_ms, record, state[2] or '' } end
+if not known then
+  return { srv_us, done_ms > 0 and 'finished' or record ~= '' and 'kept' or 'gone', '0', done_ms, record, '' }
+end
+if token ~= '' then
+  local tokens = redis.call('GET', waits) or ''
+  -- Only this call creates the stream, with an entry, because a stream cannot be empty. Scripts that end jobs
+  -- only append to an existing one, so a caller that waits no longer leaves nothing behind.
+  if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
+  redis.call('PEXPIREAT', wait, now_ms + 60000)
+  if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end
+  redis.call('SET', waits, tokens, 'PXAT', now_ms + 30000)
+  redis.call('HSET', stats, 'waits_ms', string.format('%d', now_ms + 30000))
+end
+return { srv_us, 'pending', state[1] or '0', 0, '', '' } -- anchor: running-job-is-pending
