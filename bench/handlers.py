@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import engine
 from bench.workload import CONTROL_VARIABLE, GROW_VARIABLE, NAMES, plan_of
-from engine.history import SCHEMA_VERSION
-from engine.recorder import Sink
+from record.history import SCHEMA_VERSION
+from record.recorder import Sink
 
 #: Environment variables for the sink's file and the name of the process that writes it. Without the first there is no sink.
 SINK_VARIABLE = "IRONCLAIM_SINK"

@@ -21,11 +21,11 @@ from chaos.mutants import engine_beside
 from chaos.preload.control import Preload
 from chaos.spec import RunSpec
 from chaos.watch import Watch
-from engine.history import HistoryFile
 from engine.testing import start_guarded
 from engine.testing.server import LOOPBACK, quiet_port
+from record.history import HistoryFile
 
-#: The folder that holds the packages engine, bench, chaos and reports.
+#: The folder that holds the packages engine, record, bench, chaos and reports.
 ROOT = Path(__file__).resolve().parent.parent
 
 #: Where children find packages: those, and the client over HTTP.

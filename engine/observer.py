@@ -1,4 +1,4 @@
-"""The interface of observers of the engine. Without one it costs nothing; `engine.recorder` writes history rows."""
+"""The interface of observers of the engine. Without one it costs nothing."""
 
 from __future__ import annotations
 

@@ -21,16 +21,16 @@ from engine import validate
 from engine.command.arguments import Target, add, add_server, agree, load, numbers, one_of, origin_of, priorities, switch, words
 from engine.errors import Malformed, logger
 from engine.handlers import Handlers
-from engine.history import HistoryFile
 from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
-from engine.recorder import Recorder
 from engine.redis.endpoint import DEFAULT_URL
 from engine.worker.control import default_name, stop_signals
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
 from engine.worker.worker import Worker
+from record.history import HistoryFile
+from record.recorder import Recorder
 
 # -- The flags `--log-level` and `--log-json`, and the form of the log that they ask for.
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.workload import CAPABILITY, PlannedJob, Workload
-from engine.history import load_file
 from engine.testing import start_guarded
+from record.history import load_file
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120.0

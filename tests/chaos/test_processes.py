@@ -16,8 +16,8 @@ from chaos.faults.base import process_states
 from chaos.processes import Child, Crew, child_environment, consumer_command, last_line, producer_command, worker_command
 from chaos.spec import RunSpec
 from chaos.watch import Watch
-from engine.history import HistoryFile, load_file
 from engine.testing import start_guarded
+from record.history import HistoryFile, load_file
 from tests.engine.helpers.waiting import wait_until
 
 SPEC = RunSpec(id="test", seed=4, rate_per_s=77, lease_ms=1_500, sweep_ms=300)

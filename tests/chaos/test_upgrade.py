@@ -12,7 +12,7 @@ from chaos.processes import ROOT
 from chaos.spec import RunSpec
 from chaos.upgrade import FAULTS, NEW_ENGINE, OLD_ENGINE, UpgradeCrew, draw, number_of, unpack_engine
 from chaos.watch import Watch
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 #: Stands for the command line of a worker: it says whose engine and whose harness it runs.
 ENGINE = "import sys, bench; print(sys.argv, __file__, bench.__file__, flush=True)"

@@ -13,8 +13,7 @@ Files of a run (`runs/<id>/history/`):
 - `<proc>.jsonl`: the rows of one process. The first row is `open`; the last is `close`, unless the process was killed.
   Since version 9 `offset` rows measure its monotonic clock against the server's, for runs on several hosts.
 - `<proc>.sink.jsonl`: the second witness, also opened and closed: `effect` rows, written inside the handlers; of channels
-  `handed` rows (since version 8), written by the callers of `fetch`.
-"""
+  `handed` rows (since version 8), written by the callers of `fetch`."""
 
 from __future__ import annotations
 
