@@ -6,6 +6,7 @@ queue's door to need no escaping; texts of errors are escaped.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import threading
@@ -59,18 +60,24 @@ class Ticket:
 
 
 class Recorder:
-    """Writes one process's operations to its history file."""
+    """Writes the operations of one queue to the history file of its process."""
 
     def __init__(self, file: HistoryFile, *, queue: str) -> None:
         self.file = file
         self._queue = queue
         self._offsets = ClockOffsets(file)
         self._numbers = itertools.count()
-        self._lock = threading.Lock()
+
+    def of(self, queue: str) -> Recorder:
+        """The recorder of another queue, for the same file."""
+        made = copy.copy(self)
+        made._queue = queue
+        return made
 
     def close(self) -> None:
         """Write the closing row."""
-        self._offsets.end()
+        if not self.file.broken:
+            self._offsets.end()
         self.file.close()
 
     def connected(self, server: ServerIdentity) -> None:
@@ -91,7 +98,7 @@ class Recorder:
         parts = _parts(call.operation)
         if not parts:
             return None
-        number = self._number()
+        number = next(self._numbers)
         rows = [
             (
                 f'"kind":"operation","f":"{name}","op":"{self.file.proc}-{number}.{at}","call":"{self.file.proc}-{number}",'
@@ -132,12 +139,12 @@ class Recorder:
     def measured(self, outcome: Outcome) -> None:
         """An answered call measures the clock. One that was sent again says less: any of its copies may have been answered."""
         srv_us = getattr(outcome.reply, "srv_us", None)
-        if srv_us and outcome.sends == 1:
+        if srv_us and outcome.sends == 1 and not self.file.broken:
             self._offsets.learn(outcome.first_send_ns, outcome.done_ns, srv_us)
 
     def handler_started(self, job: LeasedJob, start_ns: int) -> object:
         """Write the invoke row of a run."""
-        row = f'"kind":"operation","f":"handle","op":"{self.file.proc}-{self._number()}.0","queue":"{self._queue}"'
+        row = f'"kind":"operation","f":"handle","op":"{self.file.proc}-{next(self._numbers)}.0","queue":"{self._queue}"'
         item = f'{_token(job.lease)},"name":"{job.name}"'
         self.file.append([f'{row},"type":"invoke","first_send_ns":{start_ns},"items":[{{{item}}}]'])
         return f"{row}|{item}"
@@ -150,10 +157,6 @@ class Recorder:
         self.file.append(
             [f'{row},"type":"{kind}","first_send_ns":{start_ns},"done_ns":{end_ns}{reason},"items":[{{{item}{reason}}}]']
         )
-
-    def _number(self) -> int:
-        with self._lock:
-            return next(self._numbers)
 
 
 class Sink:
