@@ -129,7 +129,7 @@ def observer_of(queue: str, given: Observer | None) -> Observer | None:
     return spared_observer(given)
 
 
-def _callable_of(reference: str) -> Callable[[str], Observer | None]:
+def _callable_of(reference: str) -> Callable[[str], Any]:
     module, _, name = reference.partition(":")
     try:
         found: Any = attrgetter(name)(import_module(module))
