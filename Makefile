@@ -275,7 +275,7 @@ generate: setup
 
 clean:
 	rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis .benchmarks spark-warehouse metastore_db derby.log
-	find bench chaos clients engine reports tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bench chaos clients engine record reports tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
 	rm -rf .venv

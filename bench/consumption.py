@@ -17,12 +17,12 @@ import gevent
 import engine
 from bench.handlers import handlers
 from bench.models import LANES, queue
-from engine.history import HistoryFile
 from engine.observer import Intended, Observer, Outcome, ServerIdentity
 from engine.ops.claims import LeasedJob
 from engine.ops.sweeps import Wait
-from engine.recorder import Recorder
 from engine.redis.call import Call
+from record.history import HistoryFile
+from record.recorder import Recorder
 
 #: When a consumer stops, its running handlers get GRACE_MS; then the calls that end their leases get the remaining time.
 GRACE_MS = 10_000

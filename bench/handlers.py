@@ -17,15 +17,11 @@ from typing import Any, TypeVar
 
 import engine
 from bench.workload import CONTROL_VARIABLE, GROW_VARIABLE, NAMES, plan_of
-from engine.history import SCHEMA_VERSION
-from engine.recorder import Sink
+from record.recorder import Sink
 
 #: Environment variables for the sink's file and the name of the process that writes it. Without the first there is no sink.
 SINK_VARIABLE = "IRONCLAIM_SINK"
 PROC_VARIABLE = "IRONCLAIM_PROC"
-
-#: The version of the history from which on a sink takes results.
-RESULTS_SINCE = 8
 
 #: How much a handler takes at a time when it is to take too much, and how long it takes for that.
 GROW_BYTES = 4 << 20
@@ -65,11 +61,8 @@ def run_planned(job: engine.Job, sink: Sink | None, result: object) -> None:
         sink.clock()
     if job.failures < plan["fail_first"]:
         raise PlannedFailure(f"planned failure {job.failures + 1} of {plan['fail_first']}")
-    if sink is not None and SCHEMA_VERSION >= RESULTS_SINCE:
+    if sink is not None:
         sink.write(job, result)
-    elif sink is not None:
-        # A drill may run an older engine as well, whose sink takes no result.
-        sink.write(job)
 
 
 def grow(file: Path) -> None:

@@ -19,11 +19,9 @@ from typing import Any
 import httpx
 
 import engine
-from engine.history import text
 from engine.observer import Outcome
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.queue.producing import draft
-from engine.recorder import Recorder
 from engine.redis.call import Call
 from engine.redis.exchange import DEADLINE_MS, Delivery, GiveUp, Trouble, Verdict
 from ironclaim_client import errors
@@ -31,6 +29,8 @@ from ironclaim_client.jobs import Jobs
 from ironclaim_client.replies import member
 from ironclaim_client.retrying import Retries
 from ironclaim_client.synchronous.transport import Transport
+from record.history import text
+from record.recorder import Recorder
 
 #: An attempt waits so long for its answer, which is as long as the engine waits for a reply.
 ATTEMPT_MS = 2_000

@@ -20,8 +20,8 @@ import engine
 from bench.models import LANES, carried, queue
 from bench.openloop import OpenLoop
 from bench.workload import PlannedJob, Workload
-from engine.history import HistoryFile, text
-from engine.recorder import Recorder
+from record.history import HistoryFile, text
+from record.recorder import Recorder
 
 if TYPE_CHECKING:
     from bench.http_queue import HttpQueue

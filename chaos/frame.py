@@ -30,8 +30,8 @@ from chaos.spec import SpecFile
 from chaos.topology import Setting, Topology, make
 from chaos.watch import Watch
 from engine import EngineError
-from engine.history import HistoryFile
 from engine.testing import ServerFailed, ServerMissing
+from record.history import HistoryFile
 
 #: Interpreters have to start and import; on a busy machine that takes seconds.
 START_TIMEOUT_S = 60.0

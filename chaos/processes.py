@@ -21,11 +21,12 @@ from chaos.mutants import engine_beside
 from chaos.preload.control import Preload
 from chaos.spec import RunSpec
 from chaos.watch import Watch
-from engine.history import HistoryFile
 from engine.testing import start_guarded
 from engine.testing.server import LOOPBACK, quiet_port
+from record.environment import recording
+from record.history import HistoryFile
 
-#: The folder that holds the packages engine, bench, chaos and reports.
+#: The folder that holds the packages engine, record, bench, chaos and reports.
 ROOT = Path(__file__).resolve().parent.parent
 
 #: Where children find packages: those, and the client over HTTP.
@@ -168,15 +169,22 @@ class Children(Generic[S]):
 class Crew(Children[RunSpec]):
     """The children of a run of jobs. `led`: producers that have a Locust master."""
 
+    #: What the workers run.
+    handlers: ClassVar[str] = "bench.handlers:handlers"
+
     led: list[Child] = field(default_factory=list)
 
     def start_worker(self, name: str) -> Child:
         """Announce a worker in the manifest, then start it."""
-        return self._start_working(name, "worker", worker_command)
+        told = self._announced(name)
+        words = worker_command(self.spec, name, self.connect(name), self.lua, self.handlers)
+        return self._start(name, "worker", words, {**told, **recording(self.history / f"{name}.jsonl")})
 
     def start_consumer(self, name: str) -> Child:
         """Announce a consumer, which is a worker inside Locust, then start it."""
-        return self._start_working(name, "consumer", consumer_command)
+        told = self._announced(name)
+        words = consumer_command(self.spec, self.connect(name), self.history / f"{name}.jsonl", self.lua)
+        return self._start(name, "consumer", words, told)
 
     def start_producer(self, name: str) -> Child:
         """Announce the producer in the manifest, then start it."""
@@ -210,12 +218,11 @@ class Crew(Children[RunSpec]):
             self.led.append(self._start(file.stem, "producer", words, durable(self.spec)))
         return leader
 
-    def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
-        """Start what works on jobs."""
+    def _announced(self, name: str) -> dict[str, str]:
+        """Announce what works on jobs. Returns what its process is told by the environment."""
         sink = self.announce_worker(name)
-        words = command(self.spec, name, self.connect(name), self.history / f"{name}.jsonl", self.lua)
         told = {"IRONCLAIM_SINK": str(sink), "IRONCLAIM_PROC": name, GROW_VARIABLE: str(self.grow_file(name))}
-        return self._start(name, role, words, {**told, **durable(self.spec)})
+        return {**told, **durable(self.spec)}
 
     def start_replacement(self, name: str, of: str) -> Child:
         return self.start_worker(name)
@@ -236,17 +243,17 @@ class Crew(Children[RunSpec]):
         return [*gone, *complaints, *(child.ending() for child in self.led if child.process.returncode not in child.endings)]
 
 
-def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
+def worker_command(spec: RunSpec, name: str, url: str, lua: Path | None, handlers: str = Crew.handlers) -> list[str]:
     """The command line of one worker."""
-    command = [sys.executable, "-m", "engine", "worker", "bench.handlers:handlers", "--queue", spec.queue, "--url", url]
+    command = [sys.executable, "-m", "engine", "worker", handlers, "--queue", spec.queue, "--url", url]
     command += ["--name", name, "--concurrency", str(spec.concurrency), "--lease-ms", str(spec.lease_ms)]
-    command += ["--sweep-ms", str(spec.sweep_ms), "--capabilities", CAPABILITY, "--history", str(history)]
+    command += ["--sweep-ms", str(spec.sweep_ms), "--capabilities", CAPABILITY]
     return command + model_options(spec) + (["--lua", str(lua)] if lua else [])
 
 
-def consumer_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
-    """The command line of one consumer, a Locust process with one user. Its planned failures are not its exit code."""
-    del name  # it is called after its history
+def consumer_command(spec: RunSpec, url: str, history: Path, lua: Path | None) -> list[str]:
+    """The command line of one consumer, a Locust process with one user, which is called after its history.
+    Its planned failures are not its exit code."""
     command = locust_command(spec, users=1)
     command += ["--host", url, "--queue", spec.queue, "--consumer-concurrency", str(spec.concurrency)]
     command += ["--lease-ms", str(spec.lease_ms), "--sweep-ms", str(spec.sweep_ms), *model_options(spec)]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from chaos import rows
 from engine import EngineError, Queue
-from engine.history import HistoryFile
-from engine.recorder import result_crc
+from record.history import HistoryFile
+from record.recorder import result_crc
 
 #: So many results are read, spread evenly over the finished jobs that are listed: a round trip each.
 RESULTS_MAX = 500

@@ -1,4 +1,4 @@
-"""The rows that the harness writes: bodies for `engine.history.HistoryFile.append`."""
+"""The rows that the harness writes: bodies for `record.history.HistoryFile.append`."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from chaos import rows
 from chaos.probe import Address
 from chaos.spec import RunSpec
 from engine import Counts, EngineError
-from engine.clock_offsets import ClockOffsets
-from engine.history import HistoryFile
+from record.history import HistoryFile
+from record.recorder import ClockOffsets
 
 PERIOD_S = 1.0
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 from chaos import rows
 from engine import Counts, Queue, Snapshot
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
 

@@ -20,9 +20,9 @@ from chaos.processes import ROOT, Crew, child_environment, last_line
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine import EngineError, Queue
-from engine.history import HistoryFile, load_file
 from engine.testing import EmbeddedServer, ServerFailed, start_guarded
 from engine.testing.server import ask_server
+from record.history import HistoryFile, load_file
 
 #: Interpreters have to start and import; on a busy machine that takes seconds.
 START_TIMEOUT_S = 60.0

@@ -30,6 +30,7 @@ from chaos.processes import ROOT, Child, Crew, producer_command
 from chaos.progress import Progress
 from chaos.runs import RunFolder
 from chaos.spec import RunSpec
+from record.environment import FILE
 
 NEW = "HEAD"
 #: Folders of a run that hold the package `engine` of either commit.
@@ -122,6 +123,9 @@ class UpgradeCrew(Crew):
         # Without the safe path the folder that a process starts in comes first, and with it the engine of this checkout.
         engine = self.history.parent / (OLD_ENGINE if number_of(name) % 2 else NEW_ENGINE)
         path = os.pathsep.join((str(engine), str(ROOT)))
+        if FILE in environment and (engine / "engine" / "recorder.py").exists():
+            # An engine whose environment names no observers records by itself.
+            command = [*command, "--history", environment[FILE]]
         return super()._start(name, role, command, {**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"})
 
 

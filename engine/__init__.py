@@ -1,6 +1,6 @@
 """Ironclaim: a compact Redis job engine. Handlers run at least once, fenced; a job is finished exactly once.
 
-Public names load on first use, so that `import engine.history` needs the standard library alone.
+Public names load on first use, so that `import engine.sizing` needs the standard library alone.
 """
 
 from __future__ import annotations

@@ -1,18 +1,25 @@
-"""The interface of observers of the engine. Without one it costs nothing; `engine.recorder` writes history rows."""
+"""The interface of observers of the engine, and how one is named. Without one it costs nothing."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
 from typing import Any, Protocol
 
-from engine.errors import logger, meant_for_the_caller, spared
+from engine.errors import Malformed, logger, meant_for_the_caller, spared
 from engine.ops.claims import LeasedJob
 from engine.redis.call import Call
 
 log = logger("ironclaim")
 
 _SAID = ("an observer failed",)
+
+#: The environment variable that names who observes the queues of a process.
+VARIABLE = "IRONCLAIM_OBSERVER"
+_BOUND = "module:object of a callable that takes the name of a queue and returns its observer, or None"
 
 #: When a call was meant to be sent, monotonic ns, None where nobody says; for a call that carries the jobs of several callers,
 #: when each of them was.
@@ -102,9 +109,35 @@ class SparedObserver:
         _spared(self._observer.handler_ended, job, ticket, start_ns, end_ns, error)
 
 
+_METHODS = tuple(name for name in vars(SparedObserver) if not name.startswith("_"))
+
+
 def spared_observer(observer: Observer | None) -> Observer | None:
     """What the engine calls in place of an observer that it was given."""
     return observer if observer is None or type(observer) is SparedObserver else SparedObserver(observer)
+
+
+def observer_of(queue: str, given: Observer | None) -> Observer | None:
+    """What the engine calls for a queue: the observer that its caller gave, or else what the callable returns
+    that `IRONCLAIM_OBSERVER=module:object` names. Raises Malformed where the variable names none, and what the
+    callable raises."""
+    reference = os.environ.get(VARIABLE)
+    if given is None and reference:
+        given = _callable_of(reference)(queue)
+        if not (given is None or all(hasattr(given, name) for name in _METHODS)):
+            raise Malformed(VARIABLE, reference, f"{_BOUND} (it returned a {type(given).__name__})")
+    return spared_observer(given)
+
+
+def _callable_of(reference: str) -> Callable[[str], Any]:
+    module, _, name = reference.partition(":")
+    try:
+        found: Any = attrgetter(name)(import_module(module))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise Malformed(VARIABLE, reference, f"{_BOUND} ({error})") from error
+    if not callable(found):
+        raise Malformed(VARIABLE, reference, f"{_BOUND} (it is a {type(found).__name__})")
+    return found
 
 
 def _spared(function: Callable[..., Any], *arguments: object) -> Any:

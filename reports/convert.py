@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.history import SCHEMA_VERSION
+from record.history import SCHEMA_VERSION
 from reports.arrow import compute as pc
 from reports.collect import Collector
 from reports.collected import Collected

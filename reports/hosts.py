@@ -1,7 +1,7 @@
 """The hosts of a run, and how the monotonic clock of each stands to the harness's.
 
 The clock of a host runs from its boot, so times of several hosts do not compare. Each process measures its clock against the
-server's (`engine.clock_offsets`): the reply of a call has a server time that was read between its send and its arrival. The
+server's (`record.recorder`): the reply of a call has a server time that was read between its send and its arrival. The
 harness measures its own clock once a second, and by the server's time both clocks are compared: what must be added to a host's
 times lies in an interval as wide as both round trips. Between two measures it is interpolated.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from engine.history import ITEM_FIELDS, ROW_FIELDS, Field
+from record.history import ITEM_FIELDS, ROW_FIELDS, Field
 from reports.arrow import compute as pc
 from reports.hosts import Host
 
@@ -30,7 +30,7 @@ OF_ITEMS = ("operation", "effect", "final")
 class Block:
     """Some lines of a file, parsed.
 
-    `rows`: one row per line, with the columns of `engine.history`, the file as `source`, and `readable`: it parsed and has all
+    `rows`: one row per line, with the columns of `record.history`, the file as `source`, and `readable`: it parsed and has all
     `NEEDED` columns. `events`: one row per item of an operation on jobs, an effect or a snapshot: the columns of its row, `item`,
     and its `position`. `whole`: which rows are not split up into events.
     """

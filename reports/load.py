@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from engine.history import SCHEMA_VERSION
+from record.history import SCHEMA_VERSION
 from reports import convert
 from reports.errors import JudgeError
 from reports.facts import ClockLook, Drop, Phase, Process, Run, Snapshot, Stage, Usage

@@ -9,7 +9,7 @@ import pyarrow as pa
 from reports.arrow import compute as pc
 from reports.meaning import ENDS
 
-#: Kinds of row, and operations, that `engine.history` documents.
+#: Kinds of row, and operations, that `record.history` documents.
 KINDS = (
     "process",
     "open",

@@ -13,7 +13,7 @@ from typing import Literal
 
 import engine
 from engine.channel import clock, replies
-from engine.channel.recorder import ChannelRecorder
+from record.channels import ChannelRecorder
 
 #: tampered: another clock with the checksum of this one. truncated: cut off. foreign: another subscriber's receipt for the same
 #: clock. old: already acknowledged. beyond: a clock that the channel has not reached.

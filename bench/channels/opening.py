@@ -9,9 +9,9 @@ from pathlib import Path
 import engine
 from bench.channels.witness import Witness
 from bench.channels.workload import PlannedChannel
-from engine.channel.recorder import ChannelRecorder
 from engine.channel.rules import ChannelRule
-from engine.history import HistoryFile
+from record.channels import ChannelRecorder
+from record.history import HistoryFile
 
 
 @dataclass(frozen=True, slots=True)

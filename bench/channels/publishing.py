@@ -17,7 +17,7 @@ import engine
 from bench.channels.opening import Place
 from bench.channels.workload import ChannelWorkload, PlannedMessage, PlannedPublish
 from bench.openloop import OpenLoop
-from engine.history import text
+from record.history import text
 
 #: How long a stop waits: slightly longer than the 10 s for which the driver re-sends before it reports an unknown outcome.
 FINISH_TIMEOUT_S = 12.0

@@ -18,8 +18,8 @@ from bench.channels.opening import Place
 from bench.channels.witness import Witness
 from bench.channels.workload import Kind, PlannedChannel, PlannedSubscriber
 from engine.channel import clock
-from engine.channel.recorder import ChannelRecorder
-from engine.history import HistoryFile
+from record.channels import ChannelRecorder
+from record.history import HistoryFile
 
 #: Waits of long polls: most are short, so that each process contacts its server regularly; some are long.
 WAIT_MS = (500, 2_000)

@@ -10,7 +10,7 @@ import zlib
 
 import engine
 from engine.channel import contents
-from engine.history import HistoryFile, text
+from record.history import HistoryFile, text
 
 
 class Witness:

@@ -27,8 +27,8 @@ from chaos.runs import RunFolder
 from chaos.topology import Setting, make
 from chaos.watch import Watch
 from engine import EngineError, Queue, UnsupportedFeature
-from engine.history import HistoryFile
 from engine.testing import ServerFailed
+from record.history import HistoryFile
 
 #: Interpreters have to start and import; on a busy machine that takes long.
 START_TIMEOUT_S = 120.0

@@ -22,7 +22,7 @@ from chaos.channels.spec import ChannelSpec
 from chaos.channels.watch import ChannelWatch, Reader
 from chaos.frame import Frame
 from chaos.sampler import PERIOD_S
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 #: Nothing is leased. Faults of the network go by it: they last as long as they do in a run of jobs.
 HOLD_LEASE_MS = 9_000

@@ -14,7 +14,7 @@ from chaos import rows
 from chaos.channels.spec import Channel
 from chaos.topology.clients import client_of
 from engine.channel.clock import after, parse
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 #: Beyond what an unread message lives, keys live for this long.
 MARGIN_MS = 15_000

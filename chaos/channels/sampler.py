@@ -12,7 +12,7 @@ from chaos.channels.keyspace import Keyspace, Look
 from chaos.probe import Address
 from chaos.sampler import WorldSampler
 from engine.channel.clock import distance
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 
 class ChannelSampler(WorldSampler):

@@ -20,7 +20,7 @@ from chaos.plan import PlannedFault
 from chaos.preload.control import Preload
 from chaos.processes import Child, Children
 from chaos.watch import ProcessView, Token, Watch
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 #: How long the kernel may take to stop or continue all threads.
 STATE_TIMEOUT_S = 10.0

@@ -10,10 +10,10 @@ import redis
 from bench import models
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene, Seen
+from chaos.foreign_keys import BullKeys
 from chaos.plan import PlannedFault
 from chaos.topology.clients import client_of
 from chaos.watch import Token
-from engine.models.foreign.bull import BullKeys
 from engine.models.foreign.foreign import ForeignKeys
 
 #: For so long at most leases are ended, until jobs have been claimed elsewhere while their handlers ran. Most handlers are short,

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from chaos import rows
 from chaos.interop.load import NewJob, write_plan
 from chaos.interop.node import adapter_command, adapter_environment
 from chaos.interop.scenarios import NODE
-from chaos.processes import Child, Crew, worker_command
-from chaos.spec import RunSpec
-
-HANDLERS = "chaos.interop.handlers:handlers"
+from chaos.processes import Child, Crew
 
 
 def on_node(name: str) -> bool:
@@ -22,15 +18,11 @@ def on_node(name: str) -> bool:
     return name.startswith(NODE)
 
 
-def engine_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
-    """The command line of a worker of the engine: that of any drill, with other handlers."""
-    words = worker_command(spec, name, url, history, lua)
-    return [HANDLERS if word == "bench.handlers:handlers" else word for word in words]
-
-
 @dataclass
 class MixedCrew(Crew):
     """A crew whose processes are the engine's or Node's, by their names."""
+
+    handlers = "chaos.interop.handlers:handlers"
 
     port: int = 0
     node_concurrency: int = 1
@@ -39,7 +31,7 @@ class MixedCrew(Crew):
     def start_worker(self, name: str) -> Child:
         """Announce a worker in the manifest, then start it."""
         if not on_node(name):
-            return self._start_working(name, "worker", engine_command)
+            return super().start_worker(name)
         sink = self.history / f"{name}.sink.jsonl"
         self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink.name)])
         settings = {"sink": str(sink), "concurrency": self.node_concurrency}

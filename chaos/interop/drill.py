@@ -16,7 +16,7 @@ from chaos.interop.scenarios import Scenario
 from chaos.sampler import Sampler
 from chaos.topology import Setting
 from chaos.watch import Watch
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 
 @dataclass(kw_only=True)

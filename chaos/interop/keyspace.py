@@ -5,7 +5,7 @@ from __future__ import annotations
 import redis
 
 from chaos import rows
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 #: Scores of `delayed` are times in ms by this, and 12 bits of the job's id.
 SCORE_UNIT = 0x1000

@@ -16,9 +16,9 @@ from typing import Any
 import engine
 from chaos.interop.load import NewJob, read_plan
 from engine import models
-from engine.history import HistoryFile
 from engine.models.foreign.bull import UNNAMED
-from engine.recorder import Recorder
+from record.history import HistoryFile
+from record.recorder import Recorder
 
 
 def send(queue: engine.Queue, jobs: Iterable[NewJob], stop: threading.Event) -> None:

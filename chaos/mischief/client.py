@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.mischief.clients import CLIENTS, LOCK_MS, ForeignClient
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 #: Between two acts, at most.
 PAUSE_S = 0.02

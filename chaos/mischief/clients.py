@@ -8,9 +8,7 @@ from typing import Any
 
 import redis
 
-from engine.models.foreign.bananas import BananasKeys
-from engine.models.foreign.bridge import BridgeKeys
-from engine.models.foreign.mosquito import MosquitoKeys
+from chaos.foreign_keys import BananasKeys, BridgeKeys, MosquitoKeys
 
 #: For how long a job is taken for held by this client: as long as a lease in these runs, so that one bound holds for both.
 LOCK_MS = 2_000

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chaos.foreign_keys import MosquitoKeys
 from chaos.simulate.campaign import EXPECTED
 from chaos.simulate.channel.episode import ChannelStage
 from chaos.simulate.channel.profiles import CHANNEL_EXPECTED, CHANNEL_PROFILES
@@ -68,7 +69,7 @@ def _bridge(wire: Wire, lua: Path | None) -> ForeignStage:
 
 def _mosquito(wire: Wire, lua: Path | None) -> ForeignStage:
     models = [MosquitoModel(QUEUE, "mosquito", lua=lua, layout=layout) for layout in ("document", "live")]
-    return ForeignStage(wire, [Variant(model, MosquitoFormat(model.wire)) for model in models])
+    return ForeignStage(wire, [Variant(model, MosquitoFormat(MosquitoKeys(QUEUE))) for model in models])
 
 
 def _foreign(name: str, stage: Callable[[Wire, Path | None], ForeignStage]) -> Game:

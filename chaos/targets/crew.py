@@ -18,7 +18,7 @@ from chaos import rows
 from chaos.processes import ROOT, Child, Children
 from chaos.targets.faults import send_to_tree
 from chaos.targets.spec import TargetSpec
-from engine.history import SCHEMA_VERSION, HistoryFile
+from record.history import SCHEMA_VERSION, HistoryFile
 
 #: A library whose workers end by themselves more often than this cannot be drilled.
 RESTARTS_MAX = 20

@@ -11,23 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
-import engine
-from engine import validate
 from engine.command.arguments import Target, add, add_server, agree, load, numbers, one_of, origin_of, priorities, switch, words
 from engine.errors import Malformed, logger
 from engine.handlers import Handlers
-from engine.history import HistoryFile
 from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
-from engine.recorder import Recorder
 from engine.redis.endpoint import DEFAULT_URL
-from engine.worker.control import default_name, stop_signals
+from engine.worker.control import stop_signals
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
 from engine.worker.worker import Worker
@@ -168,10 +163,11 @@ def _written(path: str) -> Iterator[tuple[str, int]]:
 #: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs; 71: the grace was
 #: over, which has cut off jobs as well.
 EXIT_CODES = {"recycled": 75, "at once": 70, "grace over": 71}
+_RECORDING = "left out: set IRONCLAIM_OBSERVER=record.environment:observer, and IRONCLAIM_HISTORY to the file"
 
 #: The settings of Worker, which has their defaults: a setting that nobody gives is not passed on.
 SETTINGS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
-    ("--name", str, "for people and for the history (default: worker-HOST-PID)"),
+    ("--name", str, "for people (default: worker-HOST-PID)"),
     ("--concurrency", int, "handlers at once, of all queues together"),
     ("--prefetch", int, "most jobs leased ahead of the handlers; 0 = none, as with several queues unless told"),
     ("--lease-ms", int, "how long a job stays leased without a renewal"),
@@ -231,7 +227,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="server",
         help="when a call counts as answered, for a Handlers object: replica = when one has what it wrote",
     )
-    worker.add_argument("--history", type=Path, help="append history rows to this file")
+    # Gone; for one release the command says what records instead.
+    worker.add_argument("--history", help=argparse.SUPPRESS)
     worker.add_argument("--lua", type=Path, help="take the scripts from this folder")
 
 
@@ -241,13 +238,14 @@ def run(options: argparse.Namespace) -> int:
     begin_logging(options)
     if options.reload:
         return keep_running(options.arguments, options.objects)
-    with ExitStack() as stack:
-        worker = _worker(options, [load(reference) for reference in options.objects], stack)
-        resume_logging(options)
-        return EXIT_CODES.get(worker.run(burst=options.burst), 0)
+    if options.history is not None:
+        raise Malformed("--history", options.history, _RECORDING)
+    worker = _worker(options, [load(reference) for reference in options.objects])
+    resume_logging(options)
+    return EXIT_CODES.get(worker.run(burst=options.burst), 0)
 
 
-def _worker(options: argparse.Namespace, targets: Sequence[Target], stack: ExitStack) -> Worker | WorkerGroup:
+def _worker(options: argparse.Namespace, targets: Sequence[Target]) -> Worker | WorkerGroup:
     """What is to be run, from what was found and what was told. Raises Malformed."""
     values = [target.value for target in targets]
     first = values[0]
@@ -258,7 +256,7 @@ def _worker(options: argparse.Namespace, targets: Sequence[Target], stack: ExitS
         handlers = first if isinstance(first, Handlers) and len(values) == 1 else Handlers()
         handlers.include(*(value for value in values if isinstance(value, Handlers) and value is not handlers))
         _refuse(options, GROUP_SETTINGS, "left out: it is for several queues")
-        return Worker(_named_queue(options, stack), handlers, **settings)
+        return Worker(_named_queue(options), handlers, **settings)
     queues = [value for value in values if isinstance(value, QueueSettings)]
     if len(queues) < len(values):
         raise Malformed("object", options.objects, "queues alone, Handlers objects alone, or one Worker or WorkerGroup")
@@ -267,18 +265,12 @@ def _worker(options: argparse.Namespace, targets: Sequence[Target], stack: ExitS
     if options.lua is not None:
         raise Malformed("--lua", str(options.lua), f"left out: {targets[0].reference} has its own scripts")
     if len(queues) > 1:
-        _refuse_history(options, "several queues")
         if options.weights is not None and options.strategy is None:
             options.strategy = "weighted"
         settings |= _given(options, GROUP_SETTINGS)
         return WorkerGroup(queues, **settings)
     _refuse(options, GROUP_SETTINGS, "left out: it is for several queues")
-    queue = queues[0]
-    if options.history is not None:
-        if queue.observer is not None:
-            _refuse_history(options, "a queue with an observer of its own")
-        queue = Queue.like(queue, observer=_recorder(options, queue.name, stack))
-    return Worker(queue, **settings)
+    return Worker(queues[0], **settings)
 
 
 def _as_it_is(options: argparse.Namespace, reference: str, worker: Worker | WorkerGroup) -> Worker | WorkerGroup:
@@ -288,34 +280,22 @@ def _as_it_is(options: argparse.Namespace, reference: str, worker: Worker | Work
         agree(options, each.queue, reference)
     if options.lua is not None:
         raise Malformed("--lua", str(options.lua), f"left out: {reference} has its own scripts")
-    _refuse_history(options, "a Worker or a WorkerGroup of the module")
     return worker
 
 
-def _named_queue(options: argparse.Namespace, stack: ExitStack) -> Queue:
+def _named_queue(options: argparse.Namespace) -> Queue:
     """The queue that the options name, for handlers that belong to none."""
     if options.queue is None:
         raise Malformed("--queue", None, "given with a Handlers object, to say whose jobs it runs")
-    name = options.queue
-    observer = None if options.history is None else _recorder(options, name, stack)
     return Queue(
-        name,
+        options.queue,
         options.model,
         url=options.url or DEFAULT_URL,
         prefix=options.prefix,
         lua=options.lua,
-        observer=observer,
         durability=options.durability,
         shards=options.shards,
     )
-
-
-def _recorder(options: argparse.Namespace, queue: str, stack: ExitStack) -> Recorder:
-    options.name = validate.worker_name(default_name() if options.name is None else options.name)
-    file = HistoryFile(options.history, proc=options.name, role="worker", version=engine.__version__)
-    recorder = Recorder(file, queue=queue)
-    stack.callback(recorder.close)
-    return recorder
 
 
 def _given(options: argparse.Namespace, settings: Sequence[tuple[str, Any, str]]) -> dict[str, Any]:
@@ -330,11 +310,6 @@ def _refuse(options: argparse.Namespace, settings: Sequence[tuple[str, Callable[
         value = getattr(options, _attribute(flag))
         if value is not None:
             raise Malformed(origin_of(flag, value, kind), value, bound)
-
-
-def _refuse_history(options: argparse.Namespace, subject: str) -> None:
-    if options.history is not None:
-        raise Malformed("--history", str(options.history), f"left out for {subject}")
 
 
 def _attribute(flag: str) -> str:

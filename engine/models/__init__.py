@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 if TYPE_CHECKING:
     from engine.channel.rules import ChannelRule
-    from engine.models.dsps import DspsModel
     from engine.models.model import Finding, Model
 
 __all__ = ["Bananas", "BananasLayout", "Bridge", "Bull", "ChannelRule", "Dsps", "Finding", "Lanes", "Layout", "Mosquito"]
@@ -164,12 +163,6 @@ class Dsps:
         object.__setattr__(self, "rules", rules.checked(self.rules))
         settle(self, rules=rules.ChannelRule)
         validate.text("storage", self.storage)
-
-    def bind_channel(self, channel: str, lua: Path | None) -> DspsModel:
-        """The model of one channel. `lua`: another folder of scripts."""
-        from engine.models.dsps import DspsModel
-
-        return DspsModel(channel, lua)
 
 
 def _check(layout: object, layouts: object) -> None:

@@ -13,7 +13,7 @@ from engine.errors import Malformed, UnsupportedFeature, meant_for_the_caller
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.spec import Bound, Spec, bind
-from engine.observer import Observer, spared_observer
+from engine.observer import Observer, observer_of, spared_observer
 from engine.ops.jobs import Enqueue
 from engine.ops.workers import ReplicationProbe
 from engine.options import JobOptions
@@ -64,7 +64,6 @@ class QueueSettings:
         self.url = endpoint.url
         self.lua = validate.lua_folder(lua)
         self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
-        self.observer = spared_observer(observer)
         bound: Bound = bind(model, name, prefix, self.lua)
         #: Its data model, and the settings and the prefix that this was made of.
         self.model, self.spec, self.prefix = bound
@@ -95,6 +94,8 @@ class QueueSettings:
         self.parameters: dict[str, Parameters] = {}
         #: The AsyncQueue of a Queue and the other way round, once it was asked for (`engine.queue.settings`).
         self.other_face: Any = None
+        # When all else is known to fit: who observes may open a file.
+        self.observer = observer_of(self.name, observer)
 
     def on_data_loss(self, callback: OnDataLoss) -> OnDataLoss:
         """Call this with each DataLoss: the server has less than this process was acknowledged or has seen, after a failover, a

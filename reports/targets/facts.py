@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.history import HistoryError, LoadedFile, load_folder
+from record.history import HistoryError, LoadedFile, load_folder
 from reports.checks.h1_faults_bit import disordered, missing
 from reports.errors import JudgeError
 from reports.facts import MS, Stage

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.workload import CAPABILITY, PlannedJob, Workload
-from engine.history import load_file
 from engine.testing import start_guarded
+from record.environment import recording
+from record.history import load_file
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120.0
@@ -99,10 +100,11 @@ class Processes:
         """A worker of queue `bench` with history and sink beside the logs."""
         return self.start(
             *("engine", "worker", "bench.handlers:handlers", "--queue", "bench", "--url", url, "--name", name),
-            *("--capabilities", CAPABILITY, "--history", str(self._folder / f"{name}.jsonl"), *arguments),
+            *("--capabilities", CAPABILITY, *arguments),
             log=f"{name}.log",
             IRONCLAIM_SINK=str(self._folder / f"{name}.sink.jsonl"),
             IRONCLAIM_PROC=name,
+            **recording(self._folder / f"{name}.jsonl"),
         )
 
     def refused(self, arguments: tuple[str, ...], start: Callable[..., subprocess.Popen[bytes]]) -> str:

@@ -12,10 +12,10 @@ import pytest
 
 import engine
 from bench.http_queue import HttpQueue
-from engine.history import HistoryFile, load_file
 from engine.http.settings import HttpSettings
-from engine.recorder import Recorder
 from ironclaim_client.errors import Refused, ServerUnavailable
+from record.history import HistoryFile, load_file
+from record.recorder import Recorder
 from tests.clients.relay import HttpRelay, relay
 from tests.engine.http.serving import served
 

@@ -10,7 +10,7 @@ import redis
 
 from bench.production import Destination, Production
 from bench.workload import Workload
-from engine.models.foreign.bridge import BridgeKeys
+from chaos.foreign_keys import BridgeKeys
 from engine.testing import EmbeddedServer
 
 

@@ -17,7 +17,7 @@ from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault, consumer_names, draw, worker_names
 from chaos.progress import Progress
 from chaos.spec import RunSpec
-from engine.history import load_file
+from record.history import load_file
 from tests.engine.helpers.waiting import whole_lines
 
 LEASE_MS = 1_500

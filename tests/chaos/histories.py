@@ -10,7 +10,7 @@ from typing import Any
 
 from chaos.faults.base import Wait
 from chaos.watch import Token
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 
 def token(job: str, fence: int, worker: str = "1") -> Token:

@@ -19,9 +19,9 @@ from chaos.processes import Crew, send
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine import EngineError, Handlers, Job, Queue, Worker
-from engine.history import HistoryFile
-from engine.recorder import Recorder
 from engine.testing import EmbeddedServer
+from record.history import HistoryFile
+from record.recorder import Recorder
 from tests.chaos.histories import waiting
 from tests.chaos.test_toxiproxy import program
 

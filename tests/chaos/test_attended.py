@@ -20,6 +20,7 @@ from chaos.interrupts import Interrupts
 from chaos.plan import worker_names
 from chaos.processes import CAPABILITY, ROOT, child_environment
 from engine.testing import EmbeddedServer
+from record.environment import recording
 from tests.chaos import judged
 from tests.chaos.judged import TIMEOUT
 from tests.engine.helpers.waiting import wait_until
@@ -50,8 +51,9 @@ class Attended:
     def worker(self, name: str) -> subprocess.Popen[bytes]:
         """Start a worker."""
         words = [sys.executable, "-m", "engine", "worker", "bench.handlers:handlers", "--queue", "bench", "--url", self.url]
-        words += ["--name", name, "--capabilities", CAPABILITY, "--history", str(self.history / f"{name}.jsonl")]
-        return self.start(words, IRONCLAIM_SINK=str(self.history / f"{name}.sink.jsonl"), IRONCLAIM_PROC=name)
+        words += ["--name", name, "--capabilities", CAPABILITY]
+        told = {"IRONCLAIM_SINK": str(self.history / f"{name}.sink.jsonl"), "IRONCLAIM_PROC": name}
+        return self.start(words, **told, **recording(self.history / f"{name}.jsonl"))
 
     def load(self) -> subprocess.Popen[bytes]:
         """Start the load: two processes and their master, in Locust's own way."""

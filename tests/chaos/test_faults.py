@@ -23,8 +23,8 @@ from chaos.plan import PlannedFault
 from chaos.processes import Child, Crew, send
 from chaos.spec import RunSpec
 from chaos.watch import Token, Watch
-from engine.history import HistoryFile, load_file
 from engine.testing import start_guarded
+from record.history import HistoryFile, load_file
 from tests.chaos.histories import WorkerHistory, token, waiting
 
 A, B, C = token("a", 10), token("b", 11), token("c", 12)

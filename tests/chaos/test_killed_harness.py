@@ -18,7 +18,7 @@ import pytest
 from chaos.plan import FAULT_NAMES
 from chaos.processes import ROOT, child_environment
 from chaos.topologies import EMBEDDED, TOPOLOGIES
-from engine.history import load_file
+from record.history import load_file
 from tests.chaos.drills import wait_for
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from chaos.plan import NETWORK_FAULT_NAMES, PlannedFault
 from chaos.probe import ask
 from chaos.processes import send
 from chaos.toxiproxy_client import Toxic, blackhole
-from engine.history import HistoryFile, load_file
+from record.history import HistoryFile, load_file
 from tests.chaos.network_stage import LEASE_MS, TARGETS, Stage, planned
 from tests.chaos.network_stage import stage as stage
 

@@ -16,8 +16,8 @@ from chaos.faults.base import process_states
 from chaos.processes import Child, Crew, child_environment, consumer_command, last_line, producer_command, worker_command
 from chaos.spec import RunSpec
 from chaos.watch import Watch
-from engine.history import HistoryFile, load_file
 from engine.testing import start_guarded
+from record.history import HistoryFile, load_file
 from tests.engine.helpers.waiting import wait_until
 
 SPEC = RunSpec(id="test", seed=4, rate_per_s=77, lease_ms=1_500, sweep_ms=300)
@@ -134,13 +134,13 @@ def test_the_manifest_names_every_file_before_the_process_starts(crew: Crew, mon
 
 
 def test_commands_carry_the_spec(tmp_path: Path) -> None:
-    worker = " ".join(worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "h.jsonl", tmp_path / "lua"))
+    worker = " ".join(worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "lua"))
     for part in ("--queue bench", "--name worker-2", "--lease-ms 1500", "--sweep-ms 300", "--capabilities heavy"):
         assert part in worker
     assert "-m engine worker bench.handlers:handlers" in worker
-    assert worker.endswith(f"--history {tmp_path / 'h.jsonl'} --lua {tmp_path / 'lua'}")
-    assert "--lua" not in worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "h.jsonl", None)
-    consumer = " ".join(consumer_command(SPEC, "consumer-1", "redis://h:1/0", tmp_path / "c.jsonl", tmp_path / "lua"))
+    assert worker.endswith(f"--lua {tmp_path / 'lua'}")
+    assert "--lua" not in worker_command(SPEC, "worker-2", "redis://h:1/0", None)
+    consumer = " ".join(consumer_command(SPEC, "redis://h:1/0", tmp_path / "c.jsonl", tmp_path / "lua"))
     for part in ("-u 1", "--host redis://h:1/0", "--lease-ms 1500", "--sweep-ms 300", f"--lua {tmp_path / 'lua'}"):
         assert part in consumer
     assert consumer.endswith(f"--consumer-history {tmp_path / 'c.jsonl'} Consumer")
@@ -153,11 +153,8 @@ def test_commands_carry_the_spec(tmp_path: Path) -> None:
 def test_every_process_is_told_of_a_model_that_is_not_the_default(tmp_path: Path) -> None:
     on = replace(SPEC, model="bull")
     for command, told in (
-        (worker_command(on, "w", "redis://h:1/0", tmp_path, None), worker_command(SPEC, "w", "redis://h:1/0", tmp_path, None)),
-        (
-            consumer_command(on, "c", "redis://h:1/0", tmp_path, None),
-            consumer_command(SPEC, "c", "redis://h:1/0", tmp_path, None),
-        ),
+        (worker_command(on, "w", "redis://h:1/0", None), worker_command(SPEC, "w", "redis://h:1/0", None)),
+        (consumer_command(on, "redis://h:1/0", tmp_path, None), consumer_command(SPEC, "redis://h:1/0", tmp_path, None)),
         (producer_command(on, "redis://h:1/0", tmp_path, None), producer_command(SPEC, "redis://h:1/0", tmp_path, None)),
     ):
         assert "--model bull" in " ".join(command) and "--model" not in told

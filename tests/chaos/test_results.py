@@ -10,8 +10,8 @@ import pytest
 
 from chaos import results
 from engine import Handlers, Job, Queue, Worker
-from engine.history import HistoryFile, load_file
-from engine.recorder import result_crc
+from record.history import HistoryFile, load_file
+from record.recorder import result_crc
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from chaos import snapshot
 from engine import NewJob, Queue, Snapshot
-from engine.history import HistoryFile, load_file
+from record.history import HistoryFile, load_file
 
 #: More than two pages.
 MANY = 2_100

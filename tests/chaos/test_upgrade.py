@@ -12,7 +12,7 @@ from chaos.processes import ROOT
 from chaos.spec import RunSpec
 from chaos.upgrade import FAULTS, NEW_ENGINE, OLD_ENGINE, UpgradeCrew, draw, number_of, unpack_engine
 from chaos.watch import Watch
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 #: Stands for the command line of a worker: it says whose engine and whose harness it runs.
 ENGINE = "import sys, bench; print(sys.argv, __file__, bench.__file__, flush=True)"
@@ -38,6 +38,7 @@ def test_each_process_runs_its_own_engine_and_the_harness_of_the_checkout(tmp_pa
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
         (package / "__main__.py").write_text(ENGINE)
+    (tmp_path / OLD_ENGINE / "engine" / "recorder.py").touch()
     spec = RunSpec(id="upgrade", seed=1)
     manifest, watch = HistoryFile(history / "manifest.jsonl", proc="manifest", role="harness"), Watch(history)
     crew = UpgradeCrew(spec, lambda name: "redis://nowhere", history, tmp_path, manifest, watch)
@@ -47,6 +48,8 @@ def test_each_process_runs_its_own_engine_and_the_harness_of_the_checkout(tmp_pa
         told = child.log.read_text()
         assert str(tmp_path / engine / "engine" / "__main__.py") in told
         assert f"{ROOT / 'bench' / '__init__.py'}" in told and f"'{name}'" in told
+        # An engine that has a recorder of its own is told by its option.
+        assert (f"'--history', '{history / name}.jsonl'" in told) is (engine == OLD_ENGINE)
     watch.close()
     manifest.close()
 

@@ -26,7 +26,7 @@ from chaos.processes import send
 from chaos.topology import Durable, Setting, make
 from chaos.topology.clients import client_of
 from chaos.watch import NEVER, Answer
-from engine.history import HistoryFile
+from record.history import HistoryFile
 from tests.chaos.histories import waiting
 from tests.chaos.network_stage import program
 

@@ -23,8 +23,8 @@ from chaos.spec import RunSpec
 from chaos.topology import Setting, make
 from chaos.watch import Watch
 from engine import EngineError
-from engine.history import HistoryFile, load_file
-from engine.recorder import Recorder
+from record.history import HistoryFile, load_file
+from record.recorder import Recorder
 from tests.chaos.histories import waiting
 from tests.chaos.network_stage import program
 

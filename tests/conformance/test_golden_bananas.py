@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.models.foreign.bananas import BananasKeys
+from chaos.foreign_keys import BananasKeys
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.models.bananas_desk import BananasDesk, desk
 

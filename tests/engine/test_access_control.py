@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Channel, Handlers, Queue, ServerUnavailable, UnsafeServer, Worker, queues
-from engine.history import HistoryFile, load_file
-from engine.recorder import Recorder
 from engine.redis import handshake
 from engine.redis.handshake import parse_hello
+from record.history import HistoryFile, load_file
+from record.recorder import Recorder
 from tests.engine.helpers.producing import raw_client
 
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from engine import Malformed, NewJob, OutcomeUnknown, PartlyEnqueued, Queue, ScriptFault, ServerUnavailable
-from engine.history import HistoryFile
 from engine.models.lanes import Lanes
 from engine.ops.jobs import EnqueueMany
 from engine.options import PLAIN
 from engine.queue import producing
-from engine.recorder import Recorder
 from engine.testing import free_port
+from record.history import HistoryFile
+from record.recorder import Recorder
 from tests.engine.desk import Desk
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import claim, ids_of

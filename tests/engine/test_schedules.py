@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Handlers, Job, Malformed, Queue, Schedule, Scheduler, Worker
-from engine.history import HistoryFile
 from engine.ops.schedules import TickPolicy, Timing
-from engine.recorder import Recorder
+from record.history import HistoryFile
+from record.recorder import Recorder
 from tests.engine.desk import START_MS
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from engine import BatchFailed, Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
-from engine.history import HistoryFile
-from engine.recorder import Recorder
+from record.history import HistoryFile
+from record.recorder import Recorder
 from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, run_of

@@ -16,6 +16,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "shards": ("lua/shards/**/*.lua", "engine/**/*shard*.py"),
     "drivers": ("engine/redis/*.py",),
     "http": ("engine/http/**/*.py",),
+    "record": ("record/*.py",),
     "reports": ("reports/**/*.py",),
     SCRIPTS: ("lua/**/*.lua",),
     "engine": ("engine/**/*.py",),

@@ -23,7 +23,7 @@ from tests.mutation.lua_marks import LOGGED
 if TYPE_CHECKING:
     from engine.testing.server import EmbeddedServer
 
-SOURCES = ("engine", "chaos", "reports", "bench")
+SOURCES = ("engine", "record", "chaos", "reports", "bench")
 
 
 class Recording:

@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Beside the standard library. `reports` may use two modules of the engine that
-#: need nothing else of it; only the engine's testing folder may know pytest, and
+#: Beside the standard library. `reports` may use one module of the engine and one of `record`, which
+#: need nothing else of them; only the engine's testing folder may know pytest, and
 #: only the cluster in it a client: see the test of a fresh interpreter. hiredis is used where redis-py has it.
 ALLOWED: dict[str, tuple[str, ...]] = {
     # `engine/opentelemetry.py` is for who has the extra `otel`; nothing of the engine imports it.
@@ -24,7 +24,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # For who has the extra `http`; of the engine only `ironclaim serve` loads it.
     "engine/http": ("engine", "starlette", "jinja2", "uvicorn", "jwt", "cryptography", "httpx", "opentelemetry"),
     # A producer over HTTP sends by the client of clients/python.
-    "bench": ("engine", "bench", "locust", "gevent", "psutil", "ironclaim_client", "httpx"),
+    "bench": ("engine", "record", "bench", "locust", "gevent", "psutil", "ironclaim_client", "httpx"),
     # The micro-benchmarks compare the engine with bare clients, and draw what they found.
     # Each adapter runs in the environment of the library that it drives.
     "bench/peers/adapters": (
@@ -33,10 +33,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "bench/peers": ("engine", "bench", "psutil", "redis", "matplotlib"),
     "bench/micro": ("engine", "bench", "psutil", "redis", "hiredis", "matplotlib", "pytest", "starlette", "uvicorn"),
-    "chaos": ("engine", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
+    "chaos": ("engine", "record", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
+    "record": ("engine", "record"),
     # The client over HTTP is a package of its own, for places where there is no engine.
     "clients/python": ("ironclaim_client", "httpx"),
-    "reports": ("reports", "engine.history", "engine.sizing", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
+    "reports": ("reports", "record.history", "engine.sizing", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
 }
 
 #: What nobody imports but the folder itself and those above it; the library never loads its own test server.
@@ -135,7 +136,7 @@ def wrong_imports(path: Path, folder: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("top", ["engine", "bench", "chaos", "clients", "reports"])
+@pytest.mark.parametrize("top", ["engine", "record", "bench", "chaos", "clients", "reports"])
 def test_lower_never_imports_higher(top: str) -> None:
     paths = sorted((ROOT / top).rglob("*.py"))
     assert paths, f"{top} has no Python files"
@@ -161,7 +162,9 @@ def modules() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for root in (ROOT, ROOT / "clients/python"):
         paths = [
-            path for top in ("engine", "bench", "chaos", "reports", "ironclaim_client") for path in (root / top).rglob("*.py")
+            path
+            for top in ("engine", "record", "bench", "chaos", "reports", "ironclaim_client")
+            for path in (root / top).rglob("*.py")
         ]
         found |= {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
     return found
@@ -219,9 +222,9 @@ def test_circles_are_found_through_other_modules() -> None:
     assert circles({"a": "b", "b": "", "c": "ab", "d": "e", "e": "d"}) == [["d", "e"]]
 
 
-@pytest.mark.parametrize("module", ["history", "sizing"])
+@pytest.mark.parametrize("module", ["record/history.py", "engine/sizing.py"])
 def test_what_reports_uses_needs_the_standard_library_alone(module: str) -> None:
-    names = {name.split(".")[0] for _, name in imports_of((ROOT / f"engine/{module}.py").read_text(), "engine")}
+    names = {name.split(".")[0] for _, name in imports_of((ROOT / module).read_text(), "engine")}
     assert names - sys.stdlib_module_names == set()
 
 
@@ -230,7 +233,7 @@ def test_the_reader_of_imports_sees_every_form() -> None:
     assert [name for _, name in imports_of(source, "x.y")] == ["a.b", "c.d", "x.y.e", "x.f", "x.y.g.h", "j"]
     types = "if TYPE_CHECKING:\n    import a\nimport b"
     assert [name for _, name in imports_of(types, "x", types=False)] == ["b"] != [name for _, name in imports_of(types, "x")]
-    assert is_in("engine.history.load_file", ALLOWED["reports"]) and not is_in("engine.Queue", ALLOWED["reports"])
+    assert is_in("record.history.load_file", ALLOWED["reports"]) and not is_in("engine.Queue", ALLOWED["reports"])
 
 
 def loaded_after(program: str) -> set[str]:
@@ -243,7 +246,7 @@ def loaded_after(program: str) -> set[str]:
     return set(json.loads(answer.stdout.splitlines()[-1]))
 
 
-HARNESS = {"bench", "chaos", "reports"}
+HARNESS = {"record", "bench", "chaos", "reports"}
 HEAVY = {"pyspark", "locust", "gevent", "matplotlib", "pytest", "engine.testing"}
 OF_REPORTS = """
 import importlib, pkgutil, reports
@@ -311,9 +314,9 @@ def test_a_fresh_interpreter_loads_no_strangers(program: str, loads: str, strang
     assert loads in loaded and loaded.isdisjoint(strangers)
 
 
-def test_what_reports_use_of_the_engine_loads_no_third_party_module() -> None:
-    loaded = {name.split(".")[0] for name in loaded_after("import engine.history, engine.sizing")}
-    assert loaded - sys.stdlib_module_names == {"engine"}
+def test_what_reports_use_of_others_loads_no_third_party_module() -> None:
+    loaded = {name.split(".")[0] for name in loaded_after("import record.history, engine.sizing")}
+    assert loaded - sys.stdlib_module_names == {"engine", "record"}
 
 
 def test_operations_are_plain_values() -> None:

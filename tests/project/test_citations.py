@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CITED = re.compile(
-    r"(?<![\w/.<>{}*$-])((?:engine|lua|bench|chaos|reports|tests|docs|clients|reference|seeds|shared)/[\w./-]*\.(?:md|py|lua|js|ts|csv|toml))\b"
+    r"(?<![\w/.<>{}*$-])((?:engine|record|lua|bench|chaos|reports|tests|docs|clients|reference|seeds|shared)/[\w./-]*\.(?:md|py|lua|js|ts|csv|toml))\b"
 )
 #: Their paths are made up: what the selection of tests, and the numbers of a profile, are told in tests.
 MADE_UP = ("tests/mutation/test_selection.py", "tests/bench/test_micro_numbers.py")

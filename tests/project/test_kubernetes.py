@@ -13,6 +13,7 @@ import yaml
 from chaos import cli
 from chaos.plan import PRODUCER, worker_names
 from engine.command import health, worker
+from record.environment import recording
 from reports.command import parser as reports_parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,7 +126,9 @@ def test_all_parts_speak_of_one_run() -> None:
     assert {option(name, "--queue") for name in (master, "StatefulSet/worker")} == {told.queue}
     history = f"{told.runs}/latest/history"
     assert option(master, "--history") == f"{history}/{PRODUCER}.jsonl"
-    assert option("StatefulSet/worker", "--history").startswith(f"{history}/")
+    (container,) = pod("StatefulSet/worker")["containers"]
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert variables.items() >= recording(Path(f"{history}/$(POD_NAME).jsonl")).items()
     assert int(option(master, "-u")) >= told.producers
 
 

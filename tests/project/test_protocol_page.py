@@ -10,7 +10,7 @@ PAGE = (ROOT / "docs" / "protocol.md").read_text()
 
 
 def sources() -> list[Path]:
-    folders = ("engine", "chaos", "bench", "reports", "lua", "tests")
+    folders = ("engine", "record", "chaos", "bench", "reports", "lua", "tests")
     return [path for folder in folders for suffix in ("py", "lua") for path in sorted((ROOT / folder).rglob(f"*.{suffix}"))]
 
 
@@ -23,7 +23,7 @@ def test_each_rule_that_is_cited_has_its_section() -> None:
 
 
 def test_the_files_that_it_names_exist() -> None:
-    named = set(re.findall(r"`((?:tests|engine|lua|chaos|reports)/[\w/.]+\.(?:py|lua))`", PAGE))
+    named = set(re.findall(r"`((?:tests|engine|record|lua|chaos|reports)/[\w/.]+\.(?:py|lua))`", PAGE))
     assert named and not {file for file in named if not (ROOT / file).is_file()}
 
 

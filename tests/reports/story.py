@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 BASE_NS = 5_000_000_000_000
 BASE_SRV_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from engine.history import SCHEMA_VERSION
+from record.history import SCHEMA_VERSION
 from tests.reports import good_channels
 from tests.reports.cases import handed
 from tests.reports.cases.channels import CASES

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import reports.judge
-from engine.history import SCHEMA_VERSION
+from record.history import SCHEMA_VERSION
 from reports.command import main
 from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.history import SCHEMA_VERSION
+from record.history import SCHEMA_VERSION
 from reports import convert
 from reports.convert import Converted
 from reports.errors import JudgeError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.history import ROW_FIELDS, SCHEMA_VERSION
+from record.history import ROW_FIELDS, SCHEMA_VERSION
 from reports import load, oddities
 from reports.checks import h1_faults_bit
 from reports.checks.h0_history_whole import doubts

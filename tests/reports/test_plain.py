@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.history import ITEM_FIELDS
+from record.history import ITEM_FIELDS
 from reports.frames import ITEM_COLUMNS, ROW_COLUMNS
 from reports.plain import KNOWN, Jobs, set_apart
 from tests.reports.conftest import Judge

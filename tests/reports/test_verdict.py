@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.history import ITEM_FIELDS, ROW_FIELDS
+from record.history import ITEM_FIELDS, ROW_FIELDS
 from reports.checks import CHECKS
 from reports.checks.h1_faults_bit import doubts
 from reports.errors import JudgeError, one_line

@@ -2,7 +2,7 @@
 SIGTERM. Standard library alone.
 
 The order's `history` says how: `path`, `proc` (the name of the process that was started), `version` of the rows
-(`engine.history.SCHEMA_VERSION`), and `work_s`, the shortest and the longest work of a handler. All processes that a library
+(`record.history.SCHEMA_VERSION`), and `work_s`, the shortest and the longest work of a handler. All processes that a library
 forks write to one file. Each numbers its own rows, under a `proc` that ends with its process id. A row is one write, so a process
 that is killed leaves all that it has written.
 """

@@ -1,5 +1,5 @@
 /**
- * The history on disk, as `engine/history.py` describes it: one unbuffered write per call, rows numbered from 0 without gaps, an
+ * The history on disk, as `record/history.py` describes it: one unbuffered write per call, rows numbered from 0 without gaps, an
  * `open` row first and a `close` row last. A process that is killed leaves all that it has written.
  */
 'use strict';
@@ -7,7 +7,7 @@
 const fs = require('fs');
 const os = require('os');
 
-/** The schema that these rows are of; `engine.history.SCHEMA_VERSION`. */
+/** The schema that these rows are of; `record.history.SCHEMA_VERSION`. */
 const SCHEMA_VERSION = 9;
 
 const TABLE = Array.from({ length: 256 }, (_, value) => {

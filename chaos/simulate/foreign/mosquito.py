@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from chaos.foreign_keys import MosquitoKeys
 from chaos.simulate.foreign.state import ForeignState, WireJob
 from chaos.simulate.read_all import Key
 from chaos.simulate.world import Found
-from engine.models.foreign.mosquito import MosquitoKeys
 
 
 class MosquitoFormat:

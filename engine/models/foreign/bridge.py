@@ -1,7 +1,7 @@
 """BridgeMQ: `Queue("emails", models.Bridge())` enqueues and processes jobs in a BridgeMQ keyspace, next to its own clients.
 
 One keyspace (`<prefix>:`) is one queue: the queue's name is a label that is not on the wire. Keys, JSON and units are those of
-the original (`BridgeKeys` lists them); the engine's own keys are under `<prefix>:ironclaim:`. Not for Redis Cluster.
+the original (`chaos/foreign_keys.py` lists them); the engine's own keys are under `<prefix>:ironclaim:`. Not for Redis Cluster.
 
 How the engine reads and writes the format:
 
@@ -29,7 +29,6 @@ How the engine reads and writes the format:
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 from uuid import uuid4
@@ -50,89 +49,6 @@ _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")
 _JITTER, _LONGER = 0.4, 5 / 4
 _TARGET = ("stack", "capabilities", "region", "server")
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-
-
-@dataclass(frozen=True, slots=True)
-class BridgeKeys:
-    """The foreign keys of one keyspace; all times are ms since 1970 unless noted otherwise."""
-
-    root: str
-
-    def data(self, job: str) -> str:
-        """String, JSON: the job. Written at once with its status; its `attempts` change with each failed run; never deleted."""
-        return f"{self.root}jobs:data:{job}"
-
-    def status(self, job: str) -> str:
-        """String: waiting, active, completed, failed, delayed, cron or dead."""
-        return f"{self.root}jobs:status:{job}"
-
-    def result(self, job: str) -> str:
-        """String, JSON, for 86,400 s: success, data or error, completedAt (ms), processingTime (ms)."""
-        return f"{self.root}jobs:result:{job}"
-
-    def lock(self, job: str) -> str:
-        """String: the worker that runs the job; for as long as its lease (foreign clients: 30 s)."""
-        return f"{self.root}jobs:lock:{job}"
-
-    def progress(self, job: str) -> str:
-        """String, JSON: percent, message, updatedAt (ms)."""
-        return f"{self.root}jobs:progress:{job}"
-
-    @property
-    def waiting(self) -> str:
-        """List of ids, claimed from the head; priorities from 7 on enter there, others at the end."""
-        return f"{self.root}jobs:waiting"
-
-    @property
-    def active(self) -> str:
-        """Set of ids."""
-        return f"{self.root}jobs:active"
-
-    @property
-    def delayed(self) -> str:
-        """Zset: id by the time (ms) when it is due."""
-        return f"{self.root}jobs:delayed"
-
-    @property
-    def cron(self) -> str:
-        """Zset: entry by its next tick (ms)."""
-        return f"{self.root}jobs:cron"
-
-    @property
-    def dead(self) -> str:
-        """List of ids, the last one first."""
-        return f"{self.root}jobs:deadletter"
-
-    @property
-    def paused(self) -> str:
-        """Set of types of jobs."""
-        return f"{self.root}queues:paused"
-
-    def running(self, kind: str) -> str:
-        """String: how many jobs of a type are active."""
-        return f"{self.root}ratelimit:concurrent:{kind}"
-
-    def minute(self, kind: str) -> str:
-        """String, for 60 s from the first: claims of limited jobs of a type."""
-        return f"{self.root}ratelimit:minute:{kind}"
-
-    @property
-    def workers(self) -> str:
-        """Set of the names of registered workers."""
-        return f"{self.root}workers:active"
-
-    def worker(self, name: str) -> str:
-        """String, JSON: serverId, stack, region, capabilities, lastSeen (ms), pid, hostname."""
-        return f"{self.root}workers:{name}"
-
-    def heartbeat(self, name: str) -> str:
-        """String: time (ms) of the last heartbeat; expires after three intervals of heartbeats (30 s)."""
-        return f"{self.root}workers:heartbeat:{name}"
-
-    @property
-    def scheduler(self) -> str:
-        """String, for as long as a heartbeat counts: incarnation of the leader."""
-        return f"{self.root}scheduler:lock"
 
 
 class BridgeModel(Foreign):
@@ -178,11 +94,6 @@ class BridgeModel(Foreign):
             "every job, and only the last 1,000 that the engine has finished can be cleaned.",
         ),
     )
-
-    @property
-    def wire(self) -> BridgeKeys:
-        """The foreign keys."""
-        return BridgeKeys(self.keys.wire)
 
     def new_id(self) -> str:
         """A new id for a job without one, as the original makes them."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from engine import validate
@@ -38,67 +37,6 @@ _WAITS_MAX = 60
 _PARSED_MAX = 1000
 _WHOLE = re.compile(r"\s*([+-]?\d+)")
 _BACKOFFS = ("fixed", "exponential")
-
-
-@dataclass(frozen=True, slots=True)
-class BullKeys:
-    """Bull's own keys of one queue; no other Python module spells them. `root` ends with a colon."""
-
-    root: str
-
-    @property
-    def id(self) -> str:
-        """String: the last number given to a job."""
-        return f"{self.root}id"
-
-    def job(self, id: str) -> str:
-        """Hash: data and opts (JSON), progress, delay (ms), timestamp (ms since 1970), attempts, attemptsMade, stacktrace (JSON
-        array of texts), returnvalue (JSON, or '')."""
-        return f"{self.root}{id}"
-
-    def lock(self, id: str) -> str:
-        """String with a time to live (ms): the holder of the job; of this engine `<fence>:<nonce>`."""
-        return f"{self.root}{id}:lock"
-
-    @property
-    def wait(self) -> str:
-        """List: ids; put in at the left, LIFO ones at the right, taken from the right."""
-        return f"{self.root}wait"
-
-    @property
-    def paused(self) -> str:
-        """List: the jobs that would be in `wait` if the queue were not paused. Also a channel: `paused` and `resumed`."""
-        return f"{self.root}paused"
-
-    @property
-    def meta_paused(self) -> str:
-        """String `1`: the queue is paused."""
-        return f"{self.root}meta-paused"
-
-    @property
-    def active(self) -> str:
-        """List: ids of jobs that run; put in at the left."""
-        return f"{self.root}active"
-
-    @property
-    def delayed(self) -> str:
-        """Zset: id by due time (ms) times 4096 plus the id's low 12 bits. Also a channel: the score divided by 4096."""
-        return f"{self.root}delayed"
-
-    @property
-    def completed(self) -> str:
-        """Set: ids, without bound."""
-        return f"{self.root}completed"
-
-    @property
-    def failed(self) -> str:
-        """Set: ids, without bound."""
-        return f"{self.root}failed"
-
-    @property
-    def jobs(self) -> str:
-        """Channel: the id of a job that waits from now on."""
-        return f"{self.root}jobs"
 
 
 FINDINGS = (
@@ -165,11 +103,6 @@ class BullModel(Foreign):
     def places(queue: str, prefix: str) -> tuple[str, str]:
         """The prefix of Bull's keys of a queue, and the text that follows `ironclaim:` in the engine's own keys."""
         return f"{prefix}:{queue}:", ""
-
-    @property
-    def wire(self) -> BullKeys:
-        """The names of Bull's own keys."""
-        return BullKeys(self.keys.wire)
 
     def new_id(self) -> str:
         """'': the server assigns a number."""

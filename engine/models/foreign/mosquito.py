@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -195,112 +195,6 @@ def _options(raw: bytes | None) -> Options:
     return replace(_READ, **chosen)
 
 
-# -- The keys of a Mosquito keyspace, each with its type and unit in either layout. No other Python module
-# spells them.
-#
-# `lua/foreign/mosquito/modules/wire.lua` has the same names; the engine's own keys are in `engine.models.foreign.foreign`.
-
-
-@dataclass(frozen=True, slots=True)
-class MosquitoKeys:
-    """Key names of one queue. `prefix` is Mosquito's own, behind a global prefix if there is one: `app:mosquito`."""
-
-    queue: str
-    prefix: str = "mosquito"
-
-    @property
-    def waiting(self) -> str:
-        """Ids of runs that may start. live: list, pushed left, taken right. document: zset by arrival (ms; within one ms by
-        fractions)."""
-        return f"{self.prefix}:waiting:{self.queue}"
-
-    @property
-    def pending(self) -> str:
-        """Ids of active runs. live: list. document: zset by the time of the claim (ms)."""
-        return f"{self.prefix}:pending:{self.queue}"
-
-    @property
-    def dead(self) -> str:
-        """Ids of runs that have failed for good. live: list. document: zset by the time of death (ms)."""
-        return f"{self.prefix}:dead:{self.queue}"
-
-    @property
-    def scheduled(self) -> str:
-        """Zset: id of a run by the time when it is due (ms)."""
-        return f"{self.prefix}:scheduled:{self.queue}"
-
-    @property
-    def queues(self) -> str:
-        """Zset: name of a queue by its last enqueue (s), of all queues with this prefix; runners read only listed queues."""
-        return f"{self.prefix}:queues"
-
-    @property
-    def pause(self) -> str:
-        """String: no job of the queue is claimed while it exists; it has a time to live if the pause has an end."""
-        return f"{self.prefix}:queue:{self.queue}:pause"
-
-    @property
-    def overseers(self) -> str:
-        """Zset: overseer by its last heartbeat (s)."""
-        return f"{self.prefix}:overseers"
-
-    @property
-    def football(self) -> str:
-        """String: id of the coordinator (v2), for 10 s."""
-        return f"{self.prefix}:coordinator:football"
-
-    @property
-    def leadership(self) -> str:
-        """String: id of the coordinator (HEAD), for 30 s, renewed."""
-        return f"{self.prefix}:coordinator:leadership_lock"
-
-    def run(self, job: str) -> str:
-        """Hash: parameters as texts, then enqueue_time (ms), type, retry_count, and of HEAD started_at (ms), finished_at (ms),
-        overseer_id; `ironclaim` holds options of this engine. Kept for a short time after a success, for a day after death."""
-        return f"{self.prefix}:job_run:{job}"
-
-    def executor_count(self, worker: str = "") -> str:
-        """Hash: count, how many handlers each worker (or this one) runs at once."""
-        return f"{self.prefix}:executor_count{worker and ':' + worker}"
-
-    def concurrency_limits(self, worker: str = "") -> str:
-        """Hash: queue -> how many of its jobs each worker (or this one) runs at once."""
-        return f"{self.prefix}:concurrency_limits{worker and ':' + worker}"
-
-    def rate_limit(self, key: str) -> str:
-        """Hash: window_start (s), run_count."""
-        return f"{self.prefix}:rate_limit:{key}"
-
-    def unique_job(self, text: str) -> str:
-        """String: id of the run of which others with the same parameters are duplicates, while the key exists."""
-        return f"{self.prefix}:unique_job:{text}"
-
-    def metadata(self, name: str) -> str:
-        """Hash: metadata that all jobs of one name share; its fields are the application's."""
-        return f"{self.prefix}:job_metadata:{name}"
-
-    def periodic_job(self, class_name: str) -> str:
-        """Hash: last_executed_at (s), pending_run_id; for three intervals."""
-        return f"{self.prefix}:periodic_jobs:{class_name}"
-
-    def duration(self, name: str) -> str:
-        """List: how long the last 100 runs took (ms); for 30 days."""
-        return f"{self.prefix}:job:{name}:duration"
-
-    def overseer(self, overseer: str) -> str:
-        """Hash: heartbeat (s), executors (ids with commas between); for an hour."""
-        return f"{self.prefix}:overseer:{overseer}"
-
-    def executor(self, executor: str) -> str:
-        """Hash: heartbeat (s), current_job, current_job_queue; for an hour."""
-        return f"{self.prefix}:executor:{executor}"
-
-    @staticmethod
-    def channel(queue: str) -> str:
-        """Channel: events of a queue as JSON. It has no global prefix."""
-        return f"mosquito:queue:{queue}"
-
-
 #: Those between the parts of a class, and all others.
 _COLONS = re.compile(r"(?<=\w)::(?=\w)|:")
 
@@ -371,8 +265,6 @@ class MosquitoModel(Foreign):
         self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "document", settings: str = "1 86400 0 0"
     ) -> None:
         super().__init__(queue, prefix, lua=lua, layout=layout, settings=settings)
-        #: The foreign keys, for tools and tests.
-        self.wire = MosquitoKeys(queue, prefix)
 
     @staticmethod
     def places(queue: str, prefix: str) -> tuple[str, str]:
@@ -412,7 +304,7 @@ class MosquitoModel(Foreign):
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
         match operation:
             case ReadMetadata():
-                key = self.wire.metadata(operation.name)
+                key = self._metadata(operation.name)
                 words = ("HGETALL", key)
                 return Call(None, (key,), words, partial(self.parse, operation), operation)
             case SetMetadata():
@@ -421,9 +313,13 @@ class MosquitoModel(Foreign):
                     items += ("remove" if value is None else "set", field, value or "")
                 for field, number in operation.added:
                     items += ("add", field, number)
-                return self.bound(operation, argument_groups=(items,), metadata=self.wire.metadata(operation.name))
+                return self.bound(operation, argument_groups=(items,), metadata=self._metadata(operation.name))
             case _:
                 return super().call(operation)
+
+    def _metadata(self, name: str) -> str:
+        """The hash of the metadata that all jobs of a name share."""
+        return f"{self.keys.wire}job_metadata:{name}"
 
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
         """A job from the flat list of its hash."""

@@ -73,7 +73,8 @@ class Queue(QueueCalls):
     the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all keys begin with,
     None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send
     waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces
-    the folder of scripts and `observer` hears of every call; services need neither. `shards`: the queue is divided into so many,
+    the folder of scripts; services do not need it. `observer` hears of every call and run; None: the one that the environment
+    names by `IRONCLAIM_OBSERVER`, if it does (docs/guides/observing.md). `shards`: the queue is divided into so many,
     each in a slot of its own, 2 to 256 (Lanes alone; docs/guides/shards.md). Raises Malformed for what does not fit, and
     UnsupportedFeature for shards of another model, and for a model whose keys a cluster would scatter.
     """

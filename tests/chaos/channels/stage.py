@@ -25,9 +25,9 @@ from chaos.plan import SERVERS, PlannedFault
 from chaos.processes import Child, send
 from chaos.topology import Durable, Setting
 from engine import Channel, EngineError, models
-from engine.channel.recorder import ChannelRecorder
-from engine.history import HistoryFile
 from engine.testing import start_guarded
+from record.channels import ChannelRecorder
+from record.history import HistoryFile
 from tests.chaos.histories import waiting
 from tests.chaos.test_toxiproxy import program
 

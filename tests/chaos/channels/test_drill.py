@@ -12,7 +12,7 @@ import pytest
 from chaos.channels.crew import SUBSCRIBER
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.plan import FAULT_NAMES, KILL, RESTORE
-from engine.history import load_file
+from record.history import load_file
 from tests.chaos.channels.drills import make_drill, run
 
 pytestmark = pytest.mark.slow

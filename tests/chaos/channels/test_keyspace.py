@@ -12,7 +12,7 @@ from chaos.channels.keyspace import Keyspace, gone_back
 from chaos.channels.spec import Channel as SpecChannel
 from engine import Channel
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.history import HistoryFile, load_file
+from record.history import HistoryFile, load_file
 
 CHANNELS = (
     SpecChannel("wrapping", "one", ("a", "b"), (), 2, 1_500, CLOCK_MAX - 1),

@@ -15,7 +15,7 @@ from chaos.channels.faults import snapshot_restore as clocks_restore
 from chaos.faults import server_restart, snapshot_restore
 from chaos.faults.base import carry_out
 from chaos.processes import send
-from engine.history import HistoryFile, load_file
+from record.history import HistoryFile, load_file
 from tests.chaos.channels.stage import CHANNEL, Stage, planned
 from tests.chaos.channels.stage import stage as stage
 

@@ -11,7 +11,7 @@ import pytest
 from chaos import rows
 from chaos.channels.watch import ChannelWatch, Reader
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.history import HistoryFile
+from record.history import HistoryFile
 
 READER = Reader("orders", "reader")
 

@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from chaos.interop.node import adapter_command, adapter_environment
-from engine.history import SCHEMA_VERSION, load_file
 from engine.testing import start_guarded
+from record.history import SCHEMA_VERSION, load_file
 
 pytestmark = pytest.mark.nightly
 

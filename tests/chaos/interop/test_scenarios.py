@@ -17,7 +17,7 @@ from chaos.interop.drill import MixedDrill
 from chaos.interop.scenarios import FINDINGS, MAY_SHOW, NODE, SCENARIOS, find
 from chaos.interrupts import Interrupts
 from chaos.progress import Progress
-from engine.history import load_file
+from record.history import load_file
 from tests.chaos.judged import TIMEOUT, Verdict, drilled
 from tests.reports.conftest import verdict_of
 

@@ -16,7 +16,7 @@ from chaos.scale.scaler import Scaler, read
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine import Queue
-from engine.history import HistoryFile
+from record.history import HistoryFile
 from reports.slo_file import read as read_objectives
 
 

@@ -30,8 +30,8 @@ from chaos.targets.plan import TIMES, draw
 from chaos.targets.promises import AT_LEAST_ONCE, AT_MOST_ONCE, PROMISES, find
 from chaos.targets.spec import SLACK_MS, TargetSpec, wait_ms
 from chaos.targets.watch import TargetWatch
-from engine.history import SCHEMA_VERSION, load_file
 from engine.testing import start_guarded
+from record.history import SCHEMA_VERSION, load_file
 from reports.targets.promise import promise_faults
 from tests.engine.helpers.waiting import wait_until
 

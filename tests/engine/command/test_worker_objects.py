@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
 import os
 import signal
@@ -203,7 +202,6 @@ CONTRADICTIONS: list[tuple[tuple[str, ...], dict[str, str], str]] = [
         "weights: (1, 2, 3) is not allowed, it must be one for each of the 2 queues",
     ),
     (("mails slips", "--weights", "1,x"), {}, "'1,x': it must be whole numbers with commas between"),
-    (("mails slips", "--history", "h"), {}, "--history: 'h' is not allowed, it must be left out for several queues"),
     (("mails", "--lua", "scripts"), {}, "--lua: 'scripts' is not allowed"),
     (("mails handlers",), {}, "it must be queues alone, Handlers objects alone, or one Worker or WorkerGroup"),
     (("group mails",), {}, "it must be queues alone"),
@@ -228,10 +226,6 @@ def test_what_agrees_with_an_object_is_no_contradiction(shop: Shop) -> None:
     shop.load().send.enqueue(1)
     at = ("--queue", "mails", "--url", shop.url, "--prefix", "shop", "--model", "lanes")
     assert (shop.run("mails", *at).returncode, shop.ran()) == (0, ["mails 1"])
-    history = shop.folder / "h.jsonl"
-    assert shop.run("mails", "--history", str(history), IRONCLAIM_NAME="w1").returncode == 0
-    rows = [json.loads(line) for line in history.read_text().splitlines()]
-    assert rows[-1]["kind"] == "close" and {row["proc"] for row in rows} == {"w1"}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 import redis
 
+from chaos.foreign_keys import BridgeKeys
 from engine import models
-from engine.models.foreign.bridge import BridgeKeys
 from engine.redis.scripts import scripts_folder
 from tests.conformance.desk import ModelDesk
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import redis
 
+from chaos.foreign_keys import BullKeys
 from engine import models
-from engine.models.foreign.bull import UNNAMED, BullKeys
+from engine.models.foreign.bull import UNNAMED
 from engine.ops.claims import Finish, LeasedJob, Value
 from engine.ops.jobs import Enqueued, Lease
 from tests.engine.desk import Desk

@@ -11,6 +11,7 @@ from typing import Any
 
 from engine import Queue
 from engine.testing import start_guarded
+from record.environment import recording
 from tests.engine.desk import run_texts
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import whole_lines
@@ -45,12 +46,9 @@ class Workers:
         python = (sys.executable, "-c", program) if program else (sys.executable, "-m", "engine")
         with (self.folder / f"{name}.log").open("wb") as output:
             process = start_guarded(
-                [
-                    *(*python, "worker", handlers, "--queue", queue, "--name", name, "--url", self.url),
-                    *("--history", str(self.history(name)), *options),
-                ],
+                [*python, "worker", handlers, "--queue", queue, "--name", name, "--url", self.url, *options],
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **recording(self.history(name))},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

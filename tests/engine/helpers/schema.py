@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.history import ITEM_FIELDS, ROW_FIELDS, Field
+from record.history import ITEM_FIELDS, ROW_FIELDS, Field
 
 ROWS = {field.name: field for field in ROW_FIELDS}
 ITEMS = {field.name: field for field in ITEM_FIELDS}

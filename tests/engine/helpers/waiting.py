@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import AsyncChannel, ConnectOptions
-from engine.history import load_file
+from record.history import load_file
 
 T = TypeVar("T")
 #: What is waited for before a test fails: on a slow and busy machine three processes that start at once take a quarter of it.

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from chaos.foreign_keys import BananasKeys
 from engine import models
-from engine.models.foreign.bananas import BananasKeys
 from engine.ops.claims import Attributes, Bury, Claim, Claimed, Ended, Failure, Finish, LeasedJob, Retry, Value
 from engine.ops.jobs import Enqueue as EnqueueOperation
 from engine.ops.jobs import Lease, Options

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import redis
 
+from chaos.foreign_keys import MosquitoKeys
 from engine.models import Layout
-from engine.models.foreign.mosquito import MosquitoKeys
 
 
 class Crystal:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from chaos.foreign_keys import MosquitoKeys
 from engine import models
 from engine.models import Layout
-from engine.models.foreign.mosquito import DEFAULTS, MosquitoKeys
+from engine.models.foreign.mosquito import DEFAULTS
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Options
 from engine.ops.workers import Beat

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from chaos.foreign_keys import BananasKeys
 from engine import LeaseLost
-from engine.models.foreign.bananas import BananasKeys
 from engine.worker.machine.sweeping import tick
 from tests.engine.models.bananas_desk import BananasDesk, desk
 

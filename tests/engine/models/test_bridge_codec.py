@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chaos.foreign_keys import BridgeKeys
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.calendar import calendar
 from engine.errors import ScriptFault
@@ -163,7 +164,7 @@ def test_a_template_is_read_back_whoever_has_made_it() -> None:
 def test_ids_are_uuids_and_keys_begin_with_the_namespace() -> None:
     assert MODEL.new_id()[14] == "4" and len(MODEL.new_id()) == 36
     assert BridgeModel("q", "app:mine").keys.active == "app:mine:ironclaim:active"
-    assert MODEL.wire.lock("a") == "bridge:jobs:lock:a"
+    assert BridgeKeys(MODEL.keys.wire).lock("a") == "bridge:jobs:lock:a"
 
 
 def test_a_worker_may_not_be_called_as_a_key_of_the_registry() -> None:

@@ -12,8 +12,9 @@ import pytest
 import redis
 import redis.asyncio
 
+from chaos.foreign_keys import BullKeys
 from engine import AsyncQueue, Handlers, Job, Malformed, PriorityQueue, Queue, Worker, models
-from engine.models.foreign.bull import UNNAMED, BullKeys
+from engine.models.foreign.bull import UNNAMED
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.node_bull import NodeBull

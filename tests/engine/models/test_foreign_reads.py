@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import redis
 
+from chaos.foreign_keys import BridgeKeys, MosquitoKeys
 from engine import models
-from engine.models.foreign.bridge import BridgeKeys
-from engine.models.foreign.mosquito import MosquitoKeys
 from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS

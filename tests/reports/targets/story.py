@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.history import LoadedFile, upgrade
+from record.history import LoadedFile, upgrade
 
 #: One second, in the unit of rows.
 S = 1_000_000_000

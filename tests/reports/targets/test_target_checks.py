@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.history import LoadedFile
+from record.history import LoadedFile
 from reports.targets.facts import collect
 from reports.targets.frames import build
 from reports.targets.judge import decide, doubtful

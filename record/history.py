@@ -13,8 +13,7 @@ Files of a run (`runs/<id>/history/`):
 - `<proc>.jsonl`: the rows of one process. The first row is `open`; the last is `close`, unless the process was killed.
   Since version 9 `offset` rows measure its monotonic clock against the server's, for runs on several hosts.
 - `<proc>.sink.jsonl`: the second witness, also opened and closed: `effect` rows, written inside the handlers; of channels
-  `handed` rows (since version 8), written by the callers of `fetch`.
-"""
+  `handed` rows (since version 8), written by the callers of `fetch`."""
 
 from __future__ import annotations
 
@@ -344,6 +343,8 @@ class HistoryFile:
 
     def append(self, bodies: Iterable[str], *, t_ns: int | None = None) -> None:
         """Write rows in one system call. Each body starts with `"kind":...`; v, seq, proc and t_ns are put before it."""
+        if self.broken:
+            return
         started_ns = self._clock_ns()
         t_ns = started_ns if t_ns is None else t_ns
         with self._lock:
@@ -370,6 +371,8 @@ class HistoryFile:
 
     def close(self) -> None:
         """Write the closing row and close the file. A second call does nothing."""
+        if self._descriptor < 0:
+            return
         with self._lock:
             if self._descriptor < 0:
                 return
@@ -379,6 +382,14 @@ class HistoryFile:
             self._descriptor = -1
             # Rows of threads that are still about come after the end of this file's story.
             self.broken = True
+
+    def abandon(self) -> None:
+        """In a forked child, where the file is its parent's: write no more rows, and no closing one. It takes
+        no lock, because a thread of the parent may have held it."""
+        self.broken = True
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def boot_id() -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from engine.history import (
+from engine.testing import start_guarded
+from record.history import (
     ITEM_FIELDS,
     ROW_FIELDS,
     SCHEMA_VERSION,
@@ -25,7 +26,6 @@ from engine.history import (
     load_folder,
     upgrade,
 )
-from engine.testing import start_guarded
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 WRITER = """
 import sys, time
 from pathlib import Path
-from engine.history import HistoryFile
+from record.history import HistoryFile
 file = HistoryFile(Path(sys.argv[1]), proc="writer", role="worker")
 for number in range(1000):
     file.append([f'"kind":"phase","name":"p{number}"'])
@@ -150,7 +150,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_row(tmp_path: Path) -> None:
     program = """
 import resource, signal, sys
 from pathlib import Path
-from engine.history import HistoryFile
+from record.history import HistoryFile
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 file = HistoryFile(Path(sys.argv[1]), proc="a", role="worker")
@@ -229,7 +229,7 @@ def test_a_folder_is_read_by_name(tmp_path: Path) -> None:
 
 def test_it_needs_the_standard_library_alone() -> None:
     """A judge on another machine has no redis."""
-    program = "import sys, engine.history; print(*sorted(name for name in sys.modules if name in ('redis', 'engine.redis')))"
+    program = "import sys, record.history; print(*sorted(name for name in sys.modules if name in ('redis', 'engine.redis')))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.stdout.strip(), done.returncode) == ("", 0)
 

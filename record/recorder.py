@@ -6,6 +6,7 @@ queue's door to need no escaping; texts of errors are escaped.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import threading
@@ -14,11 +15,9 @@ import zlib
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import engine
-from engine.clock_offsets import ClockOffsets
-from engine.history import HistoryFile, text
 from engine.job import Job
 from engine.observer import Intended, Outcome, ServerIdentity
 from engine.ops.base import Operation
@@ -44,6 +43,7 @@ from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import ReapLost, Sweep, Swept
 from engine.redis.call import Call
 from engine.redis.exchange import DEADLINE_MS
+from record.history import HistoryFile, text
 
 
 class Ticket:
@@ -60,18 +60,24 @@ class Ticket:
 
 
 class Recorder:
-    """Writes one process's operations to its history file."""
+    """Writes the operations of one queue to the history file of its process."""
 
     def __init__(self, file: HistoryFile, *, queue: str) -> None:
         self.file = file
         self._queue = queue
         self._offsets = ClockOffsets(file)
         self._numbers = itertools.count()
-        self._lock = threading.Lock()
+
+    def of(self, queue: str) -> Recorder:
+        """The recorder of another queue, for the same file."""
+        made = copy.copy(self)
+        made._queue = queue
+        return made
 
     def close(self) -> None:
         """Write the closing row."""
-        self._offsets.end()
+        if not self.file.broken:
+            self._offsets.end()
         self.file.close()
 
     def connected(self, server: ServerIdentity) -> None:
@@ -92,7 +98,7 @@ class Recorder:
         parts = _parts(call.operation)
         if not parts:
             return None
-        number = self._number()
+        number = next(self._numbers)
         rows = [
             (
                 f'"kind":"operation","f":"{name}","op":"{self.file.proc}-{number}.{at}","call":"{self.file.proc}-{number}",'
@@ -133,12 +139,12 @@ class Recorder:
     def measured(self, outcome: Outcome) -> None:
         """An answered call measures the clock. One that was sent again says less: any of its copies may have been answered."""
         srv_us = getattr(outcome.reply, "srv_us", None)
-        if srv_us and outcome.sends == 1:
+        if srv_us and outcome.sends == 1 and not self.file.broken:
             self._offsets.learn(outcome.first_send_ns, outcome.done_ns, srv_us)
 
     def handler_started(self, job: LeasedJob, start_ns: int) -> object:
         """Write the invoke row of a run."""
-        row = f'"kind":"operation","f":"handle","op":"{self.file.proc}-{self._number()}.0","queue":"{self._queue}"'
+        row = f'"kind":"operation","f":"handle","op":"{self.file.proc}-{next(self._numbers)}.0","queue":"{self._queue}"'
         item = f'{_token(job.lease)},"name":"{job.name}"'
         self.file.append([f'{row},"type":"invoke","first_send_ns":{start_ns},"items":[{{{item}}}]'])
         return f"{row}|{item}"
@@ -151,10 +157,6 @@ class Recorder:
         self.file.append(
             [f'{row},"type":"{kind}","first_send_ns":{start_ns},"done_ns":{end_ns}{reason},"items":[{{{item}{reason}}}]']
         )
-
-    def _number(self) -> int:
-        with self._lock:
-            return next(self._numbers)
 
 
 class Sink:
@@ -385,3 +387,54 @@ def _claimed_item(job: LeasedJob, result: str) -> str:
         f'"priority":{job.options.priority},"due_ms":{job.due_ms},"enqueued_ms":{job.enqueued_ms},"deadline_ms":{job.deadline_ms},'
         f'"claims":{job.claims},"failures":{job.failures},"crashes":{job.crashes},"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}}}'
     )
+
+
+# -- Rows that say how the monotonic clock of a process stands to the server's, so that a judge can
+# compare times of several hosts.
+
+#: How often a process writes the best measure of the time since the last one.
+PERIOD_NS = 10_000_000_000
+
+
+class _Measure(NamedTuple):
+    round_trip_ns: int
+    sent_ns: int
+    done_ns: int
+    srv_us: int
+
+
+class ClockOffsets:
+    """Writes the `offset` rows of one process: of its first call, of the shortest round trip of every period, and of its last
+    call: a clock that jumps after the last measure is not seen to have jumped."""
+
+    def __init__(self, file: HistoryFile, *, period_ns: int = PERIOD_NS) -> None:
+        self._file = file
+        self._period_ns = period_ns
+        self._lock = threading.Lock()
+        self._due_ns = 0
+        #: Of the calls since the last row.
+        self._best: _Measure | None = None
+        self._latest: _Measure | None = None
+
+    def learn(self, sent_ns: int, done_ns: int, srv_us: int) -> None:
+        """A call was sent once, between these instants of the monotonic clock, and its reply has this server time."""
+        measure = _Measure(done_ns - sent_ns, sent_ns, done_ns, srv_us)
+        with self._lock:
+            best = measure if self._best is None else min(self._best, measure)
+            if done_ns < self._due_ns:
+                self._best, self._latest = best, measure
+                return
+            self._due_ns = done_ns + self._period_ns
+            self._best = self._latest = None
+        self._write(best)
+
+    def end(self) -> None:
+        """Write what was measured since the last row, before the file is closed."""
+        with self._lock:
+            left, self._best, self._latest = {self._best, self._latest}, None, None
+        for measure in sorted(filter(None, left), key=lambda one: one.done_ns):
+            self._write(measure)
+
+    def _write(self, measure: _Measure) -> None:
+        _, sent_ns, done_ns, srv_us = measure
+        self._file.append([f'"kind":"offset","first_send_ns":{sent_ns},"done_ns":{done_ns},"srv_us":{srv_us}'])

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.channel.recorder import ChannelRecorder
-from engine.history import HistoryFile
 from engine.observer import Outcome
 from engine.ops.channels import (
     Acknowledge,
@@ -28,6 +26,8 @@ from engine.ops.channels import (
     UnsubscribeReply,
 )
 from engine.redis.call import Call
+from record.channels import ChannelRecorder
+from record.history import HistoryFile
 from tests.engine.helpers.schema import check_rows, raw_rows
 
 A, B = NewMessage("a", b'{"n":1}'), NewMessage("b", b'"\xe2\x82\xac"')

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from engine import Queue, Worker
-from engine.history import HistoryFile
-from engine.recorder import Recorder
 from engine.testing import EmbeddedServer, start_guarded
+from record.history import HistoryFile
+from record.recorder import Recorder
 from tests.engine.helpers.producing import ids_of, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import checked_rows
@@ -22,8 +22,8 @@ PRODUCER = """
 import sys
 from pathlib import Path
 from engine import Queue
-from engine.history import HistoryFile
-from engine.recorder import Recorder
+from record.history import HistoryFile
+from record.recorder import Recorder
 recorder = Recorder(HistoryFile(Path(sys.argv[1]), proc="p", role="producer"), queue="q")
 queue = Queue("q", url=sys.argv[2], observer=recorder)
 queue.enqueue("work", {}, id="a")
@@ -38,7 +38,7 @@ queue.enqueue("work", {})
 handlers = Handlers()
 handlers("work")(lambda job: None)
 Worker(queue, handlers, sweep_ms=50).run(burst=True)
-print(queue.counts().finished, [name for name in ("engine.recorder", "engine.history") if name in sys.modules])
+print(queue.counts().finished, [name for name in ("record.recorder", "record.history") if name in sys.modules])
 """
 
 

@@ -1,4 +1,4 @@
-"""The observer of a channel that writes history rows (rules 29 to 31), in the way of `engine.recorder`: by hand, since a JSON
+"""The observer of a channel that writes history rows (rules 29 to 31), in the way of `record.recorder`: by hand, since a JSON
 encoder costs more than the call itself, and each call's row before the call is sent.
 
 Names and ids are checked at the channel's door to need no escaping; what came back from a server is escaped.
@@ -12,7 +12,6 @@ import zlib
 from typing import Any, cast
 
 from engine.channel.clock import after, distance
-from engine.history import HistoryFile, text
 from engine.observer import Intended, Outcome
 from engine.ops.base import Operation
 from engine.ops.channels import (
@@ -27,8 +26,9 @@ from engine.ops.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.recorder import Recorder
 from engine.redis.call import Call
+from record.history import HistoryFile, text
+from record.recorder import Recorder
 
 #: How the body of a message begins, and what stands between its id and its content (wire-models 6.1).
 _HEAD, _BETWEEN = b'{"id":"', b'","content":'

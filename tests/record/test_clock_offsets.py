@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine import Queue
-from engine.clock_offsets import ClockOffsets
-from engine.history import HistoryFile, load_file
-from engine.recorder import Recorder
 from engine.testing import EmbeddedServer
+from record.history import HistoryFile, load_file
+from record.recorder import ClockOffsets, Recorder
 
 S = 1_000_000_000
 

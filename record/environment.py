@@ -1,0 +1,51 @@
+"""Recording that the environment alone switches on, in a process that knows nothing of it.
+
+`IRONCLAIM_OBSERVER=record.environment:observer` gives each queue its recorder, and `IRONCLAIM_HISTORY` is the file of the
+process, whose name is the file's: `worker-1.jsonl` has the rows of worker-1. All queues of the process share it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from pathlib import Path
+
+import engine
+from engine import validate
+from engine.errors import Malformed
+from engine.observer import VARIABLE
+from record.history import HistoryFile
+from record.recorder import Recorder
+
+#: The file. A process that has opened it leaves the variable empty, so that the processes that it starts record nothing.
+FILE = "IRONCLAIM_HISTORY"
+
+_opening = threading.Lock()
+_recorder: Recorder | None = None
+
+
+def recording(file: Path) -> dict[str, str]:
+    """The variables by which a process records into this file."""
+    return {VARIABLE: f"{__name__}:{observer.__name__}", FILE: str(file)}
+
+
+def observer(queue: str) -> Recorder | None:
+    """The recorder of a queue; None in a process that was started by one which records. The closing row is
+    written when this process ends by itself, and never by a child that it has forked. Raises Malformed where
+    no file is named, and OSError for one that cannot be written."""
+    global _recorder
+    with _opening:
+        if _recorder is None:
+            path = os.environ.get(FILE)
+            if path is None:
+                raise Malformed(FILE, path, "the file that gets the history of this process")
+            if not path:
+                return None
+            proc = validate.worker_name(Path(path).stem)
+            file = HistoryFile(Path(path), proc=proc, role="worker", version=engine.__version__)
+            _recorder = Recorder(file, queue=queue)
+            os.environ[FILE] = ""
+            atexit.register(_recorder.close)
+            os.register_at_fork(after_in_child=file.abandon)
+    return _recorder.of(queue)

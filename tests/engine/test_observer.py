@@ -1,0 +1,110 @@
+"""The observers that the environment names: who is asked, who wins, and values that name none."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, Malformed, Queue, Worker
+from engine.queue.settings import synchronous
+from tests.engine.helpers.producing import some_handlers
+
+NAMES = itertools.count()
+Module = Callable[..., ModuleType]
+
+WATCHING = """
+from engine.observer import Observer
+heard, asked = [], []
+class Watch(Observer):
+    def __init__(self, queue):
+        asked.append(queue)
+        self.queue = queue
+    def invoked(self, call, first_send_ns, intended_ns):
+        heard.append((self.queue, type(call.operation).__name__))
+    def handler_ended(self, job, ticket, start_ns, end_ns, error):
+        heard.append((self.queue, "run"))
+def some(queue):
+    return Watch(queue) if queue == "some" else None
+def wrong(queue):
+    return queue
+number = 7
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
+    """Writes a module that nobody has imported, and names an object of it in the environment."""
+
+    def make(name: str, source: str = WATCHING) -> ModuleType:
+        made = f"watching_{next(NAMES)}"
+        (tmp_path / f"{made}.py").write_text(source)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setenv("IRONCLAIM_OBSERVER", f"{made}:{name}")
+        return import_module(made) if source is WATCHING else ModuleType(made)
+
+    return make
+
+
+def test_each_queue_without_an_observer_is_asked_for_once(ironclaim_url: str, module: Module) -> None:
+    watching = module("Watch")
+    with Queue("mails", url=ironclaim_url) as mails, Queue("whole", url=ironclaim_url, shards=2) as whole:
+        mails.enqueue("send", {})
+        whole.enqueue("send", {})
+        other: Any = AsyncQueue("bills", url=ironclaim_url)
+        with synchronous(other) as bills:
+            bills.enqueue("send", {})
+            with Queue("own", url=ironclaim_url, observer=mails.observer) as own:
+                own.enqueue("send", {})
+        asyncio.run(other.aclose())
+    assert watching.asked == ["mails", "whole", "bills"]
+    enqueues = [queue for queue, name in watching.heard if name == "Enqueue"]
+    assert enqueues == ["mails", "whole", "bills", "mails"]
+
+
+def test_a_worker_is_observed_with_its_queue(ironclaim_url: str, module: Module) -> None:
+    watching = module("some")
+    with Queue("some", url=ironclaim_url) as some, Queue("none", url=ironclaim_url) as none:
+        for queue in (some, none):
+            queue.enqueue("work", {})
+            Worker(queue, some_handlers(lambda job: None), sweep_ms=50).run(burst=True)
+    assert {("some", "Claim"), ("some", "run")} <= set(watching.heard)
+    assert {queue for queue, _ in watching.heard} == {"some"} and none.observer is None
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("number", "(it is a int)"),
+        ("wrong", "(it returned a str)"),
+        ("none", "has no attribute 'none')"),
+        ("", "has no attribute '')"),
+        ("Watch.none", "has no attribute 'none')"),
+    ],
+)
+def test_an_object_that_is_none_is_refused_by_the_variable(module: Module, name: str, says: str) -> None:
+    module(name)
+    with pytest.raises(Malformed, match=r"IRONCLAIM_OBSERVER: 'watching_\d+:.*it must be module:object of a callable") as refused:
+        Queue("q", url="redis://nowhere:1")
+    assert str(refused.value).endswith(says)
+
+
+@pytest.mark.parametrize("value", ["no_such_module:x", "x", ":x", ".x:y"])
+def test_a_module_that_is_none_is_refused_by_the_variable(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("IRONCLAIM_OBSERVER", value)
+    with pytest.raises(Malformed, match=f"^IRONCLAIM_OBSERVER: '{value}' is not allowed"):
+        Queue("q", url="redis://nowhere:1")
+    monkeypatch.setenv("IRONCLAIM_OBSERVER", "")
+    assert Queue("q", url="redis://nowhere:1").observer is None
+
+
+def test_a_module_that_makes_a_queue_before_its_observer_is_named(module: Module) -> None:
+    made = module("Watch", "from engine import Queue\nqueue = Queue('q', url='redis://nowhere:1')\n" + WATCHING)
+    with pytest.raises(Malformed, match=f"IRONCLAIM_OBSERVER: '{made.__name__}:Watch' .*partially initialized module"):
+        Queue("q", url="redis://nowhere:1")

@@ -1,0 +1,69 @@
+"""Recording that the environment switches on: one file for a process and all of its queues, and for no other process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine import Malformed
+from record import environment
+from record.environment import FILE, recording
+from tests.engine.helpers.schema import checked_rows
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import os, subprocess, sys
+from engine import Queue
+
+def enqueue(*jobs):
+    for job in jobs:
+        with Queue(sys.argv[1], url=sys.argv[2]) as queue:
+            queue.enqueue("work", {}, id=job)
+
+mails = Queue("mails", url=sys.argv[2])
+mails.enqueue("work", {}, id=sys.argv[3])
+if sys.argv[3] == "child":
+    sys.exit()
+if not (pid := os.fork()):
+    mails.enqueue("work", {}, id="forked")
+    enqueue("forked-too")
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+subprocess.run([sys.executable, *sys.orig_argv[1:-1], "child"], check=True)
+enqueue("second")
+mails.enqueue("work", {}, id="third")
+"""
+
+
+def test_a_process_has_one_file_for_all_its_queues_and_its_children_have_none(ironclaim_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop-1.jsonl"
+    told = {**os.environ, "PYTHONPATH": str(ROOT), **recording(file)}
+    subprocess.run([sys.executable, "-c", PROGRAM, "bills", ironclaim_url, "first"], env=told, check=True, timeout=120)
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+    rows = checked_rows(file)
+    assert {row["proc"] for row in rows} == {"shop-1"} and [row["kind"] for row in rows if row["kind"] in ("open", "close")] == [
+        "open",
+        "close",
+    ]
+    assert (rows[0]["kind"], rows[0]["role"], rows[-1]["kind"], rows[-1]["rows"]) == ("open", "worker", "close", len(rows))
+    enqueues = [row for row in rows if row["kind"] == "operation" and row["f"] == "enqueue" and row["type"] == "ok"]
+    sent = [(row["queue"], row["items"][0]["job"]) for row in enqueues]
+    assert sent == [("mails", "first"), ("bills", "second"), ("mails", "third")]
+    assert len({row["op"] for row in enqueues}) == 3
+
+
+def test_a_file_that_cannot_be_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_recorder", None)
+    monkeypatch.delenv(FILE, raising=False)
+    with pytest.raises(Malformed, match=f"^{FILE}: None is not allowed, it must be the file"):
+        environment.observer("q")
+    for file, error in ((tmp_path / "none" / "w.jsonl", OSError), (tmp_path / 'a"b.jsonl', Malformed)):
+        monkeypatch.setenv(FILE, str(file))
+        with pytest.raises(error):
+            environment.observer("q")
+    assert not list(tmp_path.iterdir())
