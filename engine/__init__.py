@@ -6,68 +6,11 @@ Public names load on first use, so that `import engine.sizing` needs the standar
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from engine import effects, models, outbox
-    from engine.channel.asynchronous.channel import AsyncChannel
-    from engine.channel.contents import RawJson
-    from engine.channel.memory import MemoryStorage
-    from engine.channel.rules import ChannelRule
-    from engine.channel.storage import RedisStorage
-    from engine.channel.synchronous.channel import Channel
-    from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
-    from engine.errors import (
-        BatchFailed,
-        ChannelNotFound,
-        EngineError,
-        JobFailed,
-        LeaseLost,
-        Malformed,
-        NoResult,
-        OutcomeUnknown,
-        PartlyEnqueued,
-        PartlyPublished,
-        ScriptFault,
-        ServerUnavailable,
-        SubscriptionNotFound,
-        TimedOut,
-        UnknownJob,
-        UnknownParent,
-        UnsafeServer,
-        UnsupportedFeature,
-        WrongKeyType,
-    )
-    from engine.handlers import Handlers
-    from engine.job import Job
-    from engine.ops.admin import Altered
-    from engine.ops.jobs import Enqueued
-    from engine.ops.looks import Counts, Event, NameCounts, Snapshot
-    from engine.options import JobOptions
-    from engine.outcomes import Bury, Discard, RetryLater
-    from engine.priority_queue import PriorityQueue
-    from engine.queue.admin import Lock, QueueInfo
-    from engine.queue.asynchronous.parts import AsyncResults
-    from engine.queue.asynchronous.queue import AsyncQueue, async_queues
-    from engine.queue.era import DataLoss
-    from engine.queue.looks import JobError, JobInfo, JobPage, ListOptions, Progress, Result
-    from engine.queue.metrics import Scaling, join_metrics
-    from engine.queue.producing import NewJob
-    from engine.queue.scheduling import Schedule
-    from engine.queue.synchronous.parts import Results
-    from engine.queue.synchronous.queue import Queue, queues
-    from engine.queue.why import LaneInfo, LimitInfo, Obstacles, PauseInfo, Why
-    from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
-    from engine.redis.endpoint import ConnectOptions
-    from engine.routing import Target
-    from engine.serializers import Serializer, UnreadablePayload
-    from engine.tasks import Task, TaskFunction
-    from engine.worker.group import WorkerGroup
-    from engine.worker.worker import Scheduler, Worker
-
-
+#: Each public name stands here alone. `make generate` writes `__init__.pyi` from it, which type checkers and editors read.
 _HOMES = {
     "engine.channel.asynchronous.channel": ("AsyncChannel",),
     "engine.channel.contents": ("RawJson",),
@@ -75,13 +18,7 @@ _HOMES = {
     "engine.channel.rules": ("ChannelRule",),
     "engine.channel.storage": ("RedisStorage",),
     "engine.channel.synchronous.channel": ("Channel",),
-    "engine.channel.values": (
-        "Acknowledged",
-        "Fetched",
-        "Message",
-        "Published",
-        "Subscribed",
-    ),
+    "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
     "engine.errors": (
         "BatchFailed",
         "ChannelNotFound",
@@ -107,166 +44,38 @@ _HOMES = {
     "engine.job": ("Job",),
     "engine.ops.admin": ("Altered",),
     "engine.ops.jobs": ("Enqueued",),
-    "engine.ops.looks": (
-        "Counts",
-        "Event",
-        "NameCounts",
-        "Snapshot",
-    ),
+    "engine.ops.looks": ("Counts", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
-    "engine.outcomes": (
-        "Bury",
-        "Discard",
-        "RetryLater",
-    ),
+    "engine.outcomes": ("Bury", "Discard", "RetryLater"),
     "engine.priority_queue": ("PriorityQueue",),
-    "engine.queue.admin": (
-        "Lock",
-        "QueueInfo",
-    ),
+    "engine.queue.admin": ("Lock", "QueueInfo"),
     "engine.queue.asynchronous.parts": ("AsyncResults",),
-    "engine.queue.asynchronous.queue": (
-        "AsyncQueue",
-        "async_queues",
-    ),
+    "engine.queue.asynchronous.queue": ("AsyncQueue", "async_queues"),
     "engine.queue.era": ("DataLoss",),
-    "engine.queue.looks": (
-        "JobError",
-        "JobInfo",
-        "JobPage",
-        "ListOptions",
-        "Progress",
-        "Result",
-    ),
-    "engine.queue.metrics": (
-        "Scaling",
-        "join_metrics",
-    ),
+    "engine.queue.looks": ("JobError", "JobInfo", "JobPage", "ListOptions", "Progress", "Result"),
+    "engine.queue.metrics": ("Scaling", "join_metrics"),
     "engine.queue.producing": ("NewJob",),
     "engine.queue.scheduling": ("Schedule",),
     "engine.queue.synchronous.parts": ("Results",),
-    "engine.queue.synchronous.queue": (
-        "Queue",
-        "queues",
-    ),
-    "engine.queue.why": (
-        "LaneInfo",
-        "LimitInfo",
-        "Obstacles",
-        "PauseInfo",
-        "Why",
-    ),
-    "engine.queue.workers": (
-        "Durations",
-        "HandlerTimes",
-        "WorkerInfo",
-    ),
+    "engine.queue.synchronous.queue": ("Queue", "queues"),
+    "engine.queue.why": ("LaneInfo", "LimitInfo", "Obstacles", "PauseInfo", "Why"),
+    "engine.queue.workers": ("Durations", "HandlerTimes", "WorkerInfo"),
     "engine.redis.endpoint": ("ConnectOptions",),
     "engine.routing": ("Target",),
-    "engine.serializers": (
-        "Serializer",
-        "UnreadablePayload",
-    ),
-    "engine.tasks": (
-        "Task",
-        "TaskFunction",
-    ),
+    "engine.serializers": ("Serializer", "UnreadablePayload"),
+    "engine.tasks": ("Task", "TaskFunction"),
     "engine.worker.group": ("WorkerGroup",),
-    "engine.worker.worker": (
-        "Scheduler",
-        "Worker",
-    ),
+    "engine.worker.worker": ("Scheduler", "Worker"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "Acknowledged",
-    "Altered",
-    "AsyncChannel",
-    "AsyncQueue",
-    "AsyncResults",
-    "BatchFailed",
-    "Bury",
-    "Channel",
-    "ChannelNotFound",
-    "ChannelRule",
-    "ConnectOptions",
-    "Counts",
-    "DataLoss",
-    "Discard",
-    "Durations",
-    "EngineError",
-    "Enqueued",
-    "Event",
-    "Fetched",
-    "HandlerTimes",
-    "Handlers",
-    "Job",
-    "JobError",
-    "JobFailed",
-    "JobInfo",
-    "JobOptions",
-    "JobPage",
-    "LaneInfo",
-    "LeaseLost",
-    "LimitInfo",
-    "ListOptions",
-    "Lock",
-    "Malformed",
-    "MemoryStorage",
-    "Message",
-    "NameCounts",
-    "NewJob",
-    "NoResult",
-    "Obstacles",
-    "OutcomeUnknown",
-    "PartlyEnqueued",
-    "PartlyPublished",
-    "PauseInfo",
-    "PriorityQueue",
-    "Progress",
-    "Published",
-    "Queue",
-    "QueueInfo",
-    "RawJson",
-    "RedisStorage",
-    "Result",
-    "Results",
-    "RetryLater",
-    "Scaling",
-    "Schedule",
-    "Scheduler",
-    "ScriptFault",
-    "Serializer",
-    "ServerUnavailable",
-    "Snapshot",
-    "Subscribed",
-    "SubscriptionNotFound",
-    "Target",
-    "Task",
-    "TaskFunction",
-    "TimedOut",
-    "UnknownJob",
-    "UnknownParent",
-    "UnreadablePayload",
-    "UnsafeServer",
-    "UnsupportedFeature",
-    "Why",
-    "Worker",
-    "WorkerGroup",
-    "WorkerInfo",
-    "WrongKeyType",
-    "async_queues",
-    "effects",
-    "join_metrics",
-    "models",
-    "outbox",
-    "queues",
-]
+_PARTS = ("effects", "models", "outbox")
+
+__all__ = sorted([*_HOME_OF, *_PARTS])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("effects", "models", "outbox"):
+    if name in _PARTS:
         return import_module(f"engine.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module engine has no attribute {name}")

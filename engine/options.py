@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
+from functools import cache
+from inspect import signature
 from types import MappingProxyType
 from typing import Annotated, Any, Protocol, TypedDict, get_args, get_type_hints
 
@@ -194,6 +196,33 @@ NO_CHECKS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType({})
 OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     name: get_args(hint)[1] for name, hint in get_type_hints(JobOptions, include_extras=True).items()
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A keyword of a class, such as `grace_ms` of Worker: its type, its default, what checks its bounds (None where the class
+    itself does), and what the flag of the command says of it ('' = it has none)."""
+
+    name: str
+    kind: Any
+    default: Any
+    check: Whole | Flag | Choice | Checked | None
+    help: str
+
+
+@cache
+def settings_of(kind: type) -> tuple[Setting, ...]:
+    """The keywords of a class, in their order, each with what `Annotated` says of it in the signature."""
+    hints = get_type_hints(kind.__init__, include_extras=True)
+    found: list[Setting] = []
+    for name, parameter in signature(kind.__init__).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            notes: tuple[Any, ...] = getattr(hints[name], "__metadata__", ())
+            check = next((note for note in notes if not isinstance(note, str)), None)
+            help = next((note for note in notes if isinstance(note, str)), "")
+            own_type = get_args(hints[name])[0] if notes else hints[name]
+            found.append(Setting(name, own_type, parameter.default, check, help))
+    return tuple(found)
 
 
 def checked(

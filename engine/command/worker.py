@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import logging
 import os
 import signal
@@ -19,6 +18,7 @@ from engine.command.arguments import Target, add, add_server, agree, load, numbe
 from engine.errors import Malformed, logger
 from engine.handlers import Handlers
 from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
+from engine.options import Setting, settings_of
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.redis.endpoint import DEFAULT_URL
@@ -165,32 +165,21 @@ def _written(path: str) -> Iterator[tuple[str, int]]:
 EXIT_CODES = {"recycled": 75, "at once": 70, "grace over": 71}
 _RECORDING = "left out: set IRONCLAIM_OBSERVER=record.environment:observer, and IRONCLAIM_HISTORY to the file"
 
-#: The settings of Worker, which has their defaults: a setting that nobody gives is not passed on.
-SETTINGS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
-    ("--name", str, "for people (default: worker-HOST-PID)"),
-    ("--concurrency", int, "handlers at once, of all queues together"),
-    ("--prefetch", int, "most jobs leased ahead of the handlers; 0 = none, as with several queues unless told"),
-    ("--lease-ms", int, "how long a job stays leased without a renewal"),
-    ("--sweep-ms", int, "longest time between two sweeps; at most a quarter of the lease"),
-    ("--grace-ms", int, "how long a stop waits for handlers"),
-    ("--processes", int, "run plain handlers in this many child processes, one each"),
-    ("--child-max-jobs", int, "replace a child process after so many jobs; 0 = never"),
-    ("--max-jobs", int, "end with exit code 75 after so many jobs; 0 = never"),
-    ("--max-memory-mb", int, "the same beyond so many megabytes; 0 = never"),
-    ("--beat-ms", int, "how often it tells that it lives"),
-    ("--presence", switch, "whether others notice by its closed connection that it was killed: on or off"),
-    ("--names", words, "of the handlers only these, with commas between"),
-    ("--priorities", priorities, "only jobs of these priorities: 5, 7-10"),
-    ("--routes", words, "routing keys whose jobs it takes, with commas between"),
-    ("--stack", str, "its stack, for targets"),
-    ("--capabilities", words, "its capabilities, for targets, with commas between"),
-    ("--region", str, "its region, for targets"),
-)
-#: Those of WorkerGroup beside them.
-GROUP_SETTINGS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
-    ("--strategy", one_of(*get_args(Strategy)), "whose turn it is of several queues (default: strict, in their order)"),
-    ("--weights", numbers, "of several queues, in their order: 6,3,1; the strategy is then weighted"),
-)
+#: How a setting of each type is written.
+_WRITTEN: Mapping[Any, Callable[[str], Any]] = {
+    int: int,
+    validate.Milliseconds: int,
+    bool: switch,
+    str: str,
+    str | None: str,
+    Iterable[str]: words,
+    Iterable[str] | None: words,
+    tuple[int, int] | None: priorities,
+    Sequence[int] | None: numbers,
+    Strategy: one_of(*get_args(Strategy)),
+}
+#: The settings that have a flag: those of Worker, and those of WorkerGroup beside them. One that nobody gives is not passed on.
+SETTINGS, GROUP_SETTINGS = (tuple(each for each in settings_of(kind) if each.help) for kind in (Worker, WorkerGroup))
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -208,13 +197,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(worker, "--shards", kind=int, default=None, help="how many shards the queue has, for a Handlers object")
     # A queue of the module has a url of its own.
     add_server(worker, url=None)
-    defaults = inspect.signature(Worker).parameters
-    for flag, kind, help in (*SETTINGS, *GROUP_SETTINGS):
-        parameter = defaults.get(_attribute(flag))
-        default: Any = None if parameter is None else parameter.default
-        shown: Any = ",".join(default) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
-        shown = "on" if shown is True else shown
-        add(worker, flag, kind=kind, default=None, shown=shown, help=help)
+    for setting in (*SETTINGS, *GROUP_SETTINGS):
+        default = setting.default
+        shown = "on" if default is True else ",".join(default) if isinstance(default, tuple) else default
+        add(worker, _flag(setting), kind=_WRITTEN[setting.kind], default=None, shown=shown, help=setting.help)
     add_logging(worker)
     worker.add_argument("--reload", action="store_true", help="for development: start anew when a source file changes")
     worker.add_argument(
@@ -298,19 +284,19 @@ def _named_queue(options: argparse.Namespace) -> Queue:
     )
 
 
-def _given(options: argparse.Namespace, settings: Sequence[tuple[str, Any, str]]) -> dict[str, Any]:
+def _given(options: argparse.Namespace, settings: Sequence[Setting]) -> dict[str, Any]:
     """The settings that were given."""
-    found = {_attribute(flag): getattr(options, _attribute(flag)) for flag, _, _ in settings}
+    found = {setting.name: getattr(options, setting.name) for setting in settings}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _refuse(options: argparse.Namespace, settings: Sequence[tuple[str, Callable[[str], Any], str]], bound: str) -> None:
+def _refuse(options: argparse.Namespace, settings: Sequence[Setting], bound: str) -> None:
     """Raise Malformed for a setting that was given."""
-    for flag, kind, _ in settings:
-        value = getattr(options, _attribute(flag))
+    for setting in settings:
+        value = getattr(options, setting.name)
         if value is not None:
-            raise Malformed(origin_of(flag, value, kind), value, bound)
+            raise Malformed(origin_of(_flag(setting), value, _WRITTEN[setting.kind]), value, bound)
 
 
-def _attribute(flag: str) -> str:
-    return flag.removeprefix("--").replace("-", "_")
+def _flag(setting: Setting) -> str:
+    return "--" + setting.name.replace("_", "-")

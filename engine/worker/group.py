@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from contextvars import copy_context
-from typing import Any, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 from engine import validate
 from engine.errors import Malformed
@@ -39,8 +39,13 @@ class WorkerGroup:
         queues: Sequence[QueueSettings],
         handlers: Handlers | None = None,
         *,
-        strategy: Strategy = "strict",
-        weights: Sequence[int] | None = None,
+        strategy: Annotated[
+            Strategy,
+            "whose turn it is of several queues; strict = in their order",
+        ] = "strict",
+        weights: Annotated[
+            Sequence[int] | None, "of several queues, in their order: 6,3,1; the strategy is then weighted"
+        ] = None,
         concurrency: int = 8,
         **settings: Any,
     ) -> None:

@@ -14,10 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, Self, cast
+from typing import Annotated, Any, Self, cast
 
 from engine import routing, validate
 from engine.errors import EngineError, Malformed, logger, spared
@@ -25,6 +25,7 @@ from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.ops.base import Operation
 from engine.ops.shards import ReadShards
+from engine.options import Duration, Flag, Whole, settings_of
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
@@ -48,8 +49,10 @@ log = logger("ironclaim.worker")
 
 #: Child processes of one worker.
 PROCESSES_MAX = 64
+_LEASE_MS = 9000
 #: Allowed beside every lease: a caller who gives a short lease alone has not asked for it.
 _SWEEP_MS = 1000
+_DAY_MS = 86_400_000
 BEAT_MS_MAX = 3_600_000
 #: A call that the server does not answer holds up the end of a worker for no longer.
 _CALLERS_END_S = 2.0
@@ -61,6 +64,8 @@ _NO_ANSWER = "worker %s: the server does not answer yet"
 #: Bounds of `max_jobs` and `max_memory_mb`: a machine with more memory than that is not known yet.
 _JOBS_MAX = 2**48
 _MEMORY_MB_MAX = 2**24
+#: What the step machine reads.
+_OF_MACHINE = frozenset(field.name for field in fields(Settings))
 
 
 class Worker:
@@ -120,58 +125,101 @@ class Worker:
         queue: QueueSettings,
         handlers: Handlers | None = None,
         *,
-        name: str = "",
-        concurrency: int = 8,
-        prefetch: int = 128,
-        lease_ms: Milliseconds = 9000,
-        sweep_ms: Milliseconds = _SWEEP_MS,
-        grace_ms: Milliseconds = 30_000,
-        processes: int = 0,
-        child_max_jobs: int = 0,
-        max_jobs: int = 0,
-        max_memory_mb: int = 0,
-        beat_ms: Milliseconds = 10_000,
+        name: Annotated[str, "for people (default: worker-HOST-PID)"] = "",
+        concurrency: Annotated[
+            int,
+            Whole(1, validate.CONCURRENCY_MAX),
+            "handlers at once, of all queues together",
+        ] = 8,
+        prefetch: Annotated[
+            int,
+            Whole(0, validate.CONCURRENCY_MAX),
+            "most jobs leased ahead of the handlers; 0 = none, as with several queues unless told",
+        ] = 128,
+        lease_ms: Annotated[
+            Milliseconds,
+            Duration(100, _DAY_MS),
+            "how long a job stays leased without a renewal",
+        ] = _LEASE_MS,
+        sweep_ms: Annotated[
+            Milliseconds,
+            "longest time between two sweeps; at most a quarter of the lease",
+        ] = _SWEEP_MS,
+        grace_ms: Annotated[
+            Milliseconds,
+            Duration(0, _DAY_MS),
+            "how long a stop waits for handlers",
+        ] = 30_000,
+        processes: Annotated[
+            int,
+            Whole(0, PROCESSES_MAX),
+            "run plain handlers in this many child processes, one each",
+        ] = 0,
+        child_max_jobs: Annotated[
+            int,
+            Whole(0, _JOBS_MAX),
+            "replace a child process after so many jobs; 0 = never",
+        ] = 0,
+        max_jobs: Annotated[
+            int,
+            Whole(0, _JOBS_MAX),
+            "end with exit code 75 after so many jobs; 0 = never",
+        ] = 0,
+        max_memory_mb: Annotated[
+            int,
+            Whole(0, _MEMORY_MB_MAX),
+            "the same beyond so many megabytes; 0 = never",
+        ] = 0,
+        beat_ms: Annotated[
+            Milliseconds,
+            Duration(0, BEAT_MS_MAX),
+            "how often it tells that it lives",
+        ] = 10_000,
+        presence: Annotated[
+            bool,
+            Flag(),
+            "whether others notice by its closed connection that it was killed: on or off",
+        ] = True,
         attributes: Mapping[str, Any] | None = None,
-        names: Iterable[str] | None = None,
-        priorities: tuple[int, int] | None = None,
-        routes: Iterable[str] = (DEFAULT_ROUTE,),
-        stack: str | None = None,
-        capabilities: Iterable[str] = (),
-        region: str | None = None,
+        names: Annotated[Iterable[str] | None, "of the handlers only these, with commas between"] = None,
+        priorities: Annotated[tuple[int, int] | None, "only jobs of these priorities: 5, 7-10"] = None,
+        routes: Annotated[
+            Iterable[str],
+            "routing keys whose jobs it takes, with commas between",
+        ] = (DEFAULT_ROUTE,),
+        stack: Annotated[str | None, "its stack, for targets"] = None,
+        capabilities: Annotated[Iterable[str], "its capabilities, for targets, with commas between"] = (),
+        region: Annotated[str | None, "its region, for targets"] = None,
         gate: Gate | None = None,
-        presence: bool = True,
     ) -> None:
+        # Each setting stands above alone: its type, its bounds, what the flag of the command says, its default.
+        given = locals()
         handlers = queue.handlers if handlers is None else handlers
         validate.instance("handlers", handlers, Handlers, "a Handlers object")
         names_taken = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
-        processes = validate.integer("processes", processes, 0, PROCESSES_MAX)
-        concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
-        plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
-        spawned = plain if processes else frozenset[str]()
-        lease = validate.duration_ms("lease_ms", lease_ms, 100, 86_400_000)
+        checks = [(setting.name, setting.check) for setting in settings_of(Worker) if setting.check is not None]
+        own: dict[str, Any] = {name: check.check(name, given[name]) for name, check in checks}
         known_as = validate.worker_name(name, default_name)
         if gate is not None and not callable(gate):
             raise Malformed("gate", gate, "a function without arguments that returns True, False or a number")
-        validate.truth("presence", presence)
+        # The machine brings it down to a quarter of the lease.
+        own["sweep_ms"] = validate.duration_ms("sweep_ms", sweep_ms, 10, max(own["lease_ms"], _SWEEP_MS))
+        processes = own["processes"]
+        plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
+        spawned = plain if processes else frozenset[str]()
+        # No threads for handlers that nobody has.
+        own["concurrency"] = 0 if len(handlers.inline) == len(handlers.by_name) else processes or own["concurrency"]
         settings = Settings(
             name=known_as,
-            # No threads for handlers that nobody has.
-            concurrency=0 if len(handlers.inline) == len(handlers.by_name) else processes or concurrency,
-            prefetch=validate.integer("prefetch", prefetch, 0, validate.CONCURRENCY_MAX),
-            lease_ms=lease,
-            # Settings bring it down to a quarter of the lease.
-            sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, max(lease, _SWEEP_MS)),
-            grace_ms=validate.duration_ms("grace_ms", grace_ms, 0, 86_400_000),
             classes=names_taken,
             inline=handlers.inline,
             stoppable=handlers.coroutines | spawned,
             spawned=spawned,
             batches=dict(handlers.batches),
-            max_jobs=validate.integer("max_jobs", max_jobs, 0, _JOBS_MAX),
             attributes=routing.attributes(known_as, stack, capabilities, region, routes),
             priorities=routing.priority_range(priorities),
             routes_at_claim=queue.model.routes_at_claim,
-            beat_ms=validate.duration_ms("beat_ms", beat_ms, 0, BEAT_MS_MAX),
+            **{name: value for name, value in own.items() if name in _OF_MACHINE},
         )
         settings = replace(settings, about=_about(settings, validate.attributes(attributes)))
         if not handlers.by_name:
@@ -182,10 +230,10 @@ class Worker:
             handlers,
             settings,
             processes=processes > 0,
-            max_memory_mb=validate.integer("max_memory_mb", max_memory_mb, 0, _MEMORY_MB_MAX),
-            child_max_jobs=validate.integer("child_max_jobs", child_max_jobs, 0, _JOBS_MAX),
+            max_memory_mb=own["max_memory_mb"],
+            child_max_jobs=own["child_max_jobs"],
             gate=None if gate is None else partial(_ask, gate, known_as),
-            presence=presence,
+            presence=own["presence"],
         )
         if self._processes:
             check_references(handlers)
@@ -412,12 +460,12 @@ class Scheduler(Worker):
     """Sweeps a queue until it is stopped, at least every `sweep_ms`, and runs nothing. Any number may run at once, beside
     any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
 
-    def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = 1000) -> None:
+    def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = _SWEEP_MS) -> None:
         settings = Settings(
             name=validate.worker_name(name, lambda: f"scheduler-{os.getpid()}"),
             concurrency=0,
             prefetch=0,
-            lease_ms=9000,
+            lease_ms=_LEASE_MS,
             sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, 2000),
             grace_ms=1000,
             classes=(),

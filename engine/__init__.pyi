@@ -1,0 +1,143 @@
+# Generated from engine/__init__.py by "make generate"; do not edit.
+
+from engine import effects, models, outbox
+from engine.channel.asynchronous.channel import AsyncChannel
+from engine.channel.contents import RawJson
+from engine.channel.memory import MemoryStorage
+from engine.channel.rules import ChannelRule
+from engine.channel.storage import RedisStorage
+from engine.channel.synchronous.channel import Channel
+from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
+from engine.errors import (
+    BatchFailed,
+    ChannelNotFound,
+    EngineError,
+    JobFailed,
+    LeaseLost,
+    Malformed,
+    NoResult,
+    OutcomeUnknown,
+    PartlyEnqueued,
+    PartlyPublished,
+    ScriptFault,
+    ServerUnavailable,
+    SubscriptionNotFound,
+    TimedOut,
+    UnknownJob,
+    UnknownParent,
+    UnsafeServer,
+    UnsupportedFeature,
+    WrongKeyType,
+)
+from engine.handlers import Handlers
+from engine.job import Job
+from engine.ops.admin import Altered
+from engine.ops.jobs import Enqueued
+from engine.ops.looks import Counts, Event, NameCounts, Snapshot
+from engine.options import JobOptions
+from engine.outcomes import Bury, Discard, RetryLater
+from engine.priority_queue import PriorityQueue
+from engine.queue.admin import Lock, QueueInfo
+from engine.queue.asynchronous.parts import AsyncResults
+from engine.queue.asynchronous.queue import AsyncQueue, async_queues
+from engine.queue.era import DataLoss
+from engine.queue.looks import JobError, JobInfo, JobPage, ListOptions, Progress, Result
+from engine.queue.metrics import Scaling, join_metrics
+from engine.queue.producing import NewJob
+from engine.queue.scheduling import Schedule
+from engine.queue.synchronous.parts import Results
+from engine.queue.synchronous.queue import Queue, queues
+from engine.queue.why import LaneInfo, LimitInfo, Obstacles, PauseInfo, Why
+from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
+from engine.redis.endpoint import ConnectOptions
+from engine.routing import Target
+from engine.serializers import Serializer, UnreadablePayload
+from engine.tasks import Task, TaskFunction
+from engine.version import __version__ as __version__
+from engine.worker.group import WorkerGroup
+from engine.worker.worker import Scheduler, Worker
+
+__all__ = [
+    "Acknowledged",
+    "Altered",
+    "AsyncChannel",
+    "AsyncQueue",
+    "AsyncResults",
+    "BatchFailed",
+    "Bury",
+    "Channel",
+    "ChannelNotFound",
+    "ChannelRule",
+    "ConnectOptions",
+    "Counts",
+    "DataLoss",
+    "Discard",
+    "Durations",
+    "EngineError",
+    "Enqueued",
+    "Event",
+    "Fetched",
+    "HandlerTimes",
+    "Handlers",
+    "Job",
+    "JobError",
+    "JobFailed",
+    "JobInfo",
+    "JobOptions",
+    "JobPage",
+    "LaneInfo",
+    "LeaseLost",
+    "LimitInfo",
+    "ListOptions",
+    "Lock",
+    "Malformed",
+    "MemoryStorage",
+    "Message",
+    "NameCounts",
+    "NewJob",
+    "NoResult",
+    "Obstacles",
+    "OutcomeUnknown",
+    "PartlyEnqueued",
+    "PartlyPublished",
+    "PauseInfo",
+    "PriorityQueue",
+    "Progress",
+    "Published",
+    "Queue",
+    "QueueInfo",
+    "RawJson",
+    "RedisStorage",
+    "Result",
+    "Results",
+    "RetryLater",
+    "Scaling",
+    "Schedule",
+    "Scheduler",
+    "ScriptFault",
+    "Serializer",
+    "ServerUnavailable",
+    "Snapshot",
+    "Subscribed",
+    "SubscriptionNotFound",
+    "Target",
+    "Task",
+    "TaskFunction",
+    "TimedOut",
+    "UnknownJob",
+    "UnknownParent",
+    "UnreadablePayload",
+    "UnsafeServer",
+    "UnsupportedFeature",
+    "Why",
+    "Worker",
+    "WorkerGroup",
+    "WorkerInfo",
+    "WrongKeyType",
+    "async_queues",
+    "effects",
+    "join_metrics",
+    "models",
+    "outbox",
+    "queues",
+]
