@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
+from engine import validate
 from engine.command.arguments import Target, add, add_server, agree, load, numbers, one_of, origin_of, priorities, switch, words
 from engine.errors import Malformed, logger
 from engine.handlers import Handlers

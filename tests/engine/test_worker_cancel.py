@@ -234,8 +234,8 @@ def test_rule_26_a_cancel_that_the_connection_missed_is_told_when_it_reads_again
         heard.append(job.cancelled_by_hand)
 
     hushed = threading.Event()
-    listens = control.Control._heard  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(control.Control, "_heard", lambda self, message: None if hushed.is_set() else listens(self, message))
+    listens = control.Control._on_message  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(control.Control, "_on_message", lambda self, message: None if hushed.is_set() else listens(self, message))
     queue.enqueue("work", {}, id="j")
     with at_work(Worker(queue, handlers, name="w", **RARELY), at_once=True):
         listening(server, queue, "w")
