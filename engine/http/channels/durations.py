@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
-from decimal import Decimal
 
 from engine.errors import Malformed
-from engine.validate import DURATION_MS_MAX
-
-_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9}
-_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(ns|us|µs|μs|ms|s|m|h)")
-#: How they are written.
-WRITTEN = re.compile(rf"([+-]?)((?:{_PART.pattern}){{1,10}}|0)")
+from engine.validate import DURATION_MS_MAX, go_duration_ms
 
 
 def duration_ms(field: str, text: str) -> int:
     """The length in whole milliseconds, rounded up; a negative one is 0. Raises Malformed."""
-    found = WRITTEN.fullmatch(text)
-    if found is None:
+    length_ms = go_duration_ms(text)
+    if length_ms is None:
         raise Malformed(field, text, "a length of time such as 30s, 1h30m or 250ms")
-    total_ns = sum(Decimal(number) * _UNITS_NS[unit] for number, unit in _PART.findall(text))
-    if found.group(1) == "-":
-        return 0
-    return min(math.ceil(total_ns / 10**6), DURATION_MS_MAX)
+    return max(0, min(math.ceil(length_ms), DURATION_MS_MAX))
