@@ -35,15 +35,12 @@ from engine.handlers import Handlers
 from engine.models import Bananas, BananasLayout
 from engine.queue.synchronous.queue import Queue
 from engine.routing import DEFAULT_ROUTE
-from engine.worker.worker import Scheduler, Worker
+from engine.worker.worker import SCHEDULER_SWEEP_MS_MAX, Scheduler, Worker
 
 #: Mode -> handlers at once unless the environment says otherwise.
 MODES = {"thin": 5, "default": 10, "specialized": 10, "job-specialized": 10, "scheduler-only": 0}
 #: From the last one claimed to the first, each with the least and the greatest priority of the engine that it stands for.
 _BANDS = {"low": (1, 3), "normal": (4, 6), "high": (7, 10)}
-_UNITS_MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
-_SWEEP_MS_MAX = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ def read(environ: Mapping[str, str], *, layout: BananasLayout = "document") -> B
     if mode not in MODES:
         raise Malformed("WORKER_MODE", mode, ", ".join(MODES))
     interval_ms = _bounded(environ, "SCHEDULER_INTERVAL", "1s", 100, 60_000)
-    settings: dict[str, Any] = {"sweep_ms": min(interval_ms, _SWEEP_MS_MAX), "grace_ms": 30_000}
+    settings: dict[str, Any] = {"sweep_ms": min(interval_ms, SCHEDULER_SWEEP_MS_MAX), "grace_ms": 30_000}
     if mode != "scheduler-only":
         settings |= {
             "concurrency": _whole(environ, "WORKER_CONCURRENCY", MODES[mode]),
@@ -102,10 +99,10 @@ def _whole(environ: Mapping[str, str], name: str, default: int) -> int:
 
 def _bounded(environ: Mapping[str, str], name: str, default: str, least_ms: int, most_ms: int) -> int:
     text = _text(environ, name, default)
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    length_ms = validate.go_duration_ms(text)
+    if length_ms is None:
         raise Malformed(name, text, "a duration such as 500ms, 5m or 1h30m")
-    return validate.integer(name, round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts)), least_ms, most_ms)
+    return validate.integer(name, round(length_ms), least_ms, most_ms)
 
 
 def _priorities(environ: Mapping[str, str], default: str) -> tuple[int, int] | None:

@@ -230,7 +230,7 @@ NESTING_MAX = 100
 _DIGITS_MAX = 4_000
 #: Ends of lines for Unicode, and so for readers of event streams such as `iter_lines` of httpx; for JSON they are any character.
 _BREAKS = {at: f"\\u{at:04x}" for at in (0x85, 0x2028, 0x2029)}
-_EPOCH = datetime.fromtimestamp(0, UTC)
+EPOCH = datetime.fromtimestamp(0, UTC)
 _FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _to_lines = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -256,7 +256,7 @@ def utf8(text: str) -> bytes:
 def utc(ms: int) -> datetime:
     """A time of the server as a calendar has it; one beyond the year 9999 or before the year 1 is the end of that calendar."""
     try:
-        return _EPOCH + timedelta(milliseconds=ms)
+        return EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
         return _LAST if ms > 0 else _FIRST
 

@@ -12,7 +12,19 @@
 The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an annotation) is the context of
 the run, and is not an argument of `enqueue`. What the function returns travels by its annotation as well, and comes back with
 its type: `send.call(...)`, `queue.results.wait(id, send).get()`; without an annotation it is what JSON makes of it.
-`engine.kinds` lists what travels. With `batch` see `engine.tasks`."""
+`engine.kinds` lists what travels.
+
+With `batch` a function takes the calls of several jobs at once:
+
+    @queue.job("index", batch=50)
+    def index(documents: list[Document]) -> None: ...
+
+    index.enqueue(Document(...))  # one job, which has one item
+
+Each parameter is a list, of which every job of the batch has one item, in the same order; a first one of type `list[Job]` (or
+called `jobs`, without an annotation) is the list of the Jobs. A job whose payload does not fit fails alone, and the function
+does not see it. It returns None, a `list[R]` with a result for each job, or a `dict[str, R]` of results by job id; a job whose
+result is no R fails alone."""
 
 from __future__ import annotations
 
@@ -33,17 +45,7 @@ from engine.queue.producing import NewJob
 from engine.queue.settings import QueueSettings, asynchronous, synchronous
 from engine.validate import Milliseconds
 
-# -- Functions that are jobs and take the calls of several at once: `@queue.job("index", batch=50)`.
-#
-#     @queue.job("index", batch=50)
-#     def index(documents: list[Document]) -> None: ...
-#
-#     index.enqueue(Document(...))  # one job, which has one item
-#
-# Each parameter is a list, of which every job of the batch has one item, in the same order; a first one of type
-# `list[Job]` (or called `jobs`, without an annotation) is the list of the Jobs. A job whose payload does not fit
-# fails alone, and the function does not see it. It returns None, a `list[R]` with a result for each job, or a
-# `dict[str, R]` of results by job id; a job whose result is no R fails alone.
+# -- Batches: what a function gets of the payloads of its jobs, and what its return value says of each.
 
 
 class _Calls(NamedTuple):

@@ -6,11 +6,12 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
-from engine.errors import EngineError, Malformed, describe
+from engine.errors import EPOCH, EngineError, Malformed, describe
 from engine.ops.admin import Limit, Window
 from engine.ops.jobs import Parent, reroute_target
 
@@ -27,7 +28,6 @@ PROGRESS_BYTES_MAX = 16 * 1024
 DURATION_MS_MAX = 100 * 366 * 86_400_000
 #: The year 6429; 48 bits in the envelope.
 INSTANT_MS_MAX = 2**47
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: u32 in the envelope.
 BACKOFF_MS_MAX = 2**32 - 1
 ATTEMPTS_MAX = 1000
@@ -64,6 +64,14 @@ _NOTHING_MORE = object()
 
 #: A length of time where a name ends with `_ms`: so many ms, or a timedelta.
 Milliseconds = int | timedelta
+#: Nanoseconds of each unit that people and programs write a length of time in: those of Go, and days.
+UNITS_NS = {
+    **{"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6},
+    **{"s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9, "d": 86_400 * 10**9},
+}
+_GO_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(ns|us|µs|μs|ms|s|m|h)")
+#: A length of time as Go writes it.
+GO_DURATION = re.compile(rf"([+-]?)((?:{_GO_PART.pattern}){{1,10}}|0)")
 
 #: One encoder for all payloads: `json.dumps` makes one for each call that has options.
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -185,7 +193,7 @@ def instant_ms(field: str, value: object) -> int:
 
 
 def _since_epoch_ms(value: datetime) -> int:
-    return (value - _EPOCH) // timedelta(milliseconds=1)
+    return (value - EPOCH) // timedelta(milliseconds=1)
 
 
 def text(field: str, value: object) -> str:
@@ -282,6 +290,15 @@ def duration_ms(field: str, value: object, least: int, most: int) -> int:
     if issubclass(type(value), timedelta):
         value = timedelta.__truediv__(cast("timedelta", value), timedelta(milliseconds=1))
     return integer(field, value, least, most)
+
+
+def go_duration_ms(text: str) -> Decimal | None:
+    """The length in ms of what Go writes as `1h30m`, `1.5s` or `-250ms`; None where it is no length."""
+    found = GO_DURATION.fullmatch(text)
+    if found is None:
+        return None
+    total_ns = sum(Decimal(number) * UNITS_NS[unit] for number, unit in _GO_PART.findall(found[2]))
+    return (-1 if found[1] == "-" else 1) * Decimal(total_ns) / 10**6
 
 
 def payload_bytes(value: object, most: int = PAYLOAD_BYTES_MAX) -> bytes:

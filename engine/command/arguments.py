@@ -25,6 +25,7 @@ from engine.queue.settings import QueueSettings
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
 from engine.redis.endpoint import DEFAULT_URL, Endpoint
+from engine.validate import UNITS_NS
 from engine.worker.group import WorkerGroup
 from engine.worker.worker import Worker
 
@@ -158,16 +159,12 @@ def _runnable(module: ModuleType) -> Iterator[str]:
     return (name for name, value in vars(module).items() if isinstance(value, Runnable))
 
 
-#: Milliseconds of each unit that a duration may be written in.
-UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
 def duration_ms(text: str) -> int:
     """`1500ms`, `90s`, `10m`, `2h`, `7d` in milliseconds. Raises ArgumentTypeError."""
     found = re.fullmatch(r"(\d{1,15})(ms|s|m|h|d)", text)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r}: it must be a number with a unit: 1500ms, 90s, 10m, 2h, 7d")
-    return int(found[1]) * UNITS_MS[found[2]]
+    return int(found[1]) * UNITS_NS[found[2]] // 10**6
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, numbers, opened, words
-from engine.command.output import instant, json_text, print_error, show, show_one
+from engine.command.output import instant, json_text, print_error, show, show_one, tell
 from engine.errors import shown
 from engine.ops.admin import Altered
 from engine.options import OPTIONS, Described, JobOptions
@@ -324,7 +324,7 @@ def _altering(act: Act, done: str) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
         with opened(options, check=partial(_check_job, options)) as queue:
             altered = act(queue, options.job)
-        return _tell(altered, done, options)
+        return _end(altered, done, options)
 
     return run
 
@@ -336,16 +336,16 @@ def _requeue(options: argparse.Namespace) -> int:
         return 2
     with opened(options) as queue:
         if options.job:
-            return _tell(queue.dead.requeue(options.job), "requeued", options)
+            return _end(queue.dead.requeue(options.job), "requeued", options)
         count = queue.dead.requeue_all(**wanted)
-    show_one({"requeued": count, "queue": options.queue}, as_json=options.json)
+    tell("requeued", count, options)
     return 0
 
 
 def _clear(options: argparse.Namespace) -> int:
     with opened(options) as queue:
         count = queue.dead.clear(older_than_ms=options.older_than)
-    show_one({"cleared": count, "queue": options.queue}, as_json=options.json)
+    tell("cleared", count, options)
     return 0
 
 
@@ -354,12 +354,12 @@ def _unknown(options: argparse.Namespace) -> int:
     return _NOT_DONE
 
 
-def _tell(altered: Altered, done: str, options: argparse.Namespace) -> int:
+def _end(altered: Altered, done: str, options: argparse.Namespace) -> int:
     row = {"job": altered.job, "queue": options.queue, "result": altered.result, "state": altered.state, "holder": altered.holder}
     if options.json:
         show_one(row, as_json=True)
     elif altered.done:
-        show_one({done: altered.job, "queue": options.queue, "was": altered.state}, as_json=False)
+        tell(done, altered.job, options, was=altered.state)
     elif altered.state == "gone":
         return _unknown(options)
     else:

@@ -49,7 +49,7 @@ def run_backup(options: argparse.Namespace) -> int:
     """Back up."""
     with _opened(options, options.queue) as queue:
         taken = take(queue, options.file, _Progress("backup"))
-    _tell_backup({"backed up": taken.queue, **asdict(taken)}, options)
+    _tell({"backed up": taken.queue, **asdict(taken)}, options)
     return 0
 
 
@@ -58,7 +58,7 @@ def run_restore(options: argparse.Namespace) -> int:
     archive = Archive(options.file)
     with _opened(options, options.queue or str(archive.header["queue"])) as queue:
         restored = restore(archive, queue, _Progress("restore"))
-    _tell_backup({"restored": restored.queue, **asdict(restored)}, options)
+    _tell({"restored": restored.queue, **asdict(restored)}, options)
     return 0
 
 
@@ -66,7 +66,7 @@ def _opened(options: argparse.Namespace, name: str) -> Queue:
     return Queue(name, options.model, url=options.url or DEFAULT_URL, prefix=options.prefix)
 
 
-def _tell_backup(fields: dict[str, object], options: argparse.Namespace) -> None:
+def _tell(fields: dict[str, object], options: argparse.Namespace) -> None:
     del fields["queue"]
     if not options.json:
         fields["instant"] = instant(int(str(fields.pop("instant_ms"))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -35,6 +36,11 @@ def show_one(fields: Mapping[str, Any], *, as_json: bool) -> None:
     for name, value in fields.items():
         lines = _text(value).splitlines() or [""]
         print(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(lines))
+
+
+def tell(done: str, what: object, options: argparse.Namespace, **more: object) -> None:
+    """What a command has done to a queue: `paused: send, queue: mail`."""
+    show_one({done: what, "queue": options.queue, **more}, as_json=options.json)
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, add_server, duration_ms, opened
-from engine.command.output import instant, json_text, print_error, show, show_one, table
+from engine.command.output import instant, json_text, print_error, show, show_one, table, tell
 from engine.errors import Malformed, UnsupportedFeature
 from engine.ops.looks import Counts
 from engine.queue.scheduling import Schedule
@@ -195,7 +195,7 @@ def run_pause(options: argparse.Namespace) -> int:
             print_error(f"there is no queue {options.queue}: nothing was ever put into it, and no worker has worked for it")
             return _NOT_DONE
         queue.pause(options.name, length_ms=options.length_ms)
-    _tell_pause("paused", options, length_ms=options.length_ms)
+    tell("paused", options.name or "the whole queue", options, length_ms=options.length_ms)
     return 0
 
 
@@ -207,7 +207,7 @@ def run_resume(options: argparse.Namespace) -> int:
         what = f"the name {options.name}" if options.name else "the whole queue"
         print_error(f"queue {options.queue}: {what} was not paused")
         return _NOT_DONE
-    _tell_pause("resumed", options)
+    tell("resumed", options.name or "the whole queue", options)
     return 0
 
 
@@ -217,10 +217,6 @@ def _exists(queue: Queue, options: argparse.Namespace) -> bool:
         return True
     counts = queue.counts()
     return any((counts.waiting, counts.delayed, counts.blocked, counts.active, counts.dead, counts.done))
-
-
-def _tell_pause(what: str, options: argparse.Namespace, **more: int) -> None:
-    show_one({what: options.name or "the whole queue", "queue": options.queue, **more}, as_json=options.json)
 
 
 # -- `ironclaim top`: a queue, live in a terminal.

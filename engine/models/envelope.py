@@ -41,6 +41,7 @@ from typing import Any, NamedTuple, cast, get_args, get_type_hints
 from engine.errors import ScriptFault
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Backoff, Enqueue, Lease, Options, Parent, class_of
+from engine.options import PLAIN
 
 #: The first byte of a job, before the priority is added: without and with a byte of flags behind it.
 _PLAIN, _FLAGGED = 160, 176
@@ -53,7 +54,6 @@ NUMBERS_BYTES = 9
 _TIME_MASK = (1 << 42) - 1
 #: Attempts, kind of back-off, crashes_max, backoff_ms, timeout_ms; lengths of key, name and unique key.
 _SETTINGS_FIELDS = struct.Struct(">HBBIIBBB")
-_DEFAULTS = Options()
 #: A byte holds the length of a seal, which is the unique key and up to 15 bytes more (`lua/core/modules/run.lua`).
 _UNIQUE_BYTES_MAX = 240
 #: Forms that are kept; where each job has its own (unique keys), all of them are new.
@@ -101,7 +101,7 @@ def _shape(name: str, options: Options, has_nonce: bool) -> HeaderTemplate:
         own_name, class_name = class_name, class_of(name, options.route, options.target).encode()
     numbers = _numbers(options)
     parts = [bytes((len(class_name),)), class_name, key, own_name, unique]
-    if numbers != _numbers(_DEFAULTS) or key or own_name or unique:
+    if numbers != _numbers(PLAIN) or key or own_name or unique:
         flags += _SETTINGS
         parts.insert(0, _SETTINGS_FIELDS.pack(*numbers, len(key), len(own_name), len(unique)))
     if extras:
@@ -179,7 +179,7 @@ def _form(form_bytes: bytes) -> Form:
     if priority not in _PRIORITIES:
         raise ValueError(f"{form_bytes[0]} is no first byte of a job")
     flags, at = (form_bytes[1], 2) if flagged else (0, 1)
-    numbers, lengths = _numbers(_DEFAULTS), [0, 0, 0]
+    numbers, lengths = _numbers(PLAIN), [0, 0, 0]
     if flags & _SETTINGS:
         *found, key_bytes, name_bytes, unique_bytes = cast("tuple[int, ...]", _SETTINGS_FIELDS.unpack_from(form_bytes, at))
         numbers, lengths = tuple(found), [key_bytes, name_bytes, unique_bytes]

@@ -29,6 +29,7 @@ from engine.ops.workers import ListConnections
 from engine.options import PLAIN
 from engine.redis.call import Call
 from engine.redis.scripts import load_model, scripts_folder
+from engine.validate import OF_SCHEDULES
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7
@@ -99,7 +100,7 @@ class Lanes(Scripted):
 
     def schedule_id(self, schedule: str, moment: str) -> str:
         """The id of the job of one tick: each tick makes one job."""
-        return f"cron:{schedule}:{moment}"
+        return f"{OF_SCHEDULES}{schedule}:{moment}"
 
     def template(self, job: Enqueue) -> bytes:
         """An envelope, in which each tick fills in sequence and times."""

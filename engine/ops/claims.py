@@ -28,6 +28,10 @@ class Attributes:
     routes: frozenset[str] = frozenset({DEFAULT_ROUTE})
 
 
+#: A worker without attributes runs what wants nothing of a worker.
+NOTHING_SPECIAL = Attributes("")
+
+
 @immutable
 class Claim(Operation, script="claim"):
     """Lease up to `limit` jobs of these classes, of which a worker names at most 15 (rule 22). At most `crashed_max` of the jobs

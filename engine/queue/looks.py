@@ -30,6 +30,7 @@ from engine.ops.jobs import Lease, Options
 from engine.ops.looks import Explained, Looked, Seen
 from engine.options import PLAIN
 from engine.parameters import TypedJob
+from engine.redis.call import BLOCK_MS
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
@@ -314,8 +315,6 @@ def selection(
 # every block is followed by another look, at the latest after `BLOCK_MS`, so that also a server that has forgotten
 # everything leaves nobody waiting.
 
-#: A call blocks on the server for at most this long; who waits longer asks again.
-BLOCK_MS = 5_000
 #: How a job has ended, in the words of its state; skipped and rerouted ones are discarded.
 Outcome = Literal["finished", "dead", "cancelled", "discarded", "expired"]
 #: Ends without the work, and without an error.

@@ -24,7 +24,7 @@ from engine.ops.jobs import Enqueue
 
 SHARDS_MAX = 256
 #: How jobs of ticks begin, and those end that a handler has rerouted: they stay in shard 0.
-_AT_HOME = ("cron:", ">reroute")
+_AT_HOME = (validate.OF_SCHEDULES, ">reroute")
 
 
 class Layout(NamedTuple):

@@ -70,6 +70,9 @@ T = TypeVar("T")
 CALL_BYTES_MAX = 1024 * 1024
 #: Calls of one bulk that go out together.
 PIPELINE_CALLS = 8
+#: A call blocks on the server for at most this long, and who waits longer asks again: a connection that has died unnoticed shows
+#: only when a block is over.
+BLOCK_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)

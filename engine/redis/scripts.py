@@ -11,7 +11,7 @@ share, then those of Lanes (`layers_of`).
 
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does not get it.
 
-A wheel brings the linked scripts (`engine.redis.scripts`); where a file was changed since, they are linked anew.
+A wheel brings the linked scripts (`linked.json`); where a file was changed since, they are linked anew.
 
 Numbers that several scripts need, and defaults of the engine's options, stand in scripts as words (`CONSTANTS`). A list that may
 be long goes to the server in pieces; the word PIECE is their size."""

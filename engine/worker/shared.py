@@ -18,13 +18,12 @@ from engine.errors import EngineError, OutcomeUnknown, ScriptFault
 from engine.logs import Source
 from engine.ops.sweeps import Wait
 from engine.ops.workers import ControlMessage, read_control
-from engine.redis.call import Call
+from engine.redis.call import BLOCK_MS, Call
 from engine.redis.dialer import Subscription, dialer_of, identify
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.worker.control import PAUSE_MOST_S
-from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import ControlLost, Subscribed
 
 #: A block begins so much later when not all workers wait: one that was woken for a short job waits again soon.

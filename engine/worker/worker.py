@@ -30,7 +30,7 @@ from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
 from engine.queue.workers import HANDLERS_TOLD
-from engine.redis.call import Call
+from engine.redis.call import BLOCK_MS, Call
 from engine.redis.driver import SyncDriver
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
@@ -39,7 +39,6 @@ from engine.version import __version__
 from engine.worker.control import Control, default_name, stop_signals, warn_of_namesakes
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
-from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.concurrency import Gate, Quota, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
 from engine.worker.machine.machine import WorkerSteps
@@ -52,6 +51,8 @@ PROCESSES_MAX = 64
 _LEASE_MS = 9000
 #: Allowed beside every lease: a caller who gives a short lease alone has not asked for it.
 _SWEEP_MS = 1000
+#: No lease says how often it has to sweep.
+SCHEDULER_SWEEP_MS_MAX = 2000
 _DAY_MS = 86_400_000
 BEAT_MS_MAX = 3_600_000
 #: A call that the server does not answer holds up the end of a worker for no longer.
@@ -466,7 +467,7 @@ class Scheduler(Worker):
             concurrency=0,
             prefetch=0,
             lease_ms=_LEASE_MS,
-            sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, 2000),
+            sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, SCHEDULER_SWEEP_MS_MAX),
             grace_ms=1000,
             classes=(),
         )

@@ -4,9 +4,7 @@ but the status for what is no fault of the caller."""
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from starlette.responses import Response
@@ -15,25 +13,17 @@ from engine.channel import contents
 from engine.errors import ChannelNotFound, EngineError, Malformed, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
 from engine.http.answers import RETRY_AFTER_S, Problem
 from engine.http.describing import Query, Schema
-from engine.validate import DURATION_MS_MAX
+from engine.validate import DURATION_MS_MAX, go_duration_ms
 
 # -- Lengths of time as DSPS's clients write them: those of Go, such as `1h30m`, `1.5s` or `250ms`.
-
-_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9}
-_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(ns|us|µs|μs|ms|s|m|h)")
-#: How they are written.
-WRITTEN = re.compile(rf"([+-]?)((?:{_PART.pattern}){{1,10}}|0)")
 
 
 def duration_ms(field: str, text: str) -> int:
     """The length in whole milliseconds, rounded up; a negative one is 0. Raises Malformed."""
-    found = WRITTEN.fullmatch(text)
-    if found is None:
+    length_ms = go_duration_ms(text)
+    if length_ms is None:
         raise Malformed(field, text, "a length of time such as 30s, 1h30m or 250ms")
-    total_ns = sum(Decimal(number) * _UNITS_NS[unit] for number, unit in _PART.findall(text))
-    if found.group(1) == "-":
-        return 0
-    return min(math.ceil(total_ns / 10**6), DURATION_MS_MAX)
+    return max(0, min(math.ceil(length_ms), DURATION_MS_MAX))
 
 
 # -- What the endpoints of channels take and answer, for the OpenAPI document. They read their arguments

@@ -20,13 +20,14 @@ from engine.channel.values import Fetched, Message
 from engine.errors import Malformed, logger
 from engine.http.answers import Problem
 from engine.http.channels import answers
-from engine.http.channels.answers import ERRORS, WRITTEN, Refused, argument, duration_ms, record
+from engine.http.channels.answers import ERRORS, Refused, argument, duration_ms, record
 from engine.http.channels.guarding import about, channel_route, id_of, while_admitted
 from engine.http.channels.service import service_of
 from engine.http.channels.settings import ChannelAccess
 from engine.http.describing import Schema, described
 from engine.http.opening import wait_for, waiting_ms
 from engine.http.security.shield import QUERY_BYTES_MAX
+from engine.validate import GO_DURATION
 
 
 def message_routes() -> list[BaseRoute]:
@@ -72,7 +73,7 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 #: So many of the longest ids fit into a query.
 _ASKED_MAX = QUERY_BYTES_MAX // len("&messageID=" + "i" * settings.ID_CHARACTERS_MAX)
 
-_TIMEOUT = argument("timeout", "How long to wait for a message: a length of time of Go, such as 30s", pattern=WRITTEN.pattern)
+_TIMEOUT = argument("timeout", "How long to wait for a message: a length of time of Go, such as 30s", pattern=GO_DURATION.pattern)
 _MAX = argument("max", f"Messages at most, {_MAX_DEFAULT} unless told", pattern=_WHOLE.pattern)
 _HANDLE = argument("ackHandle", "What a fetch gave", required=True)
 _MESSAGE = argument("messageID", "The messages to ask about", required=True, pattern=settings.ID_PATTERN, most=_ASKED_MAX)

@@ -7,13 +7,13 @@ normal and low; statuses pending, scheduled, processing, completed and failed; t
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.errors import utc
+from engine.errors import EPOCH, utc
 from engine.http.answers import JsonAnswer, bad_value, json_object, only
 from engine.http.describing import arguments, choice, described, whole
 from engine.http.jobs import schemas
@@ -36,7 +36,6 @@ _STATUSES: dict[JobState, str] = {
 _STATES = {"pending": "waiting", "scheduled": "delayed", "processing": "active", "completed": "finished", "failed": "dead"}
 _MEMBERS = ("id", "name", "payload", "description", "priority", "scheduled_for", "routing_key", "max_retries")
 _TEXT = {"type": "string"}
-_EPOCH = datetime.fromtimestamp(0, UTC)
 #: A round one of those that the engine has numbers for.
 _YEAR_MAX = 5999
 #: What of a second is finer than datetimes are, and not 0.
@@ -194,7 +193,7 @@ def _instant_ms(text: object) -> int:
         if when is None or when.tzinfo is None or when.year > _YEAR_MAX:
             raise ValueError
         finer = timedelta(microseconds=bool(_FINER.search(str(text))))
-        return max(1, -((_EPOCH - when - finer) // timedelta(milliseconds=1)))
+        return max(1, -((EPOCH - when - finer) // timedelta(milliseconds=1)))
     except (ValueError, OverflowError):
         bound = f"a time of RFC 3339 with a zone, such as 2030-01-15T10:30:00Z, up to the year {_YEAR_MAX}"
         raise bad_value("scheduled_for", text, bound) from None

@@ -9,8 +9,8 @@
 Programs without routes write `live`, those with routes `routed`; `document` is what their document promises. Beside programs of
 another layout a job is not seen, or a tick of a schedule that both know makes two jobs.
 
-One keyspace is one queue: the queue's name is a label that is not on the wire. No Cluster. The keys of all layouts, with types
-and units, are in `engine/models/foreign/bananas.py`.
+One keyspace is one queue: the queue's name is a label that is not on the wire. No Cluster. `BananasKeys` has the keys of
+all layouts, with types and units.
 
 Where the documents and the programs contradict each other:
 
@@ -48,7 +48,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from engine import validate
-from engine.errors import Malformed, ScriptFault, UnsupportedFeature
+from engine.errors import EPOCH, Malformed, ScriptFault, UnsupportedFeature
 from engine.models.foreign.foreign import Foreign, pack
 from engine.models.model import Finding
 from engine.ops.base import Operation
@@ -70,7 +70,6 @@ DESCRIPTION = "description"
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 _SPACE = re.compile(r"[ \t\n\r]*")
 _decoder = json.JSONDecoder()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BananasModel(Foreign):
@@ -245,7 +244,7 @@ def _past(text: str, at: int, mark: str, trim: bool = True) -> int:
 def _time_ms(value: object) -> int:
     """A time in ms since 1970; 0 for any other value, and for the year 1, which is Go's zero time."""
     try:
-        when = datetime.fromisoformat(value) if isinstance(value, str) else _EPOCH
+        when = datetime.fromisoformat(value) if isinstance(value, str) else EPOCH
         return max(0, int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
         return 0

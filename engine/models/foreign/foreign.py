@@ -19,7 +19,7 @@ from engine.models.model import Finding, Scripted, random_id, raw_texts, token
 from engine.models.names import ANY_TEXT, Names
 from engine.ops.admin import Alter, Cleaned, SetLimit
 from engine.ops.base import Operation
-from engine.ops.claims import Attributes, Bury, Claim, Drop, Failure, Finish, LeasedJob, Release, Retry, Value
+from engine.ops.claims import NOTHING_SPECIAL, Attributes, Bury, Claim, Drop, Failure, Finish, LeasedJob, Release, Retry, Value
 from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.looks import Count, Explain, Inspect, ListObstacles, ReadProgress
 from engine.ops.schedules import Tick
@@ -27,6 +27,7 @@ from engine.ops.sweeps import Sweep, Wait, Woken
 from engine.options import PLAIN
 from engine.redis.call import Call
 from engine.redis.scripts import load_model, scripts_folder
+from engine.validate import OF_SCHEDULES
 
 # -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.
 #
@@ -155,7 +156,6 @@ REUSED = (
     *("set_events", "set_retention", "make_test_queue"),
 )
 _DEFAULTS = {field.name: field.default for field in fields(Options)}
-_NOTHING_SPECIAL = Attributes("")
 
 
 class Foreign(Scripted):
@@ -234,7 +234,7 @@ class Foreign(Scripted):
 
     def schedule_id(self, schedule: str, moment: str) -> str:
         """The id of the job that a schedule makes."""
-        return f"cron:{schedule}:{moment}"
+        return f"{OF_SCHEDULES}{schedule}:{moment}"
 
     def template(self, job: Enqueue) -> bytes:
         """Two fields: an envelope, for readers of the schedule, and the job as the format stores it."""
@@ -333,7 +333,7 @@ class Foreign(Scripted):
             crashed_max=claim.crashed_max,
             least=least,
             most=most,
-            worker=_described(claim.worker or _NOTHING_SPECIAL),
+            worker=_described(claim.worker or NOTHING_SPECIAL),
             class_count=len(claim.classes),
         )
 

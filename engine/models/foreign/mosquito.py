@@ -67,15 +67,13 @@ PARAMETERS_MAX = 1000
 #: The original's retries: five runs, with waits of 2, 8, 18 and 32 s.
 DEFAULTS = Options(attempts=5, backoff="geometric", backoff_ms=2000)
 _READ = replace(DEFAULTS, serializer=TEXTS)
-#: The options that a job may have. All but the first four are stored in the field `ironclaim`.
-OPTIONS = frozenset(
+#: The options that are stored in the field `ironclaim`.
+STORED = frozenset(
     (
-        *("delay_ms", "run_at_ms", "dedup", "dedup_ms"),
         *("attempts", "backoff", "backoff_ms", "backoff_max_ms", "backoff_delays_ms", "jitter", "crashes_max"),
         *("timeout_ms", "headers", "serializer", "timestamp_ms", "skip_on", "key", "cost", "result_ttl_ms", "error_ttl_ms"),
     )
 )
-_NOT_STORED = frozenset(("delay_ms", "run_at_ms", "dedup", "dedup_ms"))
 #: Begins a dedup text that names parameters; `params` alone is all of them.
 _BY_PARAMETERS = "params"
 
@@ -176,7 +174,7 @@ def _changed_options(options: Options) -> dict[str, Any]:
     if options is DEFAULTS:
         return {}
     differ = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(DEFAULTS, field.name)]
-    given: dict[str, Any] = {name: getattr(options, name) for name in differ if name in OPTIONS and name not in _NOT_STORED}
+    given: dict[str, Any] = {name: getattr(options, name) for name in differ if name in STORED}
     if "headers" in given:
         given["headers"] = dict(options.headers)
     return given
@@ -189,7 +187,7 @@ def _options(raw: bytes | None) -> Options:
     given: Any = json.loads(raw)
     if not isinstance(given, dict):
         raise ValueError("options that are no object")
-    known = {name: value for name, value in cast("dict[str, Any]", given).items() if name in OPTIONS}
+    known = {name: value for name, value in cast("dict[str, Any]", given).items() if name in MosquitoModel.OPTIONS}
     made = checked(cast("Mapping[str, object]", known), own=ANY_TEXT.options)
     chosen: dict[str, Any] = {name: getattr(made, name) for name in known}
     return replace(_READ, **chosen)
@@ -257,7 +255,7 @@ class MosquitoModel(Foreign):
     """The mapping for one queue."""
 
     name = "mosquito"
-    OPTIONS = OPTIONS
+    OPTIONS = STORED | {"delay_ms", "run_at_ms", "dedup", "dedup_ms"}
     defaults = DEFAULTS
     FINDINGS = FINDINGS
 

@@ -346,23 +346,27 @@ class AsyncSchedules(AsyncPart):
         return tuple(found.values())
 
 
-# -- The events of a queue, for monitoring: off unless switched on, then an entry of a stream for each.
-#
-# The script that does a thing writes its entry, last and only where it changes something: a call that is sent twice
-# tells once, and one that the server cut off just before the end may have told nothing. Kinds, and what their
-# `detail` says:
-#
-# - `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so), `unblocked` (its parents ended);
-# - `claimed` (the worker), `progress` (percent), `released` (given back), `finished`;
-# - `failed` (the error; the job is tried again unless `buried` follows), `reaped` (the worker that stalled or died with it);
-# - `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted`, `expired`;
-# - `paused` (length in ms, if any) and `resumed` of a name, or of the queue, `*`; a pause that ends by itself is not told.
+# -- The events of a queue, for monitoring.
 
 _ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)
 
 
 class AsyncEvents(AsyncPart):
-    """The events of a queue: `queue.events`. See `engine.queue.asynchronous.parts` for the kinds."""
+    """The events of a queue, for monitoring: `queue.events`. Off unless switched on, then an entry of a stream for each.
+
+    The script that does a thing writes its entry, last and only where it changes something: a call that is sent twice
+    tells once, and one that the server cut off just before the end may have told nothing. Kinds, and what their
+    `detail` says:
+
+    - `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so), `unblocked` (its
+      parents ended);
+    - `claimed` (the worker), `progress` (percent), `released` (given back), `finished`;
+    - `failed` (the error; the job is tried again unless `buried` follows), `reaped` (the worker that stalled or died
+      with it);
+    - `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted`, `expired`;
+    - `paused` (length in ms, if any) and `resumed` of a name, or of the queue, `*`; a pause that ends by itself is not
+      told.
+    """
 
     def __init__(self, queue: AsyncQueueCalls) -> None:
         super().__init__(queue)

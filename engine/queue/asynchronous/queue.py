@@ -189,8 +189,8 @@ class AsyncQueue(AsyncQueueCalls):
     def job(self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]) -> BatchTaskDecorator: ...
     def job(self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]) -> Any:
         """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and makes it a
-        Task, with `enqueue`, `call`, `aenqueue` and `acall` of its own parameters, `new` and `with_options`. See `engine.tasks`,
-        Handlers for `inline` and `batch`, and `engine.tasks` for what a function with `batch` looks like. A task of
+        Task, with `enqueue`, `call`, `aenqueue` and `acall` of its own parameters, `new` and `with_options`. See `engine.tasks`
+        for such functions, also those with `batch`, and Handlers for `inline` and `batch`. A task of
         another queue may be decorated again: it is then a job of both, each with the options of its own decorator.
 
         Raises Malformed for a bad name or option, and for a function whose parameters or whose result cannot travel.

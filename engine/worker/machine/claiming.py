@@ -9,15 +9,12 @@ from typing import Any
 from engine.ops.claims import Claim, Claimed
 from engine.ops.jobs import Options
 from engine.ops.sweeps import Wait, WorkerUpdates
-from engine.redis.call import Call, ServerClock
+from engine.redis.call import BLOCK_MS, Call, ServerClock
 from engine.routing import DEFAULT_ROUTE, matching
 from engine.worker.machine.events import MS, Action, Answered, Send, Settings, Slot, Unanswered
 
 #: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which it hears of updates.
 CLASSES_PER_CALL_MAX = 15
-#: So long a worker blocks at most. Whoever leads sets the marker again that another one has taken and died with, in each sweep
-#: interval, so nobody has to look for it before; but a connection that has died unnoticed shows only when a block is over.
-BLOCK_MS = 5_000
 
 
 class ClassRotation:
@@ -154,6 +151,8 @@ class Claiming:
     def next_wait(self) -> Wait:
         """The wait for a marker; where there are several groups of classes, of all of them in one sweep interval (rule 22)."""
         groups = self._rotation.groups
+        # Whoever leads sets the marker again that another one has taken and died with, in each sweep interval: nobody has to
+        # look for it before.
         block_ms = BLOCK_MS if groups == 1 else max(1, min(self._settings.sweep_ms, BLOCK_MS) // groups)
         return Wait(block_ms, self._rotation.current(), self.version)
 

@@ -7,12 +7,11 @@ from dataclasses import field
 from typing import Any, Literal
 
 from engine.ops.base import immutable
-from engine.ops.claims import LeasedJob
+from engine.ops.claims import NOTHING_SPECIAL, Attributes, LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.workers import ClientConnection, ControlMessage
 from engine.outcomes import FAILED, Verdict
 from engine.redis.call import Call
-from engine.routing import Attributes
 
 #: Each slot carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
@@ -25,10 +24,6 @@ MS = 1_000_000
 #: many jobs or grown as large as it may; or it was told not to wait for its handlers. Of several workers the last of these
 #: counts.
 StopReason = Literal["empty", "stopped", "grace over", "recycled", "at once"]
-
-
-#: A worker without attributes runs what wants nothing of a worker.
-_NOTHING_SPECIAL = Attributes("")
 
 
 @immutable
@@ -69,7 +64,7 @@ class Settings:
     max_jobs: int = 0
     beat_ms: int = 0
     about: Mapping[str, object] = field(default_factory=dict[str, object])
-    attributes: Attributes = _NOTHING_SPECIAL
+    attributes: Attributes = NOTHING_SPECIAL
     priorities: tuple[int, int] | None = None
     routes_at_claim: bool = False
     idle_beats: int = 1
