@@ -46,14 +46,6 @@ _FUNCTION = re.compile(r"((?:^--.*\n)*^local function (\w+)\(.*\n(?:(?: .*)?\n)*
 _OF_FORMATS = re.compile(r"^--   (\w+) +(optional: )?", re.MULTILINE)
 _PROVIDED = re.compile(r"\bfunction \w+\.(\w+)\(")
 _LINE_OF_CODE = re.compile(r"^(?!--)\S.*", re.MULTILINE)
-#: The words of Lua, and what the server provides.
-_KNOWN = frozenset(
-    re.findall(
-        r"\w+",
-        "and break do else elseif end false for function if in local nil not or repeat return then true until while KEYS ARGV "
-        "redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
-    )
-)
 #: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for some 8,000. A multiple
 #: of 4, so that no item is parted: the largest, a job with its unique key, has 4 words. Tests set it to 4, to cross each loop.
 PIECE_WORDS = 1000
@@ -84,7 +76,14 @@ CONSTANTS: Mapping[str, int] = {
     "U48_MAX": (1 << 48) - 1,
 }
 _CONSTANT = re.compile(rf"\b(?:PIECE|{'|'.join(CONSTANTS)})\b")
-_KNOWN |= {"PIECE", *CONSTANTS}
+#: The words of Lua, what the server provides, and the constants.
+_KNOWN = frozenset(
+    re.findall(
+        r"\w+",
+        "and break do else elseif end false for function if in local nil not or repeat return then true until while KEYS ARGV "
+        "redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
+    )
+) | {"PIECE", *CONSTANTS}
 #: The fields of a script that say which slots its header declares.
 _SLOT_FIELDS = ("keys", "arguments", "key_groups", "argument_groups")
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
