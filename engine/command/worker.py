@@ -200,7 +200,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_server(worker, url=None)
     for setting in (*SETTINGS, *GROUP_SETTINGS):
         default: Any = setting.default
-        shown = "on" if default is True else ",".join(default) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
+        shown = "on" if default is True else ",".join(map(str, default)) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
         add(worker, _flag(setting), kind=_WRITTEN[setting.kind], default=None, shown=shown, help=setting.help)
     add_logging(worker)
     worker.add_argument("--reload", action="store_true", help="for development: start anew when a source file changes")
