@@ -1,15 +1,20 @@
 #!lua flags=allow-oom -- anchor: sweeps-run-when-memory-is-full
--- The housekeeping of a queue: one call in each sweep interval, from the leader, does all of the following.
+-- The housekeeping of a queue, at least once in each sweep interval, by its leader if it has one:
 -- 1. Requeue expired leases: the token is revoked, and the job returns to its place in the lane. After too
--- many crashes it becomes a dead letter (rule 12). After a stall of the server nothing is reaped until
--- workers could renew (rule 11). 2. Clamp leases that end too far ahead, because the clock stepped back, to
--- the longest lease length (rule 10). 3. Trim `done` and `dead` to their bounds, drop entries without a job,
--- and repair the counts of limits (rule 20). 4. Expire jobs that nobody has started in time (rule 38). 5.
--- Promote due jobs into their lanes, and bring back lanes whose rest is over. 6. Pass the ends of parents on
--- to their children, and release results that no child needs any more (rule 25). 7. Push the missing wake
--- markers (rule 22). 8. Return the schedules that are due, because only the caller can compute their next
--- ticks (rule 24). Followers watch for the leader's sweeps (rule 13). Once a second the reply also names
--- control connections that the caller checks (rule 39).
+--    many crashes it becomes a dead letter (rule 12). After a stall of the server nothing is reaped until
+--    workers could renew (rule 11).
+-- 2. Clamp leases that end too far ahead, because the clock stepped back, to the longest lease length
+--    (rule 10).
+-- 3. Trim `done` and `dead` to their bounds, drop entries without a job, and repair the counts of limits
+--    (rule 20).
+-- 4. Expire jobs that no worker has started in time (rule 38).
+-- 5. Promote due jobs into their lanes, and bring back lanes whose rest is over.
+-- 6. Pass the ends of parents on to their children, and release results that no child needs any more
+--    (rule 25).
+-- 7. Push the missing wake markers (rule 22).
+-- 8. Return the schedules that are due, because only the caller can compute their next ticks (rule 24).
+-- Followers watch for the leader's sweeps (rule 13). Once a second the reply also names control connections
+-- that the caller checks (rule 39).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/core/sweep.lua).
 -- 1. Requeue expired leases: the token is revoked, and the job returns to the front of the waiting jobs.
--- After too many crashes it becomes a dead letter (rule 12). After a stall nothing is reaped until workers
--- could renew (rule 11).
+--    After too many crashes it becomes a dead letter (rule 12). After a stall nothing is reaped until workers
+--    could renew (rule 11).
 -- 2. Clamp leases that end too far ahead, because the clock stepped back, to the longest lease length
--- (rule 10).
+--    (rule 10).
 -- 3. Requeue jobs that foreign clients took and no longer hold, if two sweeps a second apart have seen them
--- so.
+--    so.
 -- 4. Trim ended jobs to the queue's bounds, and free slots of limits that no lease holds any more (rule 20).
 -- 5. Promote due jobs, and end the pauses whose time is over.
 -- 6. Push a missing wake marker (rule 22).

@@ -190,7 +190,7 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
         end
         run_note(prefix .. 'run:' .. child, 'error', why)
         redis.call('ZREM', blocked, child)
-        -- A dead job does not expire, nor when somebody requeues it.
+        -- A dead job does not expire, and a requeued one neither.
         if known.kind == 'J' then
           redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child))
         end

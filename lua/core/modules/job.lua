@@ -112,7 +112,7 @@ local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, eve
   if job.unique and not kept[3] then
     run_note(run, 'seal', seal_of(job.not_after_ms, job.enqueue_nonce, job.unique))
   end
-  -- A key of another type belongs to somebody else, and stays.
+  -- A key of another type stays, because it belongs to another program.
   if job.kind ~= 'T' and (job.kind == 'J' or redis.call('TYPE', prefix .. 'job:' .. id).ok == 'string') then
     local tombstone = tombstone_of(ending.outcome, job.enqueue_nonce or '', tonumber(kept[1] or 0),
       pack_token(ending.op_id))
@@ -161,7 +161,7 @@ local function never_started(fence, claims, unstarted)
   return not fence or claims == unstarted -- anchor: older-engines-starts-count
 end
 
--- End a job that nobody has started in time (rule 38), as an admin action would.
+-- Expire a job that no worker has started in time (rule 38). It ends as by an admin action.
 local function expire_job(prefix, job, id, now_ms, virtual_time, wakes, events)
   end_job(prefix, job, id, { outcome = 8, op_id = 'expired', not_after_ms = now_ms }, now_ms, virtual_time,
     wakes, events)

@@ -327,8 +327,8 @@ end
 -- without heartbeats remain to be swept; for a follower the time (ms) until it checks the leader, else 0; and
 -- whether a follower must check control connections. `state`, `worker` and `leads` are what beat_state has
 -- read.
--- keys: sweep, workers, worker, leader, connections (nil where the format has none), active beat:
--- incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others, connection
+-- keys: sweep, workers, worker, leader, connections (nil where the format has none), active
+-- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others, connection
 local function note_beat(keys, beat, now_ms, state, worker, leads)
   local quiet_ms, watch_ms = tonumber(state.no_orphans_before_ms or 0), 0
   local last, mine_ms = tonumber(string.match(worker or '', '^%d+') or -1),

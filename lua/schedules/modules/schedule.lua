@@ -116,7 +116,7 @@ local function due_schedules(prefix, now_ms, limit)
     elseif not words[1] then
       redis.call('ZREM', cron, name)
     elseif next_ms ~= tonumber(found[at + 1]) then
-      -- What somebody else has written there may be no time.
+      -- Another program may have written a value that is no time.
       redis.call('ZADD', cron, next_ms > 0 and next_ms <= U48_MAX and string.format('%d', next_ms) or '+inf',
         name)
     else
