@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import Queue, models
+from engine import Queue, Worker, models
 from engine.command.arguments import duration_ms
+from engine.options import settings_of
 from engine.testing import free_port
 from engine.version import __version__
 from tests.engine.command.running import ROOT, ironclaim, said
@@ -57,6 +58,14 @@ def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("ironclaim: IRONCLAIM_LEASE_MS: 'long'") and "--lease-ms" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_help_of_the_worker_has_the_default_of_each_setting() -> None:
+    text = " ".join(ironclaim("worker", "--help").stdout.split())
+    for setting in settings_of(Worker):
+        if setting.help and setting.default not in (None, "", ()):
+            shown = {"presence": "on", "routes": "default"}.get(setting.name, setting.default)
+            assert f"{setting.help} [IRONCLAIM_{setting.name.upper()}; default: {shown}]" in text
 
 
 def test_the_version_is_told_without_importing_what_commands_need() -> None:
