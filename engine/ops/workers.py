@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from engine.ops.base import Operation, immutable, one_of, server_us, text, whole
+from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us, text, whole
 from engine.ops.jobs import Lease
 
 
@@ -110,24 +110,22 @@ _LOCK_RESULTS = get_args(LockResult)
 
 
 @immutable
-class AcquireLock(LockOperation, script="lock_acquire", slots={"op": "token"}):
+class AcquireLock(DeadlineBound, LockOperation, script="lock_acquire", slots={"op": "token"}):
     """Take a lock that nobody holds, for `ttl_ms`. The token is the identity."""
 
     name: str
     token: str
     ttl_ms: int
-    not_after_ms: int
 
 
 @immutable
-class ExtendLock(LockOperation, script="lock_extend"):
+class ExtendLock(DeadlineBound, LockOperation, script="lock_extend"):
     """Hold a lock for `ttl_ms` from now. (token, counter) is the identity."""
 
     name: str
     token: str
     counter: int
     ttl_ms: int
-    not_after_ms: int
 
 
 @immutable

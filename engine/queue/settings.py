@@ -133,9 +133,7 @@ class QueueSettings:
         self.parameters[task.name] = task.parameters
         return task
 
-    def _drafted(
-        self, name: JobName, payload: object, id: str | None, options: JobOptions
-    ) -> tuple[producing.Draft, NewJob | None]:
+    def _drafted(self, name: JobName, payload: object, id: str | None, options: JobOptions) -> tuple[Enqueue, NewJob | None]:
         """A job, checked, and as its hooks have left it, if there are any. Raises Malformed."""
         tasks = self.parameters
         if type(name) is not str and validate.asked("name", name, "a name, or a task", isinstance, name, TypedJob):
@@ -153,7 +151,7 @@ class QueueSettings:
             check_payload(tasks, self.serializers, draft)
         return draft, job
 
-    def _drafted_many(self, jobs: Iterable[Any]) -> list[producing.Draft]:
+    def _drafted_many(self, jobs: Iterable[Any]) -> list[Enqueue]:
         """Many jobs, checked as `_drafted` does, which their hooks have been called with. Raises Malformed that names the first
         bad one by its index."""
         drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers, self.model)
@@ -166,7 +164,7 @@ class QueueSettings:
         return drafts
 
 
-def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job: producing.Draft | Enqueue) -> None:
+def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job: Enqueue) -> None:
     """Raise Malformed where the function of this name could not be called with what will arrive."""
     for field, callback in (("on_success", job.options.on_success), ("on_failure", job.options.on_failure)):
         if callback is not None:

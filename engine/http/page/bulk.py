@@ -8,7 +8,7 @@ from typing import get_args
 
 from engine.errors import Malformed
 from engine.http.page.views.jobs import OFFSET_MAX, Filter, matching
-from engine.ops.admin import AdminAction
+from engine.ops.admin import AdminAction, Alter
 from engine.ops.looks import Counts
 from engine.queue import admin
 from engine.queue.asynchronous.queue import AsyncQueue
@@ -74,7 +74,7 @@ async def _change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: 
             break
         meant = matching(found, wanted, payloads=payloads)
         jobs = tuple(job.id for job in meant)[: most - done]
-        items = (await queue.carry_out(admin.alter(action, jobs, wanted.state))) if jobs else ()
+        items = (await queue.do(Alter(action, jobs, wanted.state))).items if jobs else ()
         changed = sum(item.done for item in items)
         done += changed
         left -= found.looked

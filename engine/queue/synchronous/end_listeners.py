@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.looks import FIRST_ENTRY
-from engine.queue.synchronous.calls import BlockingCalls, QueueCalls
+
+if TYPE_CHECKING:
+    from engine.queue.synchronous.parts import BlockingCalls
 
 
 class EndListener:
@@ -28,8 +31,8 @@ class EndListener:
 class EndListeners:
     """What all threads that wait for ends of jobs of one queue share: connections."""
 
-    def __init__(self, queue: QueueCalls) -> None:
-        self._blocking = BlockingCalls(queue)
+    def __init__(self, blocking: BlockingCalls) -> None:
+        self._blocking = blocking
 
     @contextlib.contextmanager
     def listening_for(self, job: str) -> Generator[EndListener]:

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -16,12 +15,13 @@ from typing import Any, Self, TypeVar, Unpack, cast, overload
 import redis
 
 from engine import validate
-from engine.errors import Malformed, ScriptFault, UnsupportedFeature
+from engine.errors import EngineError, Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models.spec import Spec
 from engine.observer import Observer
-from engine.ops.admin import MakeTestQueue, Window
-from engine.ops.jobs import Enqueued
+from engine.ops.admin import AdminOperation, MakeTestQueue, NoteQueue, Resumed, Window
+from engine.ops.base import DeadlineBound, Operation
+from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import Count, Counts, Listing, ListObstacles, ObstaclesPart, Snapshot
 from engine.ops.workers import ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
@@ -30,10 +30,9 @@ from engine.queue import admin, producing
 from engine.queue.admin import QueueInfo
 from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition
-from engine.queue.producing import NewJob
+from engine.queue.producing import NewJob, Steps
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.sharding import number_of_shards
-from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.parts import (
     Dead,
     Events,
@@ -45,8 +44,10 @@ from engine.queue.synchronous.parts import (
 )
 from engine.queue.why import LimitInfo, Obstacles, obstacles_of
 from engine.queue.workers import HandlerTimes, handler_times
+from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.redis.exchange import Sent
 from engine.redis.gathering import CallMaker, Gathering
 from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
@@ -61,9 +62,10 @@ _STATS_PAGES_MAX = 1_000
 _LANE_PARTS_MAX = 50
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
-class Queue(QueueCalls):
+class Queue(QueueSettings):
     """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets;
     connects on first use.
 
@@ -77,6 +79,10 @@ class Queue(QueueCalls):
     each in a slot of its own, 2 to 256 (Lanes alone; docs/guides/shards.md). Raises Malformed for what does not fit, and
     UnsupportedFeature for shards of another model, and for a model whose keys a cluster would scatter.
     """
+
+    driver: SyncDriver
+    gathering: Gathering
+    _noted = False
 
     def __new__(cls, *args: Any, shards: int | None = None, **settings: Any) -> Self:
         """One of several shards is of a class of its own."""
@@ -171,11 +177,8 @@ class Queue(QueueCalls):
         that cannot be said: with an `id` of your own the same call may be sent again, for it is there once; without one it could
         be there twice. An id is known for 20 s after its job has finished.
         """
-        draft, job = self._drafted(name, payload, id, options)
-        intended_ns = validate.intended_ns(intended_ns)
-        nonce = os.urandom(8)
-        sent = self._send_enqueue(partial(draft.operation, nonce), len(draft.payload), intended_ns)
-        enqueued = producing.enqueued(sent)
+        operation, job = self._drafted(name, payload, id, options)
+        enqueued = producing.enqueued(self._send_enqueue(operation, validate.intended_ns(intended_ns)))
         if job is not None:
             self.hooks.announce([job], [enqueued])
         return enqueued
@@ -250,27 +253,21 @@ class Queue(QueueCalls):
         self.hooks.announce(prepared, came if prepared else ())
         return came
 
-    def _send_drafts(self, drafts: list[producing.Draft], intended_ns: int | None) -> list[Enqueued]:
+    def _send_drafts(self, drafts: list[Enqueue], intended_ns: int | None) -> list[Enqueued]:
         """Enqueue jobs that were checked."""
         if drafts:
-            self.driver.server_now_ms()
-            self._note_use()
-        pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
-        answers: Any = None
-        try:
-            while True:
-                answers = self.driver.send_many(pipelines.send(answers), intended_ns)
-        except StopIteration as end:
-            return end.value
+            self._contact()
+        return self.carry_out(producing.enqueue_many(drafts), intended_ns)
 
     def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
         `enqueue` does."""
-        self._administer(admin.pause(self.model.names, name, length_ms))
+        self.administer(admin.pause(self.model.names, name, length_ms))
 
     def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no such pause."""
-        return self.carry_out(admin.resuming(admin.resume(self.model.names, name)))
+        reply: Resumed = self.do(admin.resume(self.model.names, name))
+        return reply.was_paused
 
     def set_limit(
         self,
@@ -289,11 +286,11 @@ class Queue(QueueCalls):
         It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
         """
         limit = admin.set_limit(self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
-        self._administer(limit)
+        self.administer(limit)
 
     def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        self._administer(admin.remove_limit(self.model.names, name, key))
+        self.administer(admin.remove_limit(self.model.names, name, key))
 
     def limits(self) -> list[LimitInfo]:
         """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs wait for, and of keys
@@ -306,7 +303,7 @@ class Queue(QueueCalls):
         there are more. Raises as `enqueue` does."""
         parts: list[ObstaclesPart] = []
         while not parts or (parts[-1].cursor and len(parts) < (1 if one_call else _LANE_PARTS_MAX)):
-            parts.append(self.driver.run(self.model.call(ListObstacles(parts[-1].cursor if parts else ""))))
+            parts.append(self.do(ListObstacles(parts[-1].cursor if parts else "")))
         return obstacles_of(parts)
 
     def set_retention(
@@ -320,7 +317,7 @@ class Queue(QueueCalls):
         """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
         bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
         workers see to it, the longest dead first. Raises as `enqueue` does."""
-        self._administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
+        self.administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
 
     def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
@@ -348,7 +345,7 @@ class Queue(QueueCalls):
         first 500 are counted, and a `cursor` says that there are more."""
         waiting, cursor = 0, ""
         while True:
-            part: Counts = self.driver.run(self.model.call(Count(cursor=cursor)))
+            part: Counts = self.do(Count(cursor=cursor))
             waiting, cursor = waiting + part.waiting, part.cursor
             if one_call or not cursor:
                 return replace(part, waiting=waiting)
@@ -359,7 +356,7 @@ class Queue(QueueCalls):
         they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
         found: dict[str, HandlerTimes] = {}
         for page in range(_STATS_PAGES_MAX):
-            reply: ListedRunTimes = self.driver.run(self.model.call(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE)))
+            reply: ListedRunTimes = self.do(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE))
             found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
             if len(reply.names) < _STATS_PAGE:
                 break
@@ -387,7 +384,7 @@ class Queue(QueueCalls):
         states: dict[str, list[tuple[str, int]]] = {}
         srv_us = 0
         for page in range(_SNAPSHOT_PAGES_MAX):
-            part = self.driver.run(self.model.call(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE)))
+            part: Snapshot = self.do(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE))
             srv_us = srv_us or part.srv_us
             for state, entries in part.states.items():
                 states.setdefault(state, []).extend(entries)
@@ -400,10 +397,8 @@ class Queue(QueueCalls):
         that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
         server's own clock, so an expiry in its past would delete what the script has just written."""
         now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
-        if self.model.now_ms is None:
-            made = self.driver.run(self.model.call(MakeTestQueue()))
-            if not made:
-                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+        if self.model.now_ms is None and not self.do(MakeTestQueue()):
+            raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
         self.model.now_ms = now
         self.driver.clock.learn(now * 1000, time.monotonic_ns())
 
@@ -419,8 +414,84 @@ class Queue(QueueCalls):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _administer(self, draft: admin.Draft) -> None:
-        self.carry_out(admin.sending(draft))
+    # -- how calls are sent
+
+    def do(self, operation: Operation) -> Any:
+        """Carry out an operation and return its reply; for the engine's own parts. Raises ServerUnavailable, OutcomeUnknown, and
+        UnsupportedFeature, before any I/O, for one that the model lacks."""
+        if isinstance(operation, DeadlineBound):
+            reply = (self.send_in_time(operation)).reply
+            admin.check_done(reply)
+            return reply
+        return self.driver.run(self.model.call(operation))
+
+    def carry_out(self, steps: Steps[T], intended_ns: int | None = None) -> T:
+        """Run steps to their end and return their result; for the engine's own parts."""
+        answer: Any = None
+        try:
+            while True:
+                asked = steps.send(answer)
+                if isinstance(asked, Operation):
+                    answer = self.do(asked)
+                else:
+                    answer = self.driver.send_many(self._calls(asked), intended_ns)
+        except StopIteration as end:
+            return end.value
+
+    def administer(self, operation: AdminOperation) -> None:
+        """Carry out an admin action of the whole queue; for the engine's own parts. Raises as `do` does."""
+        self.do(operation)
+
+    def send_in_time(self, operation: DeadlineBound) -> Sent:
+        """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). For the engine's own parts.
+        Raises as `do` does."""
+        if self.model.check is not None:
+            self.model.refuse(operation)
+        self._contact()
+        sent = self.driver.send(self.model.call(operation.stamped(self.driver.not_after_ms())))
+        if sent.came_late:
+            sent = self.driver.send(self.model.call(operation.stamped(self.driver.not_after_ms())))
+        return sent
+
+    def _send_enqueue(self, job: Enqueue, intended_ns: int | None) -> Sent:
+        """Send the enqueue of one job as `send_in_time` does, perhaps together with those of other callers."""
+        if self.model.check is not None:
+            self.model.refuse(job)
+        if not (self._noted and self.driver.clock.known):
+            self._contact()
+        sent = self.gathering.send(job, intended_ns)
+        if sent.came_late:
+            sent = self.gathering.send(job, intended_ns)
+        return sent
+
+    def _calls(self, operations: Sequence[Enqueue | EnqueueMany]) -> list[Call[Any]]:
+        """The calls of operations that leave now in one pipeline."""
+        not_after_ms = self.driver.not_after_ms()
+        return [self.model.call(operation.stamped(not_after_ms)) for operation in operations]
+
+    def _contact(self) -> None:
+        """Learn the server's time, and list the queue there; only the first call has to."""
+        self.driver.server_now_ms()
+        if not self._noted:
+            self._note_use()
+
+    def _note_use(self) -> None:
+        """List the queue among those of its server, the first time that this process puts something into it or works for it. A
+        failure concerns nobody here."""
+        if not self._noted and self.model.now_ms is None:
+            self._noted = True
+            with suppress(EngineError):
+                self.driver.send(self.model.call(NoteQueue(self.driver.server_now_ms())))
+            self.note_era()
+
+    def note_era(self) -> None:
+        """Note the server before the first write of this process, or begin of a worker; for the engine's own parts. A failure
+        concerns nobody here. The server must have been met."""
+        if self.era is not None and not self.era.used and self.model.now_ms is None:
+            noting = self.era.begin()
+            with suppress(EngineError):
+                if noting is not None:
+                    self.driver.send(self.model.call(noting))
 
 
 def _kind(kind: type[Any], shards: int | None) -> type[Any]:
