@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from engine.job import Job
     from engine.ops.admin import Altered
     from engine.ops.jobs import Enqueued
-    from engine.ops.looks import Counts, Event, NameCounts, Snapshot
+    from engine.ops.looks import Counts, Event, LimitInfo, NameCounts, PauseInfo, Snapshot
+    from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
     from engine.priority_queue import PriorityQueue
@@ -58,8 +59,7 @@ if TYPE_CHECKING:
     from engine.queue.scheduling import Schedule
     from engine.queue.synchronous.parts import Results
     from engine.queue.synchronous.queue import Queue, queues
-    from engine.queue.why import LaneInfo, LimitInfo, Obstacles, PauseInfo, Why
-    from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
+    from engine.queue.why import LaneInfo, Obstacles, Why
     from engine.redis.endpoint import ConnectOptions
     from engine.routing import Target
     from engine.serializers import Serializer, UnreadablePayload
@@ -110,8 +110,15 @@ _HOMES = {
     "engine.ops.looks": (
         "Counts",
         "Event",
+        "LimitInfo",
         "NameCounts",
+        "PauseInfo",
         "Snapshot",
+    ),
+    "engine.ops.workers": (
+        "Durations",
+        "HandlerTimes",
+        "WorkerInfo",
     ),
     "engine.options": ("JobOptions",),
     "engine.outcomes": (
@@ -151,15 +158,8 @@ _HOMES = {
     ),
     "engine.queue.why": (
         "LaneInfo",
-        "LimitInfo",
         "Obstacles",
-        "PauseInfo",
         "Why",
-    ),
-    "engine.queue.workers": (
-        "Durations",
-        "HandlerTimes",
-        "WorkerInfo",
     ),
     "engine.redis.endpoint": ("ConnectOptions",),
     "engine.routing": ("Target",),

@@ -6,10 +6,10 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from engine.ops.jobs import Options
+from engine.ops.workers import WorkerInfo
 from engine.options import PLAIN
 from engine.queue.looks import JobInfo, payload_members
 from engine.queue.scheduling import Schedule
-from engine.queue.workers import WorkerInfo
 from engine.routing import read_target
 
 #: Options that hold what its producer put into a job, or other jobs.

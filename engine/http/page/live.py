@@ -17,8 +17,8 @@ from engine.errors import EngineError
 from engine.http.page.looks import looks_at
 from engine.http.page.rounds import LanesRound, ObstaclesRound
 from engine.ops.looks import Counts
+from engine.ops.workers import Durations, HandlerTimes
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.workers import Durations, HandlerTimes
 
 EVERY_S = 1.0
 #: Samples that a queue keeps for who opens the page later, and queues that are kept while nobody looks.

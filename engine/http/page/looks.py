@@ -24,13 +24,13 @@ from engine.ops.looks import (
     ObstaclesPart,
     ReadEvents,
 )
-from engine.ops.workers import ListedRunTimes, ListedWorkers, ListRunTimes, ListWorkers
+from engine.ops.workers import HandlerTimes, ListedRunTimes, ListedWorkers, ListRunTimes, ListWorkers, WorkerInfo
 from engine.queue.asynchronous.parts import AsyncPart
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.queue.looks import JobInfo, job_info
+from engine.queue.sharding import added_times
 from engine.queue.why import Obstacles
-from engine.queue.workers import HandlerTimes, WorkerInfo, added_times, handler_times, worker_info
 
 #: Names with handler times, workers and events that one look reads.
 TIMES_MAX = 100
@@ -76,15 +76,12 @@ class Looks(AsyncPart):
     async def run_times(self) -> tuple[HandlerTimes, ...]:
         """How long handlers took, of the names that were told of first. One call."""
         found = await self._if_known(ListRunTimes(0, TIMES_MAX), ListedRunTimes)
-        return () if found is None else tuple(handler_times(name, since_ms, items) for name, since_ms, items in found.names)
+        return () if found is None else found.names
 
     async def workers(self, offset: int = 0, limit: int = WORKERS_MAX) -> SomeWorkers:
         """Workers from this rank on. One call."""
         found: ListedWorkers = await self._queue.do(ListWorkers(offset, limit))
-        now_ms = found.srv_us // 1000
-        # What has no life is a former incarnation of a worker that is listed anyway, or was forgotten.
-        known = tuple(worker_info(listed, now_ms) for listed in found.workers if listed.ttl_ms)
-        return SomeWorkers(known, len(found.workers) >= limit, now_ms)
+        return SomeWorkers(found.workers, found.seen >= limit, found.srv_us // 1000)
 
     async def job(self, id: str) -> OneJob | None:
         """One job; None when the server does not know it. Two calls."""
@@ -135,7 +132,7 @@ class ShardedLooks(Looks):
     async def run_times(self) -> tuple[HandlerTimes, ...]:
         """How long handlers took in all shards."""
         found = await self._sharded.each(ListRunTimes(0, TIMES_MAX))
-        return tuple(added_times(handler_times(*names) for _, reply in found for names in reply.names))
+        return tuple(added_times(times for _, reply in found for times in reply.names))
 
     async def workers(self, offset: int = 0, limit: int = WORKERS_MAX) -> SomeWorkers:
         """Workers from this rank on, each with what it has in hand in all shards."""

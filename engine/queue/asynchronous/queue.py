@@ -21,8 +21,8 @@ from engine.observer import Observer
 from engine.ops.admin import AdminOperation, MakeTestQueue, NoteQueue, Resumed, Window
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
-from engine.ops.looks import Count, Counts, Listing, ListObstacles, ObstaclesPart, Snapshot
-from engine.ops.workers import ListedRunTimes, ListRunTimes
+from engine.ops.looks import Count, Counts, LimitInfo, Listing, ListObstacles, ObstaclesPart, Snapshot
+from engine.ops.workers import HandlerTimes, ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
@@ -41,8 +41,7 @@ from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob, Steps
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.sharding import number_of_shards
-from engine.queue.why import LimitInfo, Obstacles, obstacles_of
-from engine.queue.workers import HandlerTimes, handler_times
+from engine.queue.why import Obstacles, obstacles_of
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.async_gathering import AsyncGathering
 from engine.redis.call import Call
@@ -360,7 +359,7 @@ class AsyncQueue(QueueSettings):
         found: dict[str, HandlerTimes] = {}
         for page in range(_STATS_PAGES_MAX):
             reply: ListedRunTimes = await self.do(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE))
-            found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
+            found.update({times.name: times for times in reply.names})
             if len(reply.names) < _STATS_PAGE:
                 break
         return [found[name] for name in sorted(found)]

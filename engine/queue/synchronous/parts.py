@@ -32,7 +32,7 @@ from engine.ops.looks import (
     ReadProgress,
 )
 from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
-from engine.ops.workers import ListedWorkers, ListWorkers
+from engine.ops.workers import WORKERS_MAX, ListedWorkers, ListWorkers, WorkerInfo
 from engine.options import JobOptions
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, looks, producing, scheduling
@@ -57,7 +57,6 @@ from engine.queue.looks import (
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.synchronous.end_listeners import EndListeners
 from engine.queue.why import Why, why
-from engine.queue.workers import LIMIT_MAX, WorkerInfo, worker_info
 from engine.redis.driver import SyncDriver
 from engine.validate import Milliseconds
 
@@ -500,26 +499,30 @@ class Results(Part):
 
 # -- The workers of a queue: which are alive, since when, and what each has leased, from their heartbeats
 # (BQ02 to BQ04, MQ30).
+#
+# A worker beats every 10 s unless told otherwise, and is taken for dead when three beats in a row have not come; then
+# a sweep looks for leases that it has left behind, and the next beat may find it gone from the list. A worker that
+# stops takes its leave at once.
 
 
 class Workers(Part):
     """The workers of a queue, as `queue.workers`."""
 
-    def list(self, *, offset: int = 0, limit: int = LIMIT_MAX) -> list[WorkerInfo]:
+    def list(self, *, offset: int = 0, limit: int = WORKERS_MAX) -> list[WorkerInfo]:
         """List the workers, those whose heartbeats expire first: at most `limit` (1 to 1,000) from rank `offset` on."""
         first = validate.integer("offset", offset, 0, 2**31)
-        return (self._page(first, validate.integer("limit", limit, 1, LIMIT_MAX)))[0]
+        return (self._page(first, validate.integer("limit", limit, 1, WORKERS_MAX)))[0]
 
     def get(self, name: str) -> WorkerInfo | None:
         """Return the worker of this name or incarnation, the latest where several have it; None when there is none."""
         wanted = validate.worker_name(name)
         offset, more = 0, True
         while more:
-            found, more = self._page(offset, LIMIT_MAX)
+            found, more = self._page(offset, WORKERS_MAX)
             match = [info for info in found if wanted in (info.name, info.incarnation)]
             if match:
                 return max(match, key=lambda info: -info.beat_age_ms)
-            offset += LIMIT_MAX
+            offset += WORKERS_MAX
         return None
 
     def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
@@ -540,9 +543,7 @@ class Workers(Part):
     def _page(self, offset: int, limit: int) -> tuple[builtins.list[WorkerInfo], bool]:
         """The workers of one reply, and whether there may be more."""
         reply: ListedWorkers = self._queue.do(ListWorkers(offset, limit))
-        # What has no name is a former incarnation of a worker that is listed anyway, or was forgotten.
-        found = [worker_info(listed, reply.srv_us // 1000) for listed in reply.workers if listed.ttl_ms]
-        return found, len(reply.workers) >= limit
+        return [*reply.workers], reply.seen >= limit
 
 
 # -- Locks that processes share: see `engine.queue.admin`.

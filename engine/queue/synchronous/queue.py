@@ -22,8 +22,8 @@ from engine.observer import Observer
 from engine.ops.admin import AdminOperation, MakeTestQueue, NoteQueue, Resumed, Window
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
-from engine.ops.looks import Count, Counts, Listing, ListObstacles, ObstaclesPart, Snapshot
-from engine.ops.workers import ListedRunTimes, ListRunTimes
+from engine.ops.looks import Count, Counts, LimitInfo, Listing, ListObstacles, ObstaclesPart, Snapshot
+from engine.ops.workers import HandlerTimes, ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
@@ -42,8 +42,7 @@ from engine.queue.synchronous.parts import (
     Schedules,
     Workers,
 )
-from engine.queue.why import LimitInfo, Obstacles, obstacles_of
-from engine.queue.workers import HandlerTimes, handler_times
+from engine.queue.why import Obstacles, obstacles_of
 from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
@@ -357,7 +356,7 @@ class Queue(QueueSettings):
         found: dict[str, HandlerTimes] = {}
         for page in range(_STATS_PAGES_MAX):
             reply: ListedRunTimes = self.do(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE))
-            found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
+            found.update({times.name: times for times in reply.names})
             if len(reply.names) < _STATS_PAGE:
                 break
         return [found[name] for name in sorted(found)]

@@ -20,6 +20,7 @@ from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import Count, Counts, Inspect, Inspected, ListObstacles, Look, NameCounts, ReadProgress, Seen, Snapshot
 from engine.ops.shards import ReadShards, SetGate, SetShards
+from engine.ops.workers import WORKERS_MAX, HandlerTimes, WorkerInfo
 from engine.parameters import TypedJob
 from engine.queue import admin, producing, sharding
 from engine.queue.looks import (
@@ -37,11 +38,17 @@ from engine.queue.looks import (
     typed,
 )
 from engine.queue.producing import Steps
-from engine.queue.sharding import ShardRecord
-from engine.queue.synchronous.parts import Dead, Events, Jobs, JobsPart, Results, Workers
+from engine.queue.sharding import ShardRecord, added_times, added_workers
+from engine.queue.synchronous.parts import (
+    Dead,
+    Events,
+    Jobs,
+    JobsPart,
+    Results,
+    Workers,
+)
 from engine.queue.synchronous.queue import Queue
 from engine.queue.why import Obstacles, Why, added_obstacles, obstacles_of
-from engine.queue.workers import LIMIT_MAX, HandlerTimes, WorkerInfo, added_times, added_workers
 from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.exchange import PIPELINE_MAX, Sent
@@ -527,11 +534,11 @@ class ShardedWorkers(Workers):
     def _page(self, offset: int, limit: int) -> tuple[builtins.list[WorkerInfo], bool]:
         found: list[WorkerInfo] = []
         for shard in _of(self).in_use():
-            at, page = 0, [cast("Any", None)] * LIMIT_MAX
-            while len(page) == LIMIT_MAX:
+            at, page = 0, [cast("Any", None)] * WORKERS_MAX
+            while len(page) == WORKERS_MAX:
                 page = shard.workers.list(offset=at)
                 found += page
-                at += LIMIT_MAX
+                at += WORKERS_MAX
         merged = added_workers(found)
         return merged[offset : offset + limit], len(merged) > offset + limit
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.queue.why import LimitInfo, Obstacles, PauseInfo
+from engine.ops.looks import LimitInfo, PauseInfo
+from engine.queue.why import Obstacles
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.ops.looks import Counts
-from engine.queue.why import LaneInfo, LimitInfo, Obstacles, PauseInfo, paused_words
+from engine.ops.looks import Counts, LimitInfo, PauseInfo
+from engine.queue.why import LaneInfo, Obstacles, paused_words
 
 #: Rows of each table.
 _LANES_MAX = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.http.page.looks import SomeWorkers
-from engine.queue.workers import WorkerInfo
+from engine.ops.workers import WorkerInfo
 
 #: Jobs in hand and names of handlers that a row shows.
 _SHOWN = 8
