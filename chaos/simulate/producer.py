@@ -16,7 +16,7 @@ from chaos.simulate.server import SimulatedServer
 from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.world import MS, World
 from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
-from engine.ops.admin import AdminOperation
+from engine.ops.admin import Administered, AdminOperation
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import Look
@@ -122,7 +122,8 @@ class Producer(Process):
                 go_on(outcome)
                 return
             try:
-                admin.check_done(outcome.reply)
+                if isinstance(outcome.reply, Administered):
+                    outcome.reply.check_done()
             except OutcomeUnknown as unknown:
                 go_on(unknown)
             else:

@@ -7,6 +7,7 @@ import os
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, get_args
 
+from engine.errors import OutcomeUnknown
 from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us
 
 AdministeredResult = Literal["done", "repeated", "refused"]
@@ -33,6 +34,11 @@ class Administered:
     def refused(self) -> bool:
         """True when the call came too late and was not applied."""
         return self.result == "refused"
+
+    def check_done(self) -> None:
+        """Raise OutcomeUnknown for a call that was refused after an unanswered send: the first copy may have been applied."""
+        if self.refused:
+            raise OutcomeUnknown("the call was refused as late after an unanswered send")
 
 
 @immutable

@@ -15,7 +15,6 @@ from engine.models.names import Names
 from engine.models.spec import Spec, bind
 from engine.ops.admin import (
     AdminAction,
-    Administered,
     Alter,
     Altered,
     AlteredJobs,
@@ -42,7 +41,7 @@ from engine.queue.producing import Steps
 from engine.redis.call import Call
 
 if TYPE_CHECKING:
-    from engine.queue.synchronous.queue import Queue
+    from engine.queue.synchronous.calls import QueueCalls
 
 #: The field of a pause of all names.
 _WHOLE_QUEUE = "*"
@@ -110,13 +109,6 @@ def pause_worker(name: object, length_ms: object) -> SetWorker:
     return SetWorker(field, None if length_ms is None else validate.duration_ms("length_ms", length_ms, 0, most_ms))
 
 
-def check_done(reply: object) -> None:
-    """Raise OutcomeUnknown for an administration call that was refused after an unanswered send: the first copy may have been
-    applied."""
-    if isinstance(reply, Administered) and reply.refused:
-        raise OutcomeUnknown("the call was refused as late after an unanswered send")
-
-
 def _class_name(names: Names, name: object) -> str:
     if name is None:
         return _WHOLE_QUEUE
@@ -151,7 +143,7 @@ _FIELDS_MAX = 1000
 class JobMetadata:
     """The shared values of one name of jobs. Raises UnsupportedFeature for a queue of another model."""
 
-    def __init__(self, queue: Queue, name: str) -> None:
+    def __init__(self, queue: QueueCalls, name: str) -> None:
         if queue.model.name != "mosquito":
             raise UnsupportedFeature(f"{queue.model.name} has no metadata of jobs by their name")
         self._queue = queue

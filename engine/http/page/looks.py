@@ -25,7 +25,7 @@ from engine.ops.looks import (
     ReadEvents,
 )
 from engine.ops.workers import HandlerTimes, ListedRunTimes, ListedWorkers, ListRunTimes, ListWorkers, WorkerInfo
-from engine.queue.asynchronous.parts import AsyncPart
+from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.queue.looks import JobInfo, job_info

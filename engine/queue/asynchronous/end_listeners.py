@@ -6,14 +6,11 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 from engine.errors import EngineError
 from engine.ops.looks import AwaitEnds, EndedJobs
+from engine.queue.asynchronous.calls import AsyncBlockingCalls
 from engine.queue.looks import BLOCK_MS, FIRST_ENTRY
-
-if TYPE_CHECKING:
-    from engine.queue.asynchronous.parts import AsyncBlockingCalls
 
 
 class AsyncEndListener:

@@ -7,13 +7,12 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from engine import validate
 from engine.errors import Malformed
 from engine.ops import schedules
 from engine.ops.admin import Alter, Altered
-from engine.ops.base import Operation
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import (
     Count,
@@ -36,6 +35,7 @@ from engine.options import JobOptions
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, looks, producing, scheduling
 from engine.queue.admin import Lock
+from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
 from engine.queue.looks import (
     AWAY,
@@ -56,38 +56,10 @@ from engine.queue.looks import (
 )
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.why import Why, why
-from engine.redis.async_driver import AsyncDriver
 from engine.validate import Milliseconds
-
-if TYPE_CHECKING:
-    from engine.queue.asynchronous.queue import AsyncQueue
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
 _NAMES_PAGE = 250
-
-
-class AsyncPart:
-    """A part of a queue, such as `queue.jobs`."""
-
-    def __init__(self, queue: AsyncQueue) -> None:
-        self._queue = queue
-
-
-class AsyncBlockingCalls:
-    """The calls of a part that block on the server: waits for results, readers of events. They have a driver of their own, whose
-    connections wait longer for a reply, so that no other call queues up behind them. It connects with the first one."""
-
-    def __init__(self, queue: AsyncQueue) -> None:
-        self.model = queue.model
-        self._driver = AsyncDriver(queue.endpoint, (), clock=queue.driver.clock, block_ms_max=BLOCK_MS)
-
-    async def run(self, operation: Operation) -> Any:
-        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
-        return await self._driver.run(self.model.call(operation))
-
-    async def close(self) -> None:
-        """Close the idle connections."""
-        await self._driver.close()
 
 
 class AsyncJobsPart(AsyncPart):
@@ -389,7 +361,7 @@ _ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)
 class AsyncEvents(AsyncPart):
     """The events of a queue: `queue.events`. See `engine.queue.asynchronous.parts` for the kinds."""
 
-    def __init__(self, queue: AsyncQueue) -> None:
+    def __init__(self, queue: AsyncQueueCalls) -> None:
         super().__init__(queue)
         self._blocking = AsyncBlockingCalls(queue)
 
@@ -442,7 +414,7 @@ R = TypeVar("R")
 class AsyncResults(AsyncPart):
     """The results of a queue's jobs: `queue.results`."""
 
-    def __init__(self, queue: AsyncQueue) -> None:
+    def __init__(self, queue: AsyncQueueCalls) -> None:
         super().__init__(queue)
         self._listeners = AsyncEndListeners(AsyncBlockingCalls(queue))
 

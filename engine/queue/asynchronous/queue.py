@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -14,19 +13,19 @@ from typing import Any, Self, TypeVar, Unpack, cast, overload
 import redis.asyncio
 
 from engine import validate
-from engine.errors import EngineError, Malformed, ScriptFault, UnsupportedFeature
+from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models.spec import Spec
 from engine.observer import Observer
-from engine.ops.admin import AdminOperation, MakeTestQueue, NoteQueue, Resumed, Window
-from engine.ops.base import DeadlineBound, Operation
-from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
+from engine.ops.admin import MakeTestQueue, Resumed, Window
+from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import Count, Counts, LimitInfo, Listing, ListObstacles, ObstaclesPart, Snapshot
 from engine.ops.workers import HandlerTimes, ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
 from engine.queue.admin import QueueInfo
+from engine.queue.asynchronous.calls import AsyncQueueCalls
 from engine.queue.asynchronous.parts import (
     AsyncDead,
     AsyncEvents,
@@ -38,15 +37,13 @@ from engine.queue.asynchronous.parts import (
 )
 from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition
-from engine.queue.producing import NewJob, Steps
+from engine.queue.producing import NewJob
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.sharding import number_of_shards
 from engine.queue.why import Obstacles, obstacles_of
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.async_gathering import AsyncGathering
-from engine.redis.call import Call
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
-from engine.redis.exchange import Sent
 from engine.redis.gathering import CallMaker
 from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
@@ -64,7 +61,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class AsyncQueue(QueueSettings):
+class AsyncQueue(AsyncQueueCalls):
     """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on first use.
 
     At most 16 calls run at once, each on a connection of its own; more wait for their turn. Jobs that many tasks enqueue one by
@@ -80,10 +77,6 @@ class AsyncQueue(QueueSettings):
     each in a slot of its own, 2 to 256 (Lanes alone; docs/guides/shards.md). Raises Malformed for what does not fit, and
     UnsupportedFeature for shards of another model, and for a model whose keys a cluster would scatter.
     """
-
-    driver: AsyncDriver
-    gathering: AsyncGathering
-    _noted = False
 
     def __new__(cls, *args: Any, shards: int | None = None, **settings: Any) -> Self:
         """One of several shards is of a class of its own."""
@@ -415,89 +408,6 @@ class AsyncQueue(QueueSettings):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
-
-    # -- how calls are sent
-
-    async def do(self, operation: Operation) -> Any:
-        """Carry out an operation and return its reply; for the engine's own parts. Raises ServerUnavailable, OutcomeUnknown, and
-        UnsupportedFeature, before any I/O, for one that the model lacks."""
-        if isinstance(operation, DeadlineBound):
-            reply = (await self.send_in_time(operation)).reply
-            admin.check_done(reply)
-            return reply
-        async with self.driver.turns:
-            return await self.driver.run(self.model.call(operation))
-
-    async def carry_out(self, steps: Steps[T], intended_ns: int | None = None) -> T:
-        """Run steps to their end and return their result; for the engine's own parts."""
-        answer: Any = None
-        try:
-            while True:
-                asked = steps.send(answer)
-                if isinstance(asked, Operation):
-                    answer = await self.do(asked)
-                else:
-                    async with self.driver.turns:
-                        answer = await self.driver.send_many(self._calls(asked), intended_ns)
-        except StopIteration as end:
-            return end.value
-
-    async def administer(self, operation: AdminOperation) -> None:
-        """Carry out an admin action of the whole queue; for the engine's own parts. Raises as `do` does."""
-        await self.do(operation)
-
-    async def send_in_time(self, operation: DeadlineBound) -> Sent:
-        """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). For the engine's own parts.
-        Raises as `do` does."""
-        if self.model.check is not None:
-            self.model.refuse(operation)
-        async with self.driver.turns:
-            await self._contact()
-            sent = await self.driver.send(self.model.call(operation.stamped(self.driver.not_after_ms())))
-            if sent.came_late:
-                sent = await self.driver.send(self.model.call(operation.stamped(self.driver.not_after_ms())))
-        return sent
-
-    async def _send_enqueue(self, job: Enqueue, intended_ns: int | None) -> Sent:
-        """Send the enqueue of one job as `send_in_time` does, perhaps together with those of other callers."""
-        if self.model.check is not None:
-            self.model.refuse(job)
-        if not (self._noted and self.driver.clock.known):
-            async with self.driver.turns:
-                await self._contact()
-        sent = await self.gathering.send(job, intended_ns)
-        if sent.came_late:
-            sent = await self.gathering.send(job, intended_ns)
-        return sent
-
-    def _calls(self, operations: Sequence[Enqueue | EnqueueMany]) -> list[Call[Any]]:
-        """The calls of operations that leave now in one pipeline."""
-        not_after_ms = self.driver.not_after_ms()
-        return [self.model.call(operation.stamped(not_after_ms)) for operation in operations]
-
-    async def _contact(self) -> None:
-        """Learn the server's time, and list the queue there; only the first call has to."""
-        await self.driver.server_now_ms()
-        if not self._noted:
-            await self._note_use()
-
-    async def _note_use(self) -> None:
-        """List the queue among those of its server, the first time that this process puts something into it or works for it. A
-        failure concerns nobody here."""
-        if not self._noted and self.model.now_ms is None:
-            self._noted = True
-            with suppress(EngineError):
-                await self.driver.send(self.model.call(NoteQueue(await self.driver.server_now_ms())))
-            await self.note_era()
-
-    async def note_era(self) -> None:
-        """Note the server before the first write of this process, or begin of a worker; for the engine's own parts. A failure
-        concerns nobody here. The server must have been met."""
-        if self.era is not None and not self.era.used and self.model.now_ms is None:
-            noting = self.era.begin()
-            with suppress(EngineError):
-                if noting is not None:
-                    await self.driver.send(self.model.call(noting))
 
 
 def _kind(kind: type[Any], shards: int | None) -> type[Any]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.looks import FIRST_ENTRY
-
-if TYPE_CHECKING:
-    from engine.queue.synchronous.parts import BlockingCalls
+from engine.queue.synchronous.calls import BlockingCalls
 
 
 class EndListener:

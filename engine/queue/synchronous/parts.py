@@ -8,13 +8,12 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from engine import validate
 from engine.errors import Malformed
 from engine.ops import schedules
 from engine.ops.admin import Alter, Altered
-from engine.ops.base import Operation
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import (
     Count,
@@ -55,40 +54,13 @@ from engine.queue.looks import (
     typed,
 )
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
+from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
 from engine.queue.why import Why, why
-from engine.redis.driver import SyncDriver
 from engine.validate import Milliseconds
-
-if TYPE_CHECKING:
-    from engine.queue.synchronous.queue import Queue
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
 _NAMES_PAGE = 250
-
-
-class Part:
-    """A part of a queue, such as `queue.jobs`."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-
-
-class BlockingCalls:
-    """The calls of a part that block on the server: waits for results, readers of events. They have a driver of their own, whose
-    connections wait longer for a reply, so that no other call queues up behind them. It connects with the first one."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.model = queue.model
-        self._driver = SyncDriver(queue.endpoint, (), clock=queue.driver.clock, block_ms_max=BLOCK_MS)
-
-    def run(self, operation: Operation) -> Any:
-        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
-        return self._driver.run(self.model.call(operation))
-
-    def close(self) -> None:
-        """Close the idle connections."""
-        self._driver.close()
 
 
 class JobsPart(Part):
@@ -390,7 +362,7 @@ _ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)
 class Events(Part):
     """The events of a queue: `queue.events`. See `engine.queue.synchronous.parts` for the kinds."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueCalls) -> None:
         super().__init__(queue)
         self._blocking = BlockingCalls(queue)
 
@@ -442,7 +414,7 @@ R = TypeVar("R")
 class Results(Part):
     """The results of a queue's jobs: `queue.results`."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueCalls) -> None:
         super().__init__(queue)
         self._listeners = EndListeners(BlockingCalls(queue))
 
