@@ -26,11 +26,6 @@ class Administered:
     result: AdministeredResult
 
     @property
-    def done(self) -> bool:
-        """True when this call was carried out, by whichever of its copies."""
-        return not self.refused
-
-    @property
     def refused(self) -> bool:
         """True when the call came too late and was not applied."""
         return self.result == "refused"
