@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import httpx
@@ -71,7 +71,7 @@ class HttpQueue:
     def enqueue(self, name: str, payload: object, *, id: str, intended_ns: int, **options: Any) -> Enqueued:
         """Put a job into the queue, its id being the idempotency key. Raises ServerUnavailable, OutcomeUnknown and Refused of the
         client, and engine.OutcomeUnknown where an earlier send may still do what the last one did not."""
-        job = draft(name, payload, PAYLOAD_BYTES_MAX, id, options).operation(b"", 0)
+        job = replace(draft(name, payload, PAYLOAD_BYTES_MAX, id, options), nonce=b"")
         request = self._calls.enqueue(name, payload, None, id, _as_json(options))
         call: Call[Any] = Call(None, (), (), lambda raw: raw, job)
         delivery = Delivery(time.monotonic_ns(), random.random, DEADLINE_MS)

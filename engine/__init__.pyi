@@ -33,7 +33,8 @@ from engine.handlers import Handlers
 from engine.job import Job
 from engine.ops.admin import Altered
 from engine.ops.jobs import Enqueued
-from engine.ops.looks import Counts, Event, NameCounts, Snapshot
+from engine.ops.looks import Counts, Event, LimitInfo, NameCounts, PauseInfo, Snapshot
+from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.options import JobOptions
 from engine.outcomes import Bury, Discard, RetryLater
 from engine.priority_queue import PriorityQueue
@@ -47,8 +48,7 @@ from engine.queue.producing import NewJob
 from engine.queue.scheduling import Schedule
 from engine.queue.synchronous.parts import Results
 from engine.queue.synchronous.queue import Queue, queues
-from engine.queue.why import LaneInfo, LimitInfo, Obstacles, PauseInfo, Why
-from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
+from engine.queue.why import LaneInfo, Obstacles, Why
 from engine.redis.endpoint import ConnectOptions
 from engine.routing import Target
 from engine.serializers import Serializer, UnreadablePayload

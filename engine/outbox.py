@@ -16,17 +16,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import groupby
 from typing import Any, NamedTuple, ParamSpec, cast
 
 from engine import validate
 from engine.errors import EngineError, Malformed, PartlyEnqueued, ScriptFault, UnknownParent, UnsupportedFeature, logger
 from engine.ops.admin import NoteQueue
-from engine.ops.jobs import CloseWindows, Enqueued, Options
+from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, Options
 from engine.options import PLAIN, checked
 from engine.queue import producing
-from engine.queue.producing import Draft
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.queue import Queue
 from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
@@ -351,7 +350,7 @@ class _Relay:
         return changed > 0
 
     def _enqueue(
-        self, queue: Queue, drafts: Sequence[tuple[_Row, Draft]], not_after_ms: int
+        self, queue: Queue, drafts: Sequence[tuple[_Row, Enqueue]], not_after_ms: int
     ) -> tuple[list[_Row], list[_Aside], EngineError | None]:
         """Enqueue rows. Returns those whose job is there, those that are to be set aside with the reason, and the first failure
         that says nothing of a single row. The others stay as they are."""
@@ -379,9 +378,9 @@ class _Relay:
         return accepted, aside, failure
 
 
-def _drafts(queue: Queue, found: Sequence[_Row]) -> tuple[list[tuple[_Row, Draft]], list[_Aside]]:
+def _drafts(queue: Queue, found: Sequence[_Row]) -> tuple[list[tuple[_Row, Enqueue]], list[_Aside]]:
     """The jobs of new rows, and the rows that are none. Of rows that were sent only the id is still needed."""
-    drafts: list[tuple[_Row, Draft]] = []
+    drafts: list[tuple[_Row, Enqueue]] = []
     bad: list[_Aside] = []
     for row in found:
         try:
@@ -400,7 +399,7 @@ def _ends(result: Enqueued | EngineError) -> bool:
     return isinstance(result, EngineError) and not isinstance(result, UnknownParent | ScriptFault)
 
 
-def _send(queue: Queue, drafts: Sequence[Draft], not_after_ms: int) -> list[Enqueued | EngineError]:
+def _send(queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int) -> list[Enqueued | EngineError]:
     """Enqueue jobs; a result for each. Those that need others go one by one, since each may be refused for its own reason, and so
     do those of a call that has met a fault, which may be that of one of them."""
     results: list[Enqueued | EngineError] = []
@@ -422,13 +421,15 @@ def _send(queue: Queue, drafts: Sequence[Draft], not_after_ms: int) -> list[Enqu
     return results
 
 
-def _send_part(queue: Queue, drafts: Sequence[Draft], not_after_ms: int) -> Sequence[Enqueued | EngineError]:
+def _send_part(queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int) -> Sequence[Enqueued | EngineError]:
     """As `_send`, in one pipeline. A call that comes after `not_after_ms` is refused, and never tried with a later one."""
-    pipelines = producing.enqueue_many(drafts, os.urandom(8), lambda: not_after_ms, queue.model.call)
+    nonce = os.urandom(8)
+    steps = producing.enqueue_many([replace(draft, nonce=nonce) for draft in drafts])
     answers: Any = None
     try:
         while True:
-            answers = queue.driver.send_many(pipelines.send(answers))
+            asked = cast("Sequence[Enqueue]", steps.send(answers))
+            answers = queue.driver.send_many([queue.model.call(operation.stamped(not_after_ms)) for operation in asked])
     except StopIteration as end:
         return end.value
     except PartlyEnqueued as partly:
@@ -459,7 +460,7 @@ def _new_row(task: Task[..., Any], args: Any, kwargs: Any) -> tuple[str, str, st
     return draft.job, queue.name, draft.name, draft.payload, stored
 
 
-def _draft(queue: QueueSettings, job: object, name: object, payload: object, stored: object) -> Draft:
+def _draft(queue: QueueSettings, job: object, name: object, payload: object, stored: object) -> Enqueue:
     """The job of a row, checked to the last byte of its call. Raises Malformed for a row that is none."""
     options: Any = _read("options", stored)
     if not isinstance(options, dict):
@@ -480,11 +481,11 @@ def _draft(queue: QueueSettings, job: object, name: object, payload: object, sto
         raise Malformed("payload", f"{len(data)} bytes", f"at most {queue.payload_bytes_max} bytes")
     if not made.serializer:
         _read("payload", data)
-    draft = Draft(job, queue.model.names.job_name(name), data, made)
+    draft = Enqueue(job, queue.model.names.job_name(name), data, bytes(8), made)
     if queue.model.check is not None:
-        queue.model.check(*draft[:4])
+        queue.model.check(draft.job, draft.name, draft.payload, draft.options)
     try:
-        queue.model.call(draft.operation(bytes(8), 0))
+        queue.model.call(draft)
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise Malformed("options", stored, f"options that can be stored ({error})") from error
     return draft

@@ -35,7 +35,7 @@ from typing import Any, cast
 from engine import validate
 from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
 from engine.models.names import LANES
-from engine.ops.admin import Limit
+from engine.ops.admin import AdminOperation, Limit
 from engine.ops.base import Operation
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged
 from engine.ops.shards import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
@@ -145,8 +145,8 @@ class Resharding:
             shard = self._shard(name)
             if number:
                 self._run(shard, SetGate("", max(sequences) + _SEQUENCES))
-                for draft in settings:
-                    shard.carry_out(admin.sending(draft))
+                for operation in settings:
+                    shard.do(operation)
             for target, parts in limits.items():
                 kind, _, of = target.partition(":")
                 if kind == "k" and of != "*" and layout.home(of, "", "") != number:
@@ -173,26 +173,26 @@ class Resharding:
             for target, limits in found.items()
         }
 
-    def _settings(self, former: Layout) -> list[admin.Draft]:
+    def _settings(self, former: Layout) -> list[AdminOperation]:
         """The other settings of a layout, which its shards have in common."""
         keys, now_ms = self._shard(former.names(self._queue.name)[-1]).model.keys, self._queue.driver.server_now_ms()
-        drafts: list[admin.Draft] = []
+        found: list[AdminOperation] = []
         for name, words in self._hash(keys.paused).items():
             until_ms = int(words.split()[0])
             if not until_ms or until_ms > now_ms:
-                drafts.append(admin.pause(LANES, None if name == "*" else name, max(0, until_ms - now_ms)))
+                found.append(admin.pause(LANES, None if name == "*" else name, max(0, until_ms - now_ms)))
         kept = {name: int(value) for name, value in self._hash(keys.retention).items()}
         if kept:
             for most in ("done_max", "dead_max"):
                 if most in kept:
                     kept[most] = -(-kept[most] * former.shards // self._to)
-            drafts.append(admin.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms"))))
+            found.append(admin.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms"))))
         for field, words in self._hash(keys.settings).items():
             if field.startswith("p:"):
                 until_ms = int(words.split()[0])
-                drafts.append(admin.pause_worker(field[2:], max(0, until_ms - now_ms)))
+                found.append(admin.pause_worker(field[2:], max(0, until_ms - now_ms)))
         events = self._hash(keys.stats).get("events")
-        return [*drafts, admin.set_events(int(events))] if events else drafts
+        return [*found, admin.set_events(int(events))] if events else found
 
     # -- moving
 

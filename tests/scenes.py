@@ -228,16 +228,18 @@ def schedule(desk: Desk, name: str, **timing: Any) -> PutSchedule:
     """A schedule that is due in 20 ms."""
     job, due_ms = desk.enqueue_operation("template"), desk.now_ms + 20
     hourly = Timing(every_ms=3_600_000, **timing)
-    return PutSchedule(desk._op_id(), desk.now_ms + 10_000, name, hourly, TickPolicy(), job, due_ms, due_ms, None)
+    return PutSchedule(
+        name, hourly, TickPolicy(), job, due_ms, due_ms, None, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000
+    )
 
 
 def lock(desk: Desk, held: Held) -> AcquireLock:
-    return AcquireLock("nightly", OWNER, 5_000, desk.now_ms + 10_000)
+    return AcquireLock("nightly", OWNER, 5_000, not_after_ms=desk.now_ms + 10_000)
 
 
 def an_extension_of_a_lock(desk: Desk, held: Held) -> Operation:
     desk.run(lock(desk, held))
-    return ExtendLock("nightly", OWNER, 1, 60_000, desk.now_ms + 10_000)
+    return ExtendLock("nightly", OWNER, 1, 60_000, not_after_ms=desk.now_ms + 10_000)
 
 
 def a_release_of_a_lock(desk: Desk, held: Held) -> Operation:
@@ -803,8 +805,12 @@ add("set_events: off", events_off, limited)
 
 add_twice("put_schedule", lambda desk, held: schedule(desk, "new"))
 add("put_schedule: over another", lambda desk, held: schedule(desk, "hourly", start_ms=1), busy)
-add("enable_schedule", lambda desk, held: EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "hourly", 1, 0), busy)
-add("remove_schedule", lambda desk, held: RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "hourly"), busy)
+add(
+    "enable_schedule",
+    lambda desk, held: EnableSchedule("hourly", 1, 0, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000),
+    busy,
+)
+add("remove_schedule", lambda desk, held: RemoveSchedule("hourly", op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000), busy)
 add_twice("tick", a_tick)
 
 add("beat", a_second_beat, busy)

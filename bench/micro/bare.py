@@ -71,7 +71,7 @@ class BareEnqueue:
     @staticmethod
     def _call(queue: engine.Queue, void_ms: int) -> Call[Any]:
         draft = producing.draft(NAME, PAYLOAD, queue.payload_bytes_max)
-        return queue.model.call(draft.operation(b"", void_ms))
+        return queue.model.call(draft.stamped(void_ms))
 
 
 def _encoder() -> Callable[[object], str]:

@@ -33,7 +33,7 @@ class BarePublish:
         self._plain = plain
         content, model = self._content(), DspsModel(channel.name)
         calls = [
-            model.call(Publish((NewMessage(name, content),), _LIFE_S, void_ms))
+            model.call(Publish((NewMessage(name, content),), _LIFE_S, not_after_ms=void_ms))
             for name, void_ms in zip(_IDS, (1, 2), strict=True)
         ]
         one, other = ((*call.keys, *call.arguments) for call in calls)

@@ -5,7 +5,6 @@ Only the claims are sent by EVALSHA, so its statistics count nothing else. Refil
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -155,8 +154,8 @@ class Cell:
     def _top_up(self, leases: tuple[Lease, ...]) -> tuple[Lease, ...]:
         """Enqueue as many jobs into the lane as were claimed from it."""
         drafts = [producing.draft(NAME, PAYLOAD, self._queue.payload_bytes_max) for _ in leases]
-        nonce, void_ms = os.urandom(8), self._queue.driver.not_after_ms()
-        run_as_eval(self._plain, self._queue.model.call(EnqueueMany(tuple(draft.operation(nonce, void_ms) for draft in drafts))))
+        void_ms = self._queue.driver.not_after_ms()
+        run_as_eval(self._plain, self._queue.model.call(EnqueueMany(tuple(drafts)).stamped(void_ms)))
         return leases
 
     def _free(self) -> int:

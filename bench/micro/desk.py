@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import Any
 
@@ -32,9 +31,8 @@ class Desk:
 
     def enqueues(self, count: int, name: str = NAME, **options: Any) -> tuple[Enqueue, ...]:
         """Operations that create this many jobs."""
-        drafts = [producing.draft(name, PAYLOAD, self.queue.payload_bytes_max, options=options) for _ in range(count)]
-        nonce, void_ms = os.urandom(8), self.void_ms()
-        return tuple(draft.operation(nonce, void_ms) for draft in drafts)
+        void_ms, most = self.void_ms(), self.queue.payload_bytes_max
+        return tuple(producing.draft(name, PAYLOAD, most, options=options).stamped(void_ms) for _ in range(count))
 
     def void_ms(self) -> int:
         """The time after which a call made now is void."""

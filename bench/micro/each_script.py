@@ -88,7 +88,7 @@ def _put_schedule(desk: Desk, name: str) -> PutSchedule:
     """A schedule that is due now."""
     job = desk.enqueues(1)[0]
     due_ms = desk.void_ms() - DEADLINE_MS
-    return PutSchedule(os.urandom(8).hex(), desk.void_ms(), name, Timing(every_ms=1000), TickPolicy(), job, due_ms, due_ms, None)
+    return PutSchedule(name, Timing(every_ms=1000), TickPolicy(), job, due_ms, due_ms, None, not_after_ms=desk.void_ms())
 
 
 def _schedule(desk: Desk) -> tuple[PutSchedule, int]:
@@ -101,7 +101,7 @@ def _schedule(desk: Desk) -> tuple[PutSchedule, int]:
 
 def _enable_schedule(desk: Desk) -> Call[Any]:
     put, version = _schedule(desk)
-    return desk.queue.model.call(EnableSchedule(os.urandom(8).hex(), desk.void_ms(), put.schedule, version, 0))
+    return desk.queue.model.call(EnableSchedule(put.schedule, version, 0, not_after_ms=desk.void_ms()))
 
 
 def _tick(desk: Desk) -> Call[Any]:
@@ -119,7 +119,7 @@ def _jobs(desk: Desk, count: int = BATCH, **options: Any) -> tuple[str, ...]:
 
 
 def _alter(desk: Desk, action: AdminAction, jobs: tuple[str, ...], state: str) -> Call[Any]:
-    return desk.queue.model.call(Alter(_op_id(), desk.void_ms(), action, jobs, state))
+    return desk.queue.model.call(Alter(action, jobs, state, not_after_ms=desk.void_ms()))
 
 
 def _requeue(desk: Desk) -> Call[Any]:
@@ -131,14 +131,14 @@ def _requeue(desk: Desk) -> Call[Any]:
 def _lock(desk: Desk) -> AcquireLock:
     """Take a lock, and return its operation."""
     name = os.urandom(8).hex()
-    lock = AcquireLock(name, name, 60_000, desk.void_ms())
+    lock = AcquireLock(name, name, 60_000, not_after_ms=desk.void_ms())
     run_as_eval(desk.plain, desk.queue.model.call(lock))
     return lock
 
 
 def _lock_extend(desk: Desk) -> Call[Any]:
     lock = _lock(desk)
-    return desk.queue.model.call(ExtendLock(lock.name, lock.token, 1, 60_000, desk.void_ms()))
+    return desk.queue.model.call(ExtendLock(lock.name, lock.token, 1, 60_000, not_after_ms=desk.void_ms()))
 
 
 def _lock_release(desk: Desk) -> Call[Any]:
@@ -186,15 +186,13 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "sweep nothing": _sweep,
     "counts": lambda desk: desk.queue.model.call(Count()),
     f"listing {BULK}": lambda desk: desk.queue.model.call(Listing(0, BULK)),
-    "pause": lambda desk: desk.queue.model.call(Pause(os.urandom(8).hex(), desk.void_ms(), NAME, 0)),
-    "resume": lambda desk: desk.queue.model.call(Resume(os.urandom(8).hex(), desk.void_ms(), NAME)),
-    "set_limit": lambda desk: desk.queue.model.call(
-        SetLimit(os.urandom(8).hex(), desk.void_ms(), "k:tenant", Limit(concurrency=1))
-    ),
+    "pause": lambda desk: desk.queue.model.call(Pause(NAME, 0, not_after_ms=desk.void_ms())),
+    "resume": lambda desk: desk.queue.model.call(Resume(NAME, not_after_ms=desk.void_ms())),
+    "set_limit": lambda desk: desk.queue.model.call(SetLimit("k:tenant", Limit(concurrency=1), not_after_ms=desk.void_ms())),
     "put_schedule": lambda desk: desk.queue.model.call(_put_schedule(desk, os.urandom(8).hex())),
     "enable_schedule": _enable_schedule,
     "remove_schedule": lambda desk: desk.queue.model.call(
-        RemoveSchedule(os.urandom(8).hex(), desk.void_ms(), _schedule(desk)[0].schedule)
+        RemoveSchedule(_schedule(desk)[0].schedule, not_after_ms=desk.void_ms())
     ),
     "schedules": lambda desk: desk.queue.model.call(ListSchedules(_schedule(desk)[0].schedule)),
     "tick": _tick,
@@ -203,12 +201,12 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     f"requeue {BATCH}": _requeue,
     f"drop {BATCH}": lambda desk: desk.queue.model.call(Drop(desk.leased(), ("discarded",) * BATCH)),
     f"clean {BULK}": lambda desk: desk.queue.model.call(
-        Clean(_op_id(), desk.void_ms(), "waiting", 0, None, 0, len(_jobs(desk, BULK)), BULK)
+        Clean("waiting", 0, None, 0, len(_jobs(desk, BULK)), BULK, not_after_ms=desk.void_ms())
     ),
-    "forget begin": lambda desk: desk.queue.model.call(Forget(_op_id(), desk.void_ms(), "begin", force=True)),
-    "set_retention": lambda desk: desk.queue.model.call(SetRetention(_op_id(), desk.void_ms(), (("done_max", 1000),))),
-    "set_events": lambda desk: desk.queue.model.call(SetEvents(_op_id(), desk.void_ms(), 0)),
-    "set_worker": lambda desk: desk.queue.model.call(SetWorker(_op_id(), desk.void_ms(), "c:*", 4)),
+    "forget begin": lambda desk: desk.queue.model.call(Forget("begin", force=True, not_after_ms=desk.void_ms())),
+    "set_retention": lambda desk: desk.queue.model.call(SetRetention((("done_max", 1000),), not_after_ms=desk.void_ms())),
+    "set_events": lambda desk: desk.queue.model.call(SetEvents(0, not_after_ms=desk.void_ms())),
+    "set_worker": lambda desk: desk.queue.model.call(SetWorker("c:*", 4, not_after_ms=desk.void_ms())),
     f"inspect {BATCH}": lambda desk: desk.queue.model.call(Inspect(_jobs(desk))),
     f"page {BULK}": lambda desk: desk.queue.model.call(Page("waiting", 0, BULK)),
     "obstacles": lambda desk: desk.queue.model.call(ListObstacles()),
@@ -224,7 +222,7 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "workers": lambda desk: desk.queue.model.call(ListWorkers(0, 100)),
     f"report_run_times {BATCH}": lambda desk: desk.queue.model.call(_report(desk)),
     f"list_run_times {BATCH}": _took,
-    "lock_acquire": lambda desk: desk.queue.model.call(AcquireLock(_op_id(), _op_id(), 60_000, desk.void_ms())),
+    "lock_acquire": lambda desk: desk.queue.model.call(AcquireLock(_op_id(), _op_id(), 60_000, not_after_ms=desk.void_ms())),
     "lock_extend": _lock_extend,
     "lock_release": _lock_release,
     "replication_probe": lambda desk: desk.queue.model.call(ReplicationProbe()),

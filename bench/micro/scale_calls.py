@@ -97,7 +97,7 @@ def _enqueue_bulk(meter: Meter) -> None:
 def _cancel(meter: Meter, jobs: tuple[Enqueue, ...], state: str) -> None:
     ids = [job.job for job in jobs]
     for at in range(0, len(ids), ALTER_PIECE):
-        meter.prepare(Alter(_op(), meter.desk.void_ms(), "cancel", tuple(ids[at : at + ALTER_PIECE]), state))
+        meter.prepare(Alter("cancel", tuple(ids[at : at + ALTER_PIECE]), state, not_after_ms=meter.desk.void_ms()))
 
 
 def _claim(meter: Meter) -> None:
@@ -123,13 +123,13 @@ def _ends(meter: Meter) -> None:
     failed = tuple(Failure(lease, "RuntimeError: planned", 60_000) for lease in _urgent(meter))
     ids = tuple(failure.lease.job for failure in failed)
     meter.run(f"retry {BATCH}", Retry(failed))
-    meter.run(f"cancel {BATCH}", Alter(_op(), meter.desk.void_ms(), "cancel", ids, "delayed"))
+    meter.run(f"cancel {BATCH}", Alter("cancel", ids, "delayed", not_after_ms=meter.desk.void_ms()))
     failed = tuple(Failure(lease, "RuntimeError: planned", 0) for lease in _urgent(meter))
     ids = tuple(failure.lease.job for failure in failed)
     meter.run(f"bury {BATCH}", Bury(failed))
     meter.run("look", Look(ids[0]))
     meter.run(f"inspect {BATCH}", Inspect(ids))
-    meter.prepare(Alter(_op(), meter.desk.void_ms(), "discard", ids, "dead"))
+    meter.prepare(Alter("discard", ids, "dead", not_after_ms=meter.desk.void_ms()))
 
 
 def _next_sweep(desk: Desk) -> Sweep:
@@ -192,37 +192,39 @@ def _looks(meter: Meter) -> None:
 def _clean(meter: Meter) -> None:
     """A piece of a clean that finds nothing old enough, and one that removes."""
     void_ms = meter.desk.void_ms()
-    meter.run(f"clean {CLEAN_PIECE}, none old", Clean(_op(), void_ms, "waiting", 86_400_000, None, 0, CLEAN_PIECE, CLEAN_PIECE))
-    removed = meter.run(f"clean {CLEAN_PIECE}", Clean(_op(), void_ms, "waiting", 0, None, 0, CLEAN_PIECE, CLEAN_PIECE))
+    meter.run(
+        f"clean {CLEAN_PIECE}, none old", Clean("waiting", 86_400_000, None, 0, CLEAN_PIECE, CLEAN_PIECE, not_after_ms=void_ms)
+    )
+    removed = meter.run(f"clean {CLEAN_PIECE}", Clean("waiting", 0, None, 0, CLEAN_PIECE, CLEAN_PIECE, not_after_ms=void_ms))
     fill_fast(meter.desk, removed.removed)
 
 
 def _clean_dead(meter: Meter) -> None:
     void_ms = meter.desk.void_ms()
-    meter.run("clean, none of the dead", Clean(_op(), void_ms, "dead", 86_400_000, None, 0, CLEAN_PIECE, CLEAN_PIECE))
+    meter.run("clean, none of the dead", Clean("dead", 86_400_000, None, 0, CLEAN_PIECE, CLEAN_PIECE, not_after_ms=void_ms))
 
 
 def _administer(meter: Meter) -> None:
     desk = meter.desk
-    meter.run("pause", Pause(_op(), desk.void_ms(), "another", 0))
-    meter.run("resume", Resume(_op(), desk.void_ms(), "another"))
-    meter.run("set_limit", SetLimit(_op(), desk.void_ms(), "k:another", Limit(concurrency=1)))
-    meter.run("set_limit, none", SetLimit(_op(), desk.void_ms(), "k:another", None))
-    meter.run("set_retention", SetRetention(_op(), desk.void_ms(), (("dead_age_ms", 90 * 86_400_000),)))
-    meter.run("set_worker", SetWorker(_op(), desk.void_ms(), "c:*", 4))
+    meter.run("pause", Pause("another", 0, not_after_ms=desk.void_ms()))
+    meter.run("resume", Resume("another", not_after_ms=desk.void_ms()))
+    meter.run("set_limit", SetLimit("k:another", Limit(concurrency=1), not_after_ms=desk.void_ms()))
+    meter.run("set_limit, none", SetLimit("k:another", None, not_after_ms=desk.void_ms()))
+    meter.run("set_retention", SetRetention((("dead_age_ms", 90 * 86_400_000),), not_after_ms=desk.void_ms()))
+    meter.run("set_worker", SetWorker("c:*", 4, not_after_ms=desk.void_ms()))
 
 
 def _schedule(meter: Meter) -> None:
     desk = meter.desk
     name, due_ms = _op(), desk.void_ms() - DEADLINE_MS
     (job,) = desk.enqueues(1, priority=_URGENT)
-    put = PutSchedule(_op(), desk.void_ms(), name, Timing(every_ms=1000), TickPolicy(), job, due_ms, due_ms, None)
+    put = PutSchedule(name, Timing(every_ms=1000), TickPolicy(), job, due_ms, due_ms, None, not_after_ms=desk.void_ms())
     meter.run("put_schedule", put)
     version: Any = desk.plain.hget(desk.queue.model.keys.schedule(name), "version")
     tick = Tick(_INCARNATION, desk.counter(), name, version.decode(), due_ms, (due_ms,), due_ms + 1000, 0, "allow")
     made = meter.run("tick", tick)
-    meter.run("remove_schedule", RemoveSchedule(_op(), desk.void_ms(), name))
-    meter.prepare(Alter(_op(), desk.void_ms(), "cancel", made.jobs, "waiting"))
+    meter.run("remove_schedule", RemoveSchedule(name, not_after_ms=desk.void_ms()))
+    meter.prepare(Alter("cancel", made.jobs, "waiting", not_after_ms=desk.void_ms()))
 
 
 #: Each step, with the dimensions in which it is taken; none: in all.

@@ -162,7 +162,7 @@ def _schedules(desk: Desk, before: int, after: int) -> None:
         pipe = desk.plain.pipeline(transaction=False)
         for number in numbers:
             timing = Timing(every_ms=_HOUR_MS)
-            put = PutSchedule(os.urandom(8).hex(), desk.void_ms(), f"s{number}", timing, TickPolicy(), job, far_ms, far_ms, None)
+            put = PutSchedule(f"s{number}", timing, TickPolicy(), job, far_ms, far_ms, None, not_after_ms=desk.void_ms())
             _send(pipe, desk.queue.model.call(put))
         pipe.execute()
 

@@ -31,7 +31,6 @@ from engine.ops.jobs import Enqueue, EnqueueMany, Lease
 from engine.ops.sweeps import ReapLost, Sweep, Swept
 from engine.ops.workers import AcquireLock
 from engine.queue.era import DataLoss
-from engine.queue.producing import Draft
 from engine.redis.exchange import Sent
 
 #: Far beyond any episode that ends.
@@ -310,7 +309,7 @@ class Judge:
             if does == "obliterate" and result is True:
                 check_obliterated(self._server.state, self.book, f"producer.call{action.number}")
 
-    def told(self, draft: Draft, nonce: bytes, told: str) -> None:
+    def told(self, draft: Enqueue, nonce: bytes, told: str) -> None:
         """What a producer hears: `created` is true, and after `nothing was applied` nothing ever is."""
         self._counts[f"producer told {told}"] += 1
         job, birth = draft.job, (draft.job, nonce)

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 from chaos.simulate.places import WISHES
 from chaos.simulate.profile import Profile
 from engine.ops.admin import AdminAction, Limit, Pause, Resume, SetLimit
-from engine.ops.base import Operation
 from engine.ops.jobs import Backoff
 from engine.queue.producing import NewJob
 
@@ -179,7 +178,7 @@ def resume_all(profile: Profile, first_number: int) -> tuple[PlannedAction, ...]
     """Whatever is paused in the end is resumed."""
     names = ("*", *profile.names)
     return tuple(
-        PlannedAction(0, first_number + at, asks=Resume(_op_id(first_number + at), 0, name)) for at, name in enumerate(names)
+        PlannedAction(0, first_number + at, asks=Resume(name, op_id=_op_id(first_number + at))) for at, name in enumerate(names)
     )
 
 
@@ -191,15 +190,15 @@ def _administration(profile: Profile, chooser: random.Random) -> list[PlannedAct
         at_ms = int(chooser.random() * profile.chaos_ms / (4 if at < 3 else 1))
         target = chooser.choice(targets)
         limit = None if at >= 3 and chooser.random() < 0.3 else _limit(profile, chooser, *windows[target[0]])
-        actions.append(PlannedAction(at_ms, len(actions), asks=SetLimit(_op_id(len(actions)), 0, target, limit)))
+        actions.append(PlannedAction(at_ms, len(actions), asks=SetLimit(target, limit, op_id=_op_id(len(actions)))))
     for _ in range(profile.pauses):
         at_ms = int(chooser.random() * profile.chaos_ms)
         name = chooser.choice(("*", *profile.names))
         length_ms = chooser.choice((0, 500, 4000))
-        actions.append(PlannedAction(at_ms, len(actions), asks=Pause(_op_id(len(actions)), 0, name, length_ms)))
+        actions.append(PlannedAction(at_ms, len(actions), asks=Pause(name, length_ms, op_id=_op_id(len(actions)))))
         if chooser.random() < 0.7:
             later_ms = at_ms + chooser.randint(1, 4000)
-            actions.append(PlannedAction(later_ms, len(actions), asks=Resume(_op_id(len(actions)), 0, name)))
+            actions.append(PlannedAction(later_ms, len(actions), asks=Resume(name, op_id=_op_id(len(actions)))))
     return actions
 
 
@@ -257,16 +256,3 @@ def _job(profile: Profile, name: str, text: str, chooser: random.Random) -> NewJ
         error_ttl_ms=30_000,
         **more,
     )
-
-
-def asked_by(action: PlannedAction, not_after_ms: int) -> Operation:
-    """The administration call of an action, with the time after which it is void."""
-    asks = action.asks
-    assert asks is not None
-    match asks:
-        case Pause():
-            return Pause(asks.op_id, not_after_ms, asks.class_name, asks.length_ms)
-        case Resume():
-            return Resume(asks.op_id, not_after_ms, asks.class_name)
-        case SetLimit():
-            return SetLimit(asks.op_id, not_after_ms, asks.target, asks.limit)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from unittest.mock import patch
 
 from chaos.simulate.line import Line, Outcome, Process
-from chaos.simulate.planned_actions import Clear, Hold, PlannedAction, asked_by
+from chaos.simulate.planned_actions import Clear, Hold, PlannedAction
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.world import MS, World
 from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
-from engine.models.lanes import Lanes
-from engine.ops.jobs import Enqueued
+from engine.ops.admin import Administered, AdminOperation
+from engine.ops.base import DeadlineBound, Operation
+from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import Look
 from engine.queue import admin, producing, scheduling
-from engine.queue.producing import Ask, DeadlineBound, Draft, Steps
+from engine.queue.producing import Steps
 from engine.redis.call import ServerClock
 from engine.redis.exchange import DEADLINE_MS
 from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
@@ -33,15 +35,14 @@ BYTES_MAX = 600_000
 
 @contextmanager
 def _identities(numbers: Iterator[int]) -> Iterator[None]:
-    """Calls of the administration take their identities from these: a seed has the same ones each time."""
-
-    def op_id() -> str:
-        return f"{next(numbers):016x}"
-
+    """Holders of locks take their identities from these: a seed has the same ones each time."""
     # What removes many jobs looks at few in each call, so that it takes several.
-    pieces = patch.object(admin, "PIECE", 4)
-    with pieces, patch.object(admin, "new_op_id", op_id), patch.object(admin, "new_token", op_id):
+    with patch.object(admin, "PIECE", 4), patch.object(admin, "new_token", lambda: _op_id(numbers)):
         yield
+
+
+def _op_id(numbers: Iterator[int]) -> str:
+    return f"{next(numbers):016x}"
 
 
 class Rest(NamedTuple):
@@ -84,14 +85,12 @@ class Producer(Process):
         else:
             act(action, line)
 
-    def _administer(self, action: PlannedAction, line: Line, *, first: bool = True) -> None:
-        def done(outcome: Outcome) -> None:
-            if not isinstance(outcome, EngineError) and first and outcome.came_late:
-                self._administer(action, line, first=False)
-                return
+    def _administer(self, action: PlannedAction, line: Line) -> None:
+        def done(_: Outcome) -> None:
             self.open -= 1
 
-        line.carry(self._server.model.call(asked_by(action, self._not_after_ms())), done)
+        assert action.asks is not None
+        self._send(action.asks, line, done)
 
     def _carry_out(self, action: PlannedAction, line: Line) -> None:
         """What `Queue.carry_out` does."""
@@ -113,33 +112,54 @@ class Producer(Process):
                 return
             if isinstance(ask, Rest):
                 self.at(self.world.now_ns + ask.length_ms * MS, go_on, None)
-            elif isinstance(ask, DeadlineBound):
-                self._in_time(ask, line, lambda sent: go_on(sent, sent), first=True)
+                return
+            if isinstance(ask, AdminOperation):
+                ask = replace(ask, op_id=_op_id(op_ids))
+            self._send(ask, line, done)
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, EngineError):
+                go_on(outcome)
+                return
+            try:
+                if isinstance(outcome.reply, Administered):
+                    outcome.reply.check_done()
+            except OutcomeUnknown as unknown:
+                go_on(unknown)
             else:
-                line.carry(ask, lambda sent: go_on(sent, getattr(sent, "reply", None)))
+                go_on(None, outcome.reply)
 
         go_on(None)
 
-    def _in_time(self, ask: DeadlineBound, line: Line, then: Callable[[Outcome], None], *, first: bool) -> None:
+    def _send(self, operation: Operation, line: Line, then: Callable[[Outcome], None], *, first: bool = True) -> None:
+        """Send an operation; once more when it came late."""
+
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, EngineError) and first and outcome.came_late:
-                self._in_time(ask, line, then, first=False)
+                self._send(operation, line, then, first=False)
             else:
                 then(outcome)
 
-        line.carry(self._server.model.call(ask.operation(self._not_after_ms())), done)
+        line.carry(self._server.model.call(self._leaves(operation)), done)
 
-    def _steps(self, action: PlannedAction) -> Generator[Ask | Rest, Any, Any]:
+    def _leaves(self, operation: Operation) -> Operation:
+        """The operation as it leaves now. A copy: late messages of the one that left before keep their time."""
+        not_after_ms = self._clock.now_ms(self.world.now_ns) + DEADLINE_MS
+        if isinstance(operation, EnqueueMany):
+            return EnqueueMany(tuple(replace(job, not_after_ms=not_after_ms) for job in operation.jobs))
+        return replace(operation, not_after_ms=not_after_ms) if isinstance(operation, DeadlineBound) else operation
+
+    def _steps(self, action: PlannedAction) -> Generator[Any, Any, Any]:
         model = self._server.model
         if action.clear is not None:
             return _clearing(*action.clear)
         if action.hand is not None:
             does, job = action.hand
-            return admin.altering(model, does, job, None)
+            return admin.altering(model.names, does, job, None)
         if action.lock is not None:
-            return _holding(model, action.lock)
+            return _holding(action.lock)
         if action.read:
-            return _reading(model, action.read)
+            return _reading(action.read)
         assert action.schedule is not None
         change, name, every_ms = action.schedule
         if change == "put":
@@ -148,8 +168,12 @@ class Producer(Process):
             options = {"attempts": 2, "backoff_ms": 50, "result_ttl_ms": 500, "error_ttl_ms": 30_000}
             payload = {"does": "ok", "of": f"{name} by call {action.number % 4}"}
             job = scheduling.template_job(self.world.profile.names[0], payload, BYTES_MAX, options, BUILT_IN, model)
-            return scheduling.putting(model, name, timing, scheduling.policy("once", 2000, overlap), job, None)
-        return scheduling.removing(model, name) if change == "remove" else scheduling.enabling(model, name, change == "enable")
+            return scheduling.putting(model.names, name, timing, scheduling.policy("once", 2000, overlap), job, None)
+        return (
+            scheduling.removing(model.names, name)
+            if change == "remove"
+            else scheduling.enabling(model.names, name, change == "enable")
+        )
 
     def _enqueue(self, action: PlannedAction, line: Line) -> None:
         nonce = b"%08d" % (action.number + 1)
@@ -159,28 +183,18 @@ class Producer(Process):
         elif action.many:
             self._many(drafts, nonce, line)
         else:
-            self._one(drafts[0], nonce, line, first=True)
+            self._one(drafts[0], nonce, line)
 
-    def _not_after_ms(self) -> int:
-        return self._clock.now_ms(self.world.now_ns) + DEADLINE_MS
+    def _one(self, draft: Enqueue, nonce: bytes, line: Line) -> None:
+        self._send(_with_nonce(draft, nonce), line, lambda outcome: self._hears([(draft, nonce, _enqueued(outcome))]))
 
-    def _one(self, draft: Draft, nonce: bytes, line: Line, *, first: bool) -> None:
-        def done(outcome: Outcome) -> None:
-            if not isinstance(outcome, EngineError) and first and outcome.came_late:
-                self._one(draft, nonce, line, first=False)
-            else:
-                self._hears([(draft, nonce, _enqueued(outcome))])
-
-        operation = draft.operation(nonce, self._not_after_ms())
-        line.carry(self._server.model.call(operation), done)
-
-    def _many(self, drafts: list[Draft], nonce: bytes, line: Line) -> None:
-        steps = producing.enqueue_many(drafts, nonce, self._not_after_ms, self._server.model.call)
+    def _many(self, drafts: list[Enqueue], nonce: bytes, line: Line) -> None:
+        steps = producing.enqueue_many([_with_nonce(draft, nonce) for draft in drafts])
 
         def go_on(outcomes: list[Outcome] | None) -> None:
             results: list[Enqueued | EngineError]
             try:
-                calls = next(steps) if outcomes is None else steps.send(outcomes)
+                (operation,) = cast("list[Enqueue]", next(steps) if outcomes is None else steps.send(outcomes))
             except StopIteration as end:
                 results = end.value
             except PartlyEnqueued as partly:
@@ -188,23 +202,22 @@ class Producer(Process):
             except EngineError as error:
                 results = [error] * len(drafts)
             else:
-                (call,) = calls
-                line.carry(call, lambda outcome: go_on([outcome]))
+                line.carry(self._server.model.call(self._leaves(operation)), lambda outcome: go_on([outcome]))
                 return
             self._hears([(draft, nonce, result) for draft, result in zip(drafts, results, strict=True)])
 
         go_on(None)
 
-    def _gathered(self, enqueues: list[tuple[Draft, bytes]], line: Line, *, first: bool) -> None:
+    def _gathered(self, enqueues: list[tuple[Enqueue, bytes]], line: Line, *, first: bool) -> None:
         """What enqueues of several callers do that leave together, each with a nonce of its own."""
         model, results, late = (
             self._server.model,
-            list[tuple[Draft, bytes, Enqueued | EngineError]](),
-            list[tuple[Draft, bytes]](),
+            list[tuple[Enqueue, bytes, Enqueued | EngineError]](),
+            list[tuple[Enqueue, bytes]](),
         )
         maker = CallMaker(model.call, model.merges_enqueues)
-        gathered = [GatheredEnqueue(partial(draft.operation, nonce), 0, None) for draft, nonce in enqueues]
-        to_send = merged(gathered, self._not_after_ms(), maker)
+        gathered = [GatheredEnqueue(_with_nonce(draft, nonce), None) for draft, nonce in enqueues]
+        to_send = merged(gathered, self._clock.now_ms(self.world.now_ns) + DEADLINE_MS, maker)
         answered = iter(enqueues)
 
         def go_on(outcome: Outcome) -> None:
@@ -227,7 +240,7 @@ class Producer(Process):
 
         line.carry(to_send[0].call, go_on)
 
-    def _hears(self, results: list[tuple[Draft, bytes, Enqueued | EngineError]]) -> None:
+    def _hears(self, results: list[tuple[Enqueue, bytes, Enqueued | EngineError]]) -> None:
         self.open -= 1
         for draft, nonce, result in results:
             if isinstance(result, Enqueued):
@@ -241,6 +254,11 @@ class Producer(Process):
             job = draft.job or (result.job if isinstance(result, Enqueued) else "")
             self.world.note("producer", f"hears of {job or draft.payload.decode()}", told, (job,))
             self._judge.told(draft, nonce, told)
+
+
+def _with_nonce(draft: Enqueue, nonce: bytes) -> Enqueue:
+    """A copy with this nonce, if it needs one: an id that was drawn for it is identity enough."""
+    return replace(draft, nonce=nonce if draft.nonce else b"")
 
 
 def _enqueued(outcome: Outcome) -> Enqueued | EngineError:
@@ -260,10 +278,14 @@ def _clearing(does: Clear, how: Mapping[str, Any]) -> Steps[Any]:
         case "obliterate":
             return admin.obliterating(**how)
         case "retention":
-            return admin.sending(admin.set_retention(**how))
+            return _doing(admin.set_retention(**how))
 
 
-def _holding(model: Lanes, hold: Hold) -> Generator[Ask | Rest, Any, str]:
+def _doing(operation: Operation) -> Steps[None]:
+    yield operation
+
+
+def _holding(hold: Hold) -> Generator[Any, Any, str]:
     """What a user of `queue.locks` does, however late it is."""
     lock = yield from admin.acquiring(hold.name, hold.ttl_ms)
     if lock is None:
@@ -278,9 +300,9 @@ def _holding(model: Lanes, hold: Hold) -> Generator[Ask | Rest, Any, str]:
             return "it is lost"
     if not hold.gives_back:
         return "it is kept"
-    return "it is given back" if (yield from admin.releasing(model, lock)) else "it was not held"
+    return "it is given back" if (yield from admin.releasing(lock)) else "it was not held"
 
 
-def _reading(model: Lanes, job: str) -> Steps[str]:
-    seen = yield model.call(Look(job))
+def _reading(job: str) -> Steps[str]:
+    seen = yield Look(job)
     return seen.state

@@ -15,9 +15,9 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
 from engine.channel import clock as clocks
 from engine.channel.asynchronous.storage import Listener
-from engine.channel.steps import Ask, Opening
+from engine.channel.steps import Opening
 from engine.errors import EngineError
-from engine.ops.base import Operation
+from engine.ops.base import DeadlineBound, Operation
 from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -492,16 +492,17 @@ class OpenMemory:
         self._channel = channel
         self._stops: dict[Listener, Callable[[], None]] = {}
 
-    def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+    def send(self, operation: Operation, intended_ns: int | None = None) -> Sent:
         """Carry out an operation."""
         first_send_ns = time.monotonic_ns()
-        operation = ask(self._storage.now_ms() + DEADLINE_MS) if callable(ask) else ask
+        if isinstance(operation, DeadlineBound):
+            operation = operation.stamped(self._storage.now_ms() + DEADLINE_MS)
         reply: object = self._storage.apply(self._channel, operation)
         return Sent(reply, first_send_ns, time.monotonic_ns(), True)
 
-    def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> list[Sent | EngineError]:
+    def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Carry out several, one after the other."""
-        return [self.send(ask) for ask in asks]
+        return [self.send(operation) for operation in operations]
 
     def listen(self, listener: Listener) -> None:
         """Call the listener after each publish."""
@@ -530,15 +531,15 @@ class AsyncOpenMemory:
         self.listen = self._open.listen
         self.unlisten = self._open.unlisten
 
-    async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+    async def send(self, operation: Operation, intended_ns: int | None = None) -> Sent:
         """Carry out an operation."""
         await asyncio.sleep(0)
-        return self._open.send(ask)
+        return self._open.send(operation)
 
-    async def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> list[Sent | EngineError]:
+    async def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Carry out several, one after the other."""
         await asyncio.sleep(0)
-        return self._open.send_many(asks)
+        return self._open.send_many(operations)
 
     async def close(self) -> None:
         """Stop calling listeners."""

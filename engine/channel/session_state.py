@@ -11,7 +11,6 @@ from typing import Any
 from engine.channel import clock
 from engine.channel import clock as clocks
 from engine.errors import logger
-from engine.ops.base import Operation
 from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -62,17 +61,17 @@ class SessionState:
         """The latest known clock, while the channel cannot have expired since."""
         return self._latest if self._now_ns() - self._renewed_ns < self._trusted_ns else None
 
-    def publish(self, messages: tuple[NewMessage, ...]) -> Callable[[int], Operation]:
-        """A publish that lacks only its `not_after_ms`."""
-        return lambda not_after_ms: Publish(messages, self.ttl_s, not_after_ms, self.seen)
+    def publish(self, messages: tuple[NewMessage, ...]) -> Publish:
+        """A publish, to be stamped by the storage."""
+        return Publish(messages, self.ttl_s, self.seen)
 
-    def subscribe(self, subscriber: str, nonce: str) -> Callable[[int], Operation]:
-        """A subscribe that lacks only its `not_after_ms`."""
-        return lambda not_after_ms: Subscribe(subscriber, nonce, self.ttl_s, not_after_ms, self.seen)
+    def subscribe(self, subscriber: str, nonce: str) -> Subscribe:
+        """A subscribe, to be stamped by the storage."""
+        return Subscribe(subscriber, nonce, self.ttl_s, self.seen)
 
-    def unsubscribe(self, subscriber: str, nonce: str) -> Callable[[int], Operation]:
-        """An unsubscribe that lacks only its `not_after_ms`."""
-        return lambda not_after_ms: Unsubscribe(subscriber, nonce, not_after_ms)
+    def unsubscribe(self, subscriber: str, nonce: str) -> Unsubscribe:
+        """An unsubscribe, to be stamped by the storage."""
+        return Unsubscribe(subscriber, nonce)
 
     def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Fetch:
         """The next fetch of this subscriber."""

@@ -16,9 +16,10 @@ from engine.channel import replies
 from engine.channel.lags import Health
 from engine.channel.replies import Batch
 from engine.channel.session_state import SessionState, SuspectCursors
-from engine.channel.steps import Ask, Round, Steps
+from engine.channel.steps import Round, Steps
 from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
 from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
+from engine.ops.base import Operation
 from engine.ops.channels import FetchReply, NewMessage, OldReply
 from engine.redis.call import PIPELINE_CALLS
 from engine.redis.exchange import Sent
@@ -199,7 +200,7 @@ class SeveralStorages:
 
     def _ask(
         self,
-        asks_of: Callable[[str], Sequence[Ask]],
+        asks_of: Callable[[str], Sequence[Operation]],
         among: Iterable[str] | None = None,
         intended_ns: int | None = None,
         enough: Callable[[Sequence[Any]], bool] | None = None,

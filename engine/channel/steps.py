@@ -16,8 +16,6 @@ from engine.redis.exchange import Sent
 
 T = TypeVar("T")
 
-#: An operation, or one that lacks only the server time (ms) after which it is void: `not_after_ms` in, operation out (rule 3).
-Ask = Operation | Callable[[int], Operation]
 #: What one storage answered, a Sent or an error for each operation that it was asked for.
 Answers = list[Sent | EngineError]
 
@@ -26,7 +24,7 @@ class Send(NamedTuple):
     """Run one operation in one storage; answered with a Sent. What it raises ends the steps."""
 
     storage: str
-    ask: Ask
+    operation: Operation
     intended_ns: int | None = None
 
 
@@ -34,7 +32,7 @@ class SendMany(NamedTuple):
     """Run at most 100 operations in one storage, in one piece; answered with a Sent or an EngineError for each."""
 
     storage: str
-    asks: Sequence[Ask]
+    operations: Sequence[Operation]
     intended_ns: int | None = None
 
 
@@ -46,7 +44,7 @@ class Round(NamedTuple):
     then are not in the mapping. None: all are waited for.
     """
 
-    asks: Mapping[str, Sequence[Ask]]
+    asks: Mapping[str, Sequence[Operation]]
     intended_ns: int | None = None
     enough: Callable[[Sequence[Any]], bool] | None = None
     grace_ms: int = 300

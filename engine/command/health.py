@@ -17,9 +17,9 @@ from engine.command.arguments import add, add_json, add_server, agree, duration_
 from engine.command.output import json_text, print_error, show
 from engine.errors import EngineError, Malformed, UnsupportedFeature
 from engine.handlers import Handlers
+from engine.ops.workers import WORKERS_MAX, WorkerInfo
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
-from engine.queue.workers import LIMIT_MAX, WorkerInfo
 from engine.redis.endpoint import DEADLINE_MS_MAX, DEFAULT_URL, ConnectOptions
 from engine.worker.group import WorkerGroup
 from engine.worker.worker import Worker
@@ -170,4 +170,4 @@ def _listed(queue: Queue) -> Iterator[WorkerInfo]:
     offset = 0
     while page := queue.workers.list(offset=offset):
         yield from page
-        offset += LIMIT_MAX
+        offset += WORKERS_MAX

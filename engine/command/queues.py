@@ -13,11 +13,11 @@ from engine.command.arguments import add_json, add_queue, add_server, duration_m
 from engine.command.output import instant, json_text, print_error, show, show_one, table, tell
 from engine.errors import Malformed, UnsupportedFeature
 from engine.ops.looks import Counts
+from engine.ops.workers import WorkerInfo
 from engine.queue.scheduling import Schedule
 from engine.queue.synchronous.parts import Schedules
 from engine.queue.synchronous.queue import Queue, queues
 from engine.queue.why import LaneInfo, Obstacles
-from engine.queue.workers import WorkerInfo
 
 # -- What holds the jobs of a queue back, as the commands print it: pauses, limits, lanes, and workers
 # that claim nothing.

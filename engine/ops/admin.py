@@ -3,12 +3,19 @@ identity (rule 7), and a time after which it is void."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import field
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.ops.base import Operation, immutable, one_of, server_us
+from engine.errors import OutcomeUnknown
+from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us
 
 AdministeredResult = Literal["done", "repeated", "refused"]
 ADMINISTERED_RESULTS = get_args(AdministeredResult)
+
+
+def _new_op_id() -> str:
+    return os.urandom(8).hex()
 
 
 @immutable
@@ -19,42 +26,40 @@ class Administered:
     result: AdministeredResult
 
     @property
-    def done(self) -> bool:
-        """True when this call was carried out, by whichever of its copies."""
-        return not self.refused
-
-    @property
     def refused(self) -> bool:
         """True when the call came too late and was not applied."""
         return self.result == "refused"
 
+    def check_done(self) -> None:
+        """Raise OutcomeUnknown for a call that was refused after an unanswered send: the first copy may have been applied."""
+        if self.refused:
+            raise OutcomeUnknown("the call was refused as late after an unanswered send")
 
-class Administration(Operation):
-    """The base of administrative calls whose reply is their result alone."""
 
-    __slots__ = ()
+@immutable
+class AdminOperation(DeadlineBound):
+    """The base of administrative calls. The reply of most is their result alone."""
 
-    def parse(self, raw: Any, decode: object) -> Administered:
-        """The raw reply as a value."""
+    #: The identity (rule 7): copies have it in common.
+    op_id: str = field(default_factory=_new_op_id, kw_only=True)
+
+    def parse(self, raw: Any, decode: object) -> Any:
+        """The raw reply as a value: an Administered."""
         return Administered(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS))
 
 
 @immutable
-class Pause(Administration, script="pause", slots={"class": "class_name"}):
-    """Claim nothing of a class (`*`: of the queue) until it is resumed, or for `length_ms`. `op_id` is the identity (rule 7)."""
+class Pause(AdminOperation, script="pause", slots={"class": "class_name"}):
+    """Claim nothing of a class (`*`: of the queue) until it is resumed, or for `length_ms`."""
 
-    op_id: str
-    not_after_ms: int
     class_name: str
     length_ms: int
 
 
 @immutable
-class Resume(Administration, script="resume", slots={"class": "class_name"}):
-    """End a pause. `op_id` is the identity."""
+class Resume(AdminOperation, script="resume", slots={"class": "class_name"}):
+    """End a pause."""
 
-    op_id: str
-    not_after_ms: int
     class_name: str
 
     def parse(self, raw: Any, decode: object) -> Resumed:
@@ -90,42 +95,33 @@ class Limit:
 
 
 @immutable
-class SetLimit(Administration, script="set_limit", slots={"limit": "target", "definition": "limit.words"}):
-    """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for every key without its own (`k:*`).
-    `op_id` is the identity."""
+class SetLimit(AdminOperation, script="set_limit", slots={"limit": "target", "definition": "limit.words"}):
+    """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for each key without its own (`k:*`)."""
 
-    op_id: str
-    not_after_ms: int
     target: str
     limit: Limit | None
 
 
 @immutable
-class SetWorker(Administration, script="set_worker"):
+class SetWorker(AdminOperation, script="set_worker"):
     """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or pause it for so many
-    ms (`p:<worker>`, 0 = until it is resumed); None removes that. `op_id` is the identity."""
+    ms (`p:<worker>`, 0 = until it is resumed); None removes that."""
 
-    op_id: str
-    not_after_ms: int
     field: str
     value: int | None
 
 
 @immutable
-class SetRetention(Administration, script="set_retention"):
-    """Bounds of what is kept of ended jobs, by their field. `op_id` is the identity."""
+class SetRetention(AdminOperation, script="set_retention"):
+    """Bounds of what is kept of ended jobs, by their field."""
 
-    op_id: str
-    not_after_ms: int
     bounds: tuple[tuple[str, int], ...]
 
 
 @immutable
-class SetEvents(Administration, script="set_events"):
-    """Keep about so many events of the queue from now on; 0: none. `op_id` is the identity."""
+class SetEvents(AdminOperation, script="set_events"):
+    """Keep about so many events of the queue from now on; 0: none."""
 
-    op_id: str
-    not_after_ms: int
     keep: int
 
 
@@ -134,12 +130,9 @@ AdminAction = Literal["cancel", "remove", "discard", "requeue", "run_now"]
 
 
 @immutable
-class Alter(Operation, script="alter", label="change of a job"):
-    """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is left alone. `op_id`
-    is the identity (rule 7)."""
+class Alter(AdminOperation, script="alter", label="change of a job"):
+    """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is left alone."""
 
-    op_id: str
-    not_after_ms: int
     action: AdminAction
     jobs: tuple[str, ...]
     state: str
@@ -193,12 +186,10 @@ class Era:
 
 
 @immutable
-class Clean(Operation, script="clean", slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"}):
+class Clean(AdminOperation, script="clean", slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"}):
     """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit` behind `offset` others.
-    `era`: None = it begins now. `op_id` is the identity."""
+    `era`: None = it begins now."""
 
-    op_id: str
-    not_after_ms: int
     state: str
     older_than_ms: int
     era: Era | None
@@ -228,11 +219,9 @@ class Cleaned(Administered):
 
 
 @immutable
-class Forget(Operation, script="forget", label="obliterate"):
-    """Begin or end the deletion of a queue. `op_id` is the identity."""
+class Forget(AdminOperation, script="forget", label="obliterate"):
+    """Begin or end the deletion of a queue."""
 
-    op_id: str
-    not_after_ms: int
     phase: Literal["begin", "end"]
     force: bool
 
@@ -280,11 +269,9 @@ class ReadMetadata(Operation):
 
 
 @immutable
-class SetMetadata(Operation, script="set_metadata"):
-    """Set fields, add to those in `added`, and remove those with None. `op_id` is the identity (rule 7)."""
+class SetMetadata(AdminOperation, script="set_metadata"):
+    """Set fields, add to those in `added`, and remove those with None."""
 
-    op_id: str
-    not_after_ms: int
     name: str
     fields: tuple[tuple[str, str | None], ...]
     added: tuple[tuple[str, int], ...] = ()

@@ -4,9 +4,9 @@ the script's reply is read."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 
 class Operation:
@@ -98,3 +98,16 @@ Immutable = TypeVar("Immutable")
 def immutable(definition: type[Immutable]) -> type[Immutable]:
     """The class as a dataclass with slots that compares and hashes by its fields."""
     return dataclass(slots=True, unsafe_hash=True)(definition)
+
+
+@immutable
+class DeadlineBound(Operation):
+    """The base of operations that are void after a server time (rules 3 and 7). Who makes one leaves that open: what sends it
+    stamps it when it leaves, and once more when it came late. The identity stays, so both are copies of one call."""
+
+    #: Server time (ms); 0: not stamped yet.
+    not_after_ms: int = field(default=0, kw_only=True)
+
+    def stamped(self, not_after_ms: int) -> Self:
+        """The same operation, to leave now."""
+        return replace(self, not_after_ms=not_after_ms)

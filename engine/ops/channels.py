@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from engine.ops.base import Operation, immutable
+from engine.ops.base import DeadlineBound, Operation, immutable
 
 #: Why a channel or a subscriber was not found, in the words of the original.
 Missing = Literal["channel-not-found", "subscription-not-found"]
@@ -35,7 +35,7 @@ class NewMessage:
 
 
 @immutable
-class Publish(Operation, script="publish"):
+class Publish(DeadlineBound, script="publish"):
     """Publish messages in this order, each once within its life: an id that is known is a duplicate. All in one script.
 
     A copy that arrives after `not_after_ms` (server time) publishes nothing that is not there already (rule 3).
@@ -43,7 +43,6 @@ class Publish(Operation, script="publish"):
 
     messages: tuple[NewMessage, ...]
     ttl_s: int
-    not_after_ms: int
     seen: int | None = None
 
 
@@ -72,14 +71,13 @@ class PublishReply:
 
 
 @immutable
-class Subscribe(Operation, script="subscribe", slots={"op": "nonce"}):
+class Subscribe(DeadlineBound, script="subscribe", slots={"op": "nonce"}):
     """Create a subscriber whose first message is the next one that is published; one that is there stays as it is. `nonce` (16
     hex digits) makes a late copy harmless after the subscriber has been deleted again."""
 
     subscriber: str
     nonce: str
     ttl_s: int
-    not_after_ms: int
     seen: int | None = None
 
 
@@ -101,12 +99,11 @@ class SubscribeReply:
 
 
 @immutable
-class Unsubscribe(Operation, script="unsubscribe", slots={"op": "nonce"}):
+class Unsubscribe(DeadlineBound, script="unsubscribe", slots={"op": "nonce"}):
     """Delete a subscriber. `nonce` as in Subscribe."""
 
     subscriber: str
     nonce: str
-    not_after_ms: int
 
 
 @immutable

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
-from engine.ops.base import Operation, immutable, one_of, server_us
+from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us
 
 # -- The names of classes: a job's name, its routing key and its target in one text (rule 18). Needs the
 # standard library alone.
@@ -144,7 +144,7 @@ def reroute_target(target: str) -> tuple[str, str]:
 
 
 @immutable
-class Enqueue(Operation, script="enqueue"):
+class Enqueue(DeadlineBound, script="enqueue"):
     """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name
     with what it wants of a worker, its lane that class and its key (rule 18)."""
 
@@ -152,8 +152,13 @@ class Enqueue(Operation, script="enqueue"):
     name: str
     payload: bytes
     nonce: bytes
-    not_after_ms: int
     options: Options
+
+    def stamped(self, not_after_ms: int) -> Self:
+        """Itself: it is stamped in place, because a copy would take as long as its envelope. What it was sent as before lives on
+        in the bytes of that call."""
+        self.not_after_ms = not_after_ms  # pyright: ignore[reportAttributeAccessIssue]
+        return self
 
     @property
     def class_name(self) -> str:
@@ -199,6 +204,12 @@ class EnqueueMany(Operation, script="enqueue_many"):
     """Create jobs in one piece and in this order. Their ids differ, and `not_after_ms` is the same in all."""
 
     jobs: tuple[Enqueue, ...]
+
+    def stamped(self, not_after_ms: int) -> Self:
+        """Itself, each of its jobs stamped in place."""
+        for job in self.jobs:
+            job.stamped(not_after_ms)
+        return self
 
     def parse(self, raw: Any, decode: object) -> EnqueuedMany:
         """The raw reply as a value: one letter for each job, and three values for each duplicate."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast, get_args
 
+from engine.errors import utc
+from engine.ops.admin import Window
 from engine.ops.base import Operation, immutable, one_of, server_us, text, whole
 from engine.ops.claims import Attributes, Marked, marked
 from engine.ops.jobs import LEASE_SLOTS, Lease
-from engine.ops.workers import ListedWorker
+from engine.ops.workers import WorkerInfo
 
+#: Names that a sentence lists.
+_NAMED = 3
 #: States of jobs as a snapshot lists them, and how many digits of the sequence stand before an id among the delayed ones.
 _STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
 _DUE_DIGITS = 10
@@ -296,40 +300,107 @@ class EventPage:
 # bears on one job. Nothing here changes a key.
 
 
-class PauseOn(NamedTuple):
-    """A pause that is on, of a name of jobs or of the whole queue (`*`), until this time (ms), 0: until it is resumed."""
+@dataclass(frozen=True, slots=True)
+class PauseInfo:
+    """A pause that is on: of the jobs of this name, None: of the whole queue; until this time (ms of the server's clock since
+    1970), 0: until it is resumed."""
 
-    name: str
+    name: str | None
     until_ms: int
 
     @classmethod
-    def read(cls, flat: Sequence[bytes]) -> tuple[PauseOn, ...]:
-        """From names and times in turn."""
-        return tuple(cls(text(flat[at]), whole(flat[at + 1])) for at in range(0, len(flat), 2))
+    def read(cls, flat: Sequence[bytes]) -> tuple[PauseInfo, ...]:
+        """From names (`*`: the queue) and times in turn."""
+        pairs = zip(map(text, flat[::2]), map(whole, flat[1::2]), strict=True)
+        return tuple(cls(None if name == "*" else name, until_ms) for name, until_ms in pairs)
 
 
-class LimitUse(NamedTuple):
-    """How far a limit is used up: `target` is `n:<name>`, `k:<key>` or `k:*`, `definition` as `Limit.words` has it, `in_hand` the
-    leases and `used` the places of the window that count, `free_ms` when places come free (0: there are some), `parked` the lanes
-    that wait for a slot, and `holders` some of the leases, each a job and its worker. `inherited`: the definition is that of
-    `k:*`."""
+@dataclass(frozen=True, slots=True)
+class LimitInfo:
+    """A limit, and how far it is used up.
 
-    target: str
-    definition: str
+    It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of `*`, is there while
+    lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are as `set_limit` was given them, 0 where
+    there is no such bound. `in_hand` leases count against it, `used` of `rate` places are taken in the window, `free_ms` is when
+    places come free (ms, server time; 0: there are some), and `parked` lanes wait for a slot. `holders`: of some of the leases
+    (5) the job and the name of its worker.
+    """
+
+    name: str | None
+    key: str | None
+    inherited: bool
+    concurrency: int
+    rate: int
+    per_ms: int
+    window: Window
     in_hand: int
     used: int
     free_ms: int
     parked: int
     holders: tuple[tuple[str, str], ...]
-    inherited: bool
+
+    @property
+    def full(self) -> bool:
+        """Whether no job that counts against it can be claimed now."""
+        return bool(self.free_ms) or 0 < self.concurrency <= self.in_hand
+
+    @property
+    def target(self) -> str:
+        """`name send`, `key acme`, or `each key`."""
+        if self.name is not None:
+            return f"name {self.name}"
+        return "each key" if self.key == "*" else f"key {self.key}"
+
+    def __str__(self) -> str:
+        """`limit of key acme: 2 of 2 in hand, by w1 and w3`."""
+        parts: list[str] = []
+        if self.concurrency:
+            by = listed(dict.fromkeys(worker or "a worker of another program" for _, worker in self.holders))
+            parts.append(f"{self.in_hand} of {self.concurrency} in hand" + (f", by {by}" if self.in_hand and by else ""))
+        if self.rate:
+            until = f", free again at {instant(self.free_ms)}" if self.free_ms else ""
+            parts.append(f"{self.used} of {self.rate} claims in {_length(self.per_ms)}{until}")
+        return f"limit of {self.target}: {'; '.join(parts)}"
 
     @classmethod
-    def read(cls, values: Sequence[Any]) -> LimitUse:
-        """From the values of a reply."""
+    def read(cls, values: Sequence[Any]) -> LimitInfo:
+        """From the values of a reply: `n:<name>`, `k:<key>` or `k:*`, the definition as `Limit.words` has it, and its use."""
         target, definition, in_hand, used, free_ms, parked, flat, inherited = values
-        words = [text(word) for word in flat]
-        numbers = (whole(in_hand), whole(used), whole(free_ms), whole(parked))
-        return cls(text(target), text(definition), *numbers, tuple(zip(words[::2], words[1::2], strict=True)), inherited == 1)
+        kind, _, of = text(target).partition(":")
+        words, holders = text(definition).split(), [text(word) for word in flat]
+        # Of one that somebody else has written, that it is there: the scripts let nothing through.
+        concurrency, rate, per_ms, window = words if len(words) == 4 else ("0", "0", "0", "fixed")
+        return cls(
+            *((of, None) if kind == "n" else (None, of)),
+            inherited=inherited == 1,
+            concurrency=whole(concurrency),
+            rate=whole(rate),
+            per_ms=whole(per_ms),
+            window=cast("Window", window),
+            in_hand=whole(in_hand),
+            used=whole(used),
+            free_ms=whole(free_ms),
+            parked=whole(parked),
+            holders=tuple(zip(holders[::2], holders[1::2], strict=True)),
+        )
+
+
+def listed(words: Iterable[str], count: int = 0) -> str:
+    """`w1, w2 and w3`; of more than three, or where there are `count`, with a number for the others."""
+    every = list(words)
+    named, more = every[:_NAMED], max(count, len(every)) - min(_NAMED, len(every))
+    if more > 0:
+        return f"{', '.join(named)} and {more} more"
+    return " and ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
+
+
+def instant(ms: int) -> str:
+    """A server time as people read it, in UTC."""
+    return f"{utc(ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _length(ms: int) -> str:
+    return f"{ms / 1000:g} s"
 
 
 class LaneLook(NamedTuple):
@@ -354,7 +425,7 @@ class ListObstacles(Operation, script="obstacles", label="obstacles"):
         lanes = tuple(
             LaneLook(text(lane), whole(size), whole(since), text(waits), whole(rest)) for lane, size, since, waits, rest in raw[3]
         )
-        return ObstaclesPart(server_us(raw), PauseOn.read(raw[1]), tuple(map(LimitUse.read, raw[2])), lanes, raw[4].decode())
+        return ObstaclesPart(server_us(raw), PauseInfo.read(raw[1]), tuple(map(LimitInfo.read, raw[2])), lanes, raw[4].decode())
 
 
 @immutable
@@ -362,8 +433,8 @@ class ObstaclesPart:
     """Pauses and limits come with the first part. `cursor`: there is another part."""
 
     srv_us: int
-    pauses: tuple[PauseOn, ...]
-    limits: tuple[LimitUse, ...]
+    pauses: tuple[PauseInfo, ...]
+    limits: tuple[LimitInfo, ...]
     lanes: tuple[LaneLook, ...]
     cursor: str
 
@@ -371,7 +442,7 @@ class ObstaclesPart:
 class LivingWorker(NamedTuple):
     """A worker that is taken for alive, and until when it is paused by an administrator: 0 until it is resumed, -1 not at all."""
 
-    listed: ListedWorker
+    info: WorkerInfo
     paused_until_ms: int
 
 
@@ -385,16 +456,16 @@ class Explain(
 
     def parse(self, raw: Any, decode: object) -> Explained:
         """The raw reply as a value."""
-        name, key, priority, target = raw[4]
+        srv_us, (name, key, priority, target) = server_us(raw), raw[4]
         ran = {text(raw[5][at]): raw[5][at + 1].decode(errors="replace") for at in range(0, len(raw[5]), 2)}
         rest_ms, before, needed = map(whole, raw[8])
         words, fed = ([text(word) for word in flat] for flat in (raw[9], raw[11][1]))
         return Explained(
-            *(server_us(raw), raw[1].decode(), whole(raw[2]), whole(raw[3])),
+            *(srv_us, raw[1].decode(), whole(raw[2]), whole(raw[3])),
             *(text(name), text(key), whole(priority), text(target), ran),
-            *(PauseOn.read(raw[6]), tuple(map(LimitUse.read, raw[7])), rest_ms, before, needed),
+            *(PauseInfo.read(raw[6]), tuple(map(LimitInfo.read, raw[7])), rest_ms, before, needed),
             tuple(zip(words[::2], words[1::2], strict=True)),
-            tuple(LivingWorker(ListedWorker.read(values[:3], b""), whole(values[3])) for values in raw[10]),
+            tuple(LivingWorker(WorkerInfo.read(values[:3], b"", srv_us // 1000), whole(values[3])) for values in raw[10]),
             whole(raw[11][0]),
             tuple(zip(fed[::2], fed[1::2], strict=True)),
         )
@@ -416,8 +487,8 @@ class Explained:
     priority: int
     target: str
     ran: dict[str, str]
-    pauses: tuple[PauseOn, ...]
-    limits: tuple[LimitUse, ...]
+    pauses: tuple[PauseInfo, ...]
+    limits: tuple[LimitInfo, ...]
     rest_ms: int
     before: int
     needed: int

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
-from engine.ops.admin import ADMINISTERED_RESULTS, Administered
+from engine.ops.admin import ADMINISTERED_RESULTS, Administered, AdminOperation
 from engine.ops.base import Operation, immutable, one_of, server_us, whole
 from engine.ops.jobs import Enqueue
 
@@ -39,10 +39,9 @@ class TickPolicy:
     overlap: Overlap = "allow"
 
 
-class ScheduleChange(Operation):
+@immutable
+class ScheduleChange(AdminOperation):
     """The base of the calls that change a schedule."""
-
-    __slots__ = ()
 
     def parse(self, raw: Any, decode: object) -> ScheduleChanged:
         """The raw reply as a value."""
@@ -55,11 +54,8 @@ class ScheduleChange(Operation):
 @immutable
 class PutSchedule(ScheduleChange, script="put_schedule", slots={"name": "schedule"}):
     """Define a schedule. One that is there with the same definition stays as it is; with the same timing it keeps its next
-    tick and its anchor. `job` is what each tick enqueues, its id and nonce aside; `enabled` None: as it is, a new one is.
-    `op_id` is the identity (rule 7)."""
+    tick and its anchor. `job` is what each tick enqueues, its id and nonce aside; `enabled` None: as it is, a new one is."""
 
-    op_id: str
-    not_after_ms: int
     schedule: str
     timing: Timing
     policy: TickPolicy
@@ -71,10 +67,8 @@ class PutSchedule(ScheduleChange, script="put_schedule", slots={"name": "schedul
 
 @immutable
 class EnableSchedule(ScheduleChange, script="enable_schedule", slots={"name": "schedule"}):
-    """Let a schedule tick from `next_ms` on (0: not any more), if this version of it is there. `op_id` is the identity."""
+    """Let a schedule tick from `next_ms` on (0: not any more), if this version of it is there."""
 
-    op_id: str
-    not_after_ms: int
     schedule: str
     version: int
     next_ms: int
@@ -82,10 +76,8 @@ class EnableSchedule(ScheduleChange, script="enable_schedule", slots={"name": "s
 
 @immutable
 class RemoveSchedule(ScheduleChange, script="remove_schedule", slots={"name": "schedule"}):
-    """Forget a schedule; jobs that it has made stay. `op_id` is the identity."""
+    """Forget a schedule; jobs that it has made stay."""
 
-    op_id: str
-    not_after_ms: int
     schedule: str
 
 

@@ -3,10 +3,13 @@ write that a replica is waited for with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from engine.ops.base import Operation, immutable, one_of, server_us, text, whole
+from engine.errors import Malformed
+from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us, text, whole
 from engine.ops.jobs import Lease
 
 
@@ -62,37 +65,106 @@ class ListWorkers(Operation, script="workers"):
 
     def parse(self, raw: Any, decode: object) -> ListedWorkers:
         """The raw reply as a value: the leader, then three values for each worker."""
-        triples = zip(*[iter(raw[2])] * 3, strict=True)
-        return ListedWorkers(server_us(raw), tuple(ListedWorker.read(values, raw[1]) for values in triples))
+        srv_us, rows = server_us(raw), list(zip(*[iter(raw[2])] * 3, strict=True))
+        # What has no life is a former incarnation of a worker that is listed anyway, or was forgotten.
+        known = [WorkerInfo.read(values, raw[1], srv_us // 1000) for values in rows if _heartbeat(values[2])[0]]
+        return ListedWorkers(srv_us, tuple(known), len(rows))
 
 
-@immutable
-class ListedWorker:
-    """As a beat told it. Alive while `until_ms` is ahead of the server's time."""
+#: Workers of one answer.
+WORKERS_MAX = 1_000
+#: Names of jobs that a worker tells in its beats.
+HANDLERS_TOLD = 100
 
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases, of which `jobs` are
+    at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names; `priorities` the least and the greatest
+    that it claims, None: all; `routing` what targets and routes of jobs ask for; `paused` and `gate_closed`: whether a pause or
+    its gate kept it from claiming when it beat. On an old keyspace those that the registry of the format lists come behind the
+    others, with their names as incarnations and 0 for what is not known. `unreadable` says why a beat that somebody else
+    has written cannot be read."""
+
+    name: str
     incarnation: str
-    until_ms: int
-    ttl_ms: int
-    lease_ms: int
-    about: str
+    host: str
+    pid: int
+    version: str
+    alive: bool
+    beat_age_ms: int
+    started_ms: int
+    in_hand: int
+    jobs: tuple[str, ...]
     leads: bool
+    concurrency: int
+    lease_ms: int
+    handlers: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    priorities: tuple[int, int] | None = None
+    routing: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    paused: bool = False
+    gate_closed: bool = False
+    unreadable: str = ""
 
     @classmethod
-    def read(cls, values: Sequence[bytes], leader: bytes) -> ListedWorker:
-        """From the values of a reply: incarnation, until_ms and the last heartbeat."""
-        incarnation, until_ms, beat = values
-        # Of a former incarnation, and of a heartbeat that has run out, only the time is known.
-        words = text(beat).split(" ", 4) if beat.count(b" ") >= 4 else ["", "0", "0", "0", "{}"]
-        times_ms = (whole(until_ms), whole(words[1]), whole(words[2]))
-        return cls(text(incarnation), *times_ms, words[4], incarnation == leader)
+    def read(cls, values: Sequence[bytes], leader: bytes, now_ms: int) -> WorkerInfo:
+        """From the values of a reply: incarnation, the time until which it is taken for alive, and the last heartbeat; of one
+        that cannot be read, that it is there."""
+        incarnation, until_ms = text(values[0]), whole(values[1])
+        ttl_ms, lease_ms, about_text = _heartbeat(values[2])
+        leads, alive, age_ms = values[0] == leader, until_ms > now_ms, max(0, now_ms - (until_ms - ttl_ms))
+        try:
+            about = cast("dict[str, Any]", json.loads(about_text))
+            priorities: Any = about.get("priorities")
+            return cls(
+                name=str(about.get("name", "")),
+                incarnation=incarnation,
+                host=str(about.get("host", "")),
+                pid=_number(about, "pid"),
+                version=str(about.get("version", "")),
+                alive=alive,
+                beat_age_ms=age_ms,
+                started_ms=_number(about, "started_ms"),
+                in_hand=_number(about, "in_hand"),
+                jobs=tuple(map(str, about.get("jobs", ()))),
+                leads=leads,
+                concurrency=_number(about, "concurrency"),
+                lease_ms=lease_ms,
+                handlers=tuple(map(str, about.get("handlers", ()))),
+                attributes=dict(about.get("attributes", {})),
+                priorities=(int(priorities[0]), int(priorities[1])) if priorities else None,
+                routing=dict(about.get("routing", {})),
+                paused=bool(about.get("paused", False)),
+                gate_closed=bool(about.get("gate_closed", False)),
+            )
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+            unreadable = f"its beat cannot be read: {error}"
+            return cls("", incarnation, "", 0, "", alive, age_ms, 0, 0, (), leads, 0, 0, (), {}, unreadable=unreadable)
+
+
+def _heartbeat(beat: bytes) -> tuple[int, int, str]:
+    """Its life, the length of its leases, and its JSON. Of a former incarnation, and of a heartbeat that has run out, there is
+    none: its life is 0."""
+    words = text(beat).split(" ", 4) if beat.count(b" ") >= 4 else ["", "0", "0", "0", "{}"]
+    return whole(words[1]), whole(words[2]), words[4]
+
+
+def _number(about: Mapping[str, Any], name: str) -> int:
+    """A number of a beat, which pages reckon with. Raises ValueError, TypeError, OverflowError."""
+    number = int(about.get(name, 0))
+    if not 0 <= number < 2**53:
+        raise ValueError(f"{name} is no number of a worker")
+    return number
 
 
 @immutable
 class ListedWorkers:
-    """One page, those that lived longest last."""
+    """One page, those that lived longest last, of `seen` entries."""
 
     srv_us: int
-    workers: tuple[ListedWorker, ...]
+    workers: tuple[WorkerInfo, ...]
+    seen: int
 
 
 class LockOperation(Operation):
@@ -110,24 +182,22 @@ _LOCK_RESULTS = get_args(LockResult)
 
 
 @immutable
-class AcquireLock(LockOperation, script="lock_acquire", slots={"op": "token"}):
+class AcquireLock(DeadlineBound, LockOperation, script="lock_acquire", slots={"op": "token"}):
     """Take a lock that nobody holds, for `ttl_ms`. The token is the identity."""
 
     name: str
     token: str
     ttl_ms: int
-    not_after_ms: int
 
 
 @immutable
-class ExtendLock(LockOperation, script="lock_extend"):
+class ExtendLock(DeadlineBound, LockOperation, script="lock_extend"):
     """Hold a lock for `ttl_ms` from now. (token, counter) is the identity."""
 
     name: str
     token: str
     counter: int
     ttl_ms: int
-    not_after_ms: int
 
 
 @immutable
@@ -182,27 +252,6 @@ class RunTimes(NamedTuple):
     most_us: int
     buckets: tuple[tuple[int, int], ...]
 
-    @classmethod
-    def read(cls, name: bytes, flat: Sequence[bytes]) -> tuple[RunTimes, ...]:
-        """Those of one name, from the fields of its hash: `ok:total_us`, `ok:most_us`, `ok:<bucket>`, and so for `failed`."""
-        fields = dict(zip(flat[::2], map(whole, flat[1::2]), strict=True))
-        items: list[RunTimes] = []
-        for outcome in ("ok", "failed"):
-            start = f"{outcome}:".encode()
-            mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
-            total_us, most_us = (max(0, mine.pop(field, 0)) for field in (b"total_us", b"most_us"))
-            counted = [(int(bucket), runs) for bucket, runs in mine.items() if bucket.isdigit() and len(bucket) < 3 and runs > 0]
-            items.append(
-                cls(
-                    text(name),
-                    cast("Any", outcome),
-                    total_us,
-                    most_us,
-                    tuple(sorted(counted)),
-                )
-            )
-        return tuple(items)
-
 
 @immutable
 class ReportRunTimes(Operation, script="report_run_times", patient=False):
@@ -239,16 +288,82 @@ class ListRunTimes(Operation, script="list_run_times"):
 
     def parse(self, raw: Any, decode: object) -> ListedRunTimes:
         """The raw reply as a value."""
-        names = tuple((text(name), whole(since_ms), RunTimes.read(name, flat)) for name, since_ms, flat in raw[1])
-        return ListedRunTimes(server_us(raw), names)
+        return ListedRunTimes(server_us(raw), tuple(HandlerTimes.read(*values) for values in raw[1]))
 
 
 @immutable
 class ListedRunTimes:
-    """For each name: the name, the time of its first report (ms), and its outcomes, one item for each."""
+    """The times of each name of the page."""
 
     srv_us: int
-    names: tuple[tuple[str, int, tuple[RunTimes, ...]], ...]
+    names: tuple[HandlerTimes, ...]
+
+
+# -- How long handlers took, as `queue.stats()` tells it: by name and outcome, with a histogram that
+# percentiles are estimated from (MQ36).
+
+_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How long runs took. `buckets` has an entry for each bucket that is not empty, in order: its number and how many runs.
+    Bucket b holds those of 2^((b-1)/2) ns up to 2^(b/2) ns, and the last one (95) all of 39 hours and more."""
+
+    count: int
+    total_us: int
+    most_us: int
+    buckets: tuple[tuple[int, int], ...]
+
+    @property
+    def mean_ms(self) -> float:
+        """The average; 0 without a run."""
+        return self.total_us / self.count / 1000 if self.count else 0.0
+
+    @property
+    def most_ms(self) -> float:
+        """The longest run."""
+        return self.most_us / 1000
+
+    def percentile_ms(self, percent: float) -> float:
+        """So many percent of the runs (0 to 100) took at most so long: estimated inside its bucket, within a fifth of the true
+        value, and never more than the longest run; 0 without a run. Raises Malformed."""
+        if not 0 <= percent <= 100:
+            raise Malformed("percent", percent, "a number from 0 to 100")
+        wanted = percent / 100 * self.count
+        before = 0
+        for bucket, runs in self.buckets:
+            if before + runs >= wanted:
+                start_ns = bucket_end_ns(bucket - 1) if bucket else 0.0
+                end_ns = bucket_end_ns(bucket) if bucket < BUCKET_MAX else self.most_us * 1000.0
+                return min((start_ns + (end_ns - start_ns) * (wanted - before) / runs) / _MS, self.most_ms)
+            before += runs
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerTimes:
+    """How long the handlers of one name took since `since_ms` (server time of the first report): runs that returned, and runs
+    that raised or were given up. Runs, not jobs: a job that ran three times counts thrice, and each job of a batch counts with
+    the time of the whole batch. The name `*` stands for all names beyond the first 1,000."""
+
+    name: str
+    since_ms: int
+    succeeded: Durations
+    failed: Durations
+
+    @classmethod
+    def read(cls, name: bytes, since_ms: bytes, flat: Sequence[bytes]) -> HandlerTimes:
+        """From the values of a reply: the name, the time of the first report, and the fields of its hash: `ok:total_us`,
+        `ok:most_us`, `ok:<bucket>`, and so for `failed`."""
+        fields = dict(zip(flat[::2], map(whole, flat[1::2]), strict=True))
+        ends: list[Durations] = []
+        for start in (b"ok:", b"failed:"):
+            mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
+            total_us, most_us = (max(0, mine.pop(field, 0)) for field in (b"total_us", b"most_us"))
+            counted = [(int(bucket), runs) for bucket, runs in mine.items() if bucket.isdigit() and len(bucket) < 3 and runs > 0]
+            ends.append(Durations(sum(runs for _, runs in counted), total_us, most_us, tuple(sorted(counted))))
+        return cls(text(name), whole(since_ms), *ends)
 
 
 # -- The control connections of workers, by which others see that they live: a process that was killed has

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from engine import validate
-from engine.errors import LeaseLost, Malformed, OutcomeUnknown, ScriptFault, UnsupportedFeature
-from engine.models.model import Model
+from engine.errors import LeaseLost, Malformed, OutcomeUnknown, UnsupportedFeature
 from engine.models.names import Names
 from engine.models.spec import Spec, bind
 from engine.ops.admin import (
     AdminAction,
-    Administered,
     Alter,
     Altered,
     AlteredJobs,
@@ -25,24 +23,22 @@ from engine.ops.admin import (
     Era,
     Forget,
     Forgotten,
-    Limit,
     ListQueues,
+    MetadataSet,
     Pause,
     ReadMetadata,
     Resume,
-    Resumed,
     SetEvents,
     SetLimit,
     SetMetadata,
     SetRetention,
     SetWorker,
 )
-from engine.ops.base import Operation, text, whole
+from engine.ops.base import text, whole
 from engine.ops.looks import Inspect, Inspected
 from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
-from engine.queue.producing import DeadlineBound, Steps
+from engine.queue.producing import Steps
 from engine.redis.call import Call
-from engine.redis.exchange import Sent
 
 if TYPE_CHECKING:
     from engine.queue.synchronous.calls import QueueCalls
@@ -52,40 +48,31 @@ _WHOLE_QUEUE = "*"
 #: Most events that a queue keeps.
 EVENTS_KEPT_MAX = 1_000_000
 
-#: An operation that lacks only the time after which it is void.
-Draft = Callable[[int], Operation]
 
-
-def pause(names: Names, name: object, length_ms: object) -> Draft:
+def pause(names: Names, name: object, length_ms: object) -> Pause:
     """Pause a name, or the queue (None). Raises Malformed."""
-    class_name, op_id = _class_name(names, name), new_op_id()
-    length = validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
-    return lambda not_after_ms: Pause(op_id, not_after_ms, class_name, length)
+    return Pause(_class_name(names, name), validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX))
 
 
-def resume(names: Names, name: object) -> Draft:
+def resume(names: Names, name: object) -> Resume:
     """Resume a name, or the queue (None). Raises Malformed."""
-    class_name, op_id = _class_name(names, name), new_op_id()
-    return lambda not_after_ms: Resume(op_id, not_after_ms, class_name)
+    return Resume(_class_name(names, name))
 
 
 def set_limit(
     names: Names, name: object, key: object, *, concurrency: object, rate: object, per_ms: object, window: object
-) -> Draft:
+) -> SetLimit:
     """Define a limit. Raises Malformed."""
-    target, op_id = _target(names, name, key), new_op_id()
-    limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
-    return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, limit)
+    target = _target(names, name, key)
+    return SetLimit(target, validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window))
 
 
-def remove_limit(names: Names, name: object, key: object) -> Draft:
+def remove_limit(names: Names, name: object, key: object) -> SetLimit:
     """Remove a limit. Raises Malformed."""
-    target, op_id = _target(names, name, key), new_op_id()
-    none: Limit | None = None
-    return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, none)
+    return SetLimit(_target(names, name, key), None)
 
 
-def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_age_ms: object) -> Draft:
+def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_age_ms: object) -> SetRetention:
     """Bound what is kept of ended jobs; None = as it is. Raises Malformed."""
     given = {
         "done_max": (done_max, 0, validate.DONE_MAX),
@@ -100,55 +87,26 @@ def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_
     )
     if not bounds:
         raise Malformed("done_max", None, "at least one of done_max, done_age_ms, dead_max and dead_age_ms")
-    op_id = new_op_id()
-    return lambda not_after_ms: SetRetention(op_id, not_after_ms, bounds)
+    return SetRetention(bounds)
 
 
-def set_events(keep: object) -> Draft:
+def set_events(keep: object) -> SetEvents:
     """Keep so many events; None: none. Raises Malformed."""
-    kept, op_id = 0 if keep is None else validate.integer("keep", keep, 1, EVENTS_KEPT_MAX), new_op_id()
-    return lambda not_after_ms: SetEvents(op_id, not_after_ms, kept)
+    return SetEvents(0 if keep is None else validate.integer("keep", keep, 1, EVENTS_KEPT_MAX))
 
 
-def set_concurrency(name: object, concurrency: object) -> Draft:
+def set_concurrency(name: object, concurrency: object) -> SetWorker:
     """How many handlers a worker, or every worker without a number of its own (None), runs at once; None: as it was started.
     Raises Malformed."""
-    field, op_id = "c:*" if name is None else f"c:{validate.worker_name(name)}", new_op_id()
+    field = "c:*" if name is None else f"c:{validate.worker_name(name)}"
     most = validate.CONCURRENCY_MAX
-    value = None if concurrency is None else validate.integer("concurrency", concurrency, 1, most)
-    return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
+    return SetWorker(field, None if concurrency is None else validate.integer("concurrency", concurrency, 1, most))
 
 
-def pause_worker(name: object, length_ms: object) -> Draft:
+def pause_worker(name: object, length_ms: object) -> SetWorker:
     """Pause a worker; None: resume it. Raises Malformed."""
-    field, op_id = f"p:{validate.worker_name(name)}", new_op_id()
-    value = None if length_ms is None else validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
-    return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
-
-
-def sending(draft: Draft) -> Steps[None]:
-    """Send an administration call whose answer says no more than that it was done."""
-    conclude((yield DeadlineBound(draft)))
-
-
-def resuming(draft: Draft) -> Steps[bool]:
-    """Send the end of a pause; whether there was such a pause."""
-    sent = yield DeadlineBound(draft)
-    conclude(sent)
-    return isinstance(sent.reply, Resumed) and sent.reply.was_paused
-
-
-def conclude(sent: Sent) -> None:
-    """Raise OutcomeUnknown for a refusal after an unanswered send: the first copy may have been applied."""
-    if not isinstance(sent.reply, Administered):
-        raise ScriptFault(f"administration: a reply of type {type(sent.reply).__name__}")
-    if not sent.reply.done:
-        raise OutcomeUnknown("the call was refused as late after an unanswered send")
-
-
-def new_op_id() -> str:
-    """The identity of one administration call."""
-    return os.urandom(8).hex()
+    field, most_ms = f"p:{validate.worker_name(name)}", validate.DURATION_MS_MAX
+    return SetWorker(field, None if length_ms is None else validate.duration_ms("length_ms", length_ms, 0, most_ms))
 
 
 def _class_name(names: Names, name: object) -> str:
@@ -193,7 +151,7 @@ class JobMetadata:
 
     def get(self) -> dict[str, str]:
         """All fields. Raises as `Queue.counts` does."""
-        return self._queue.driver.run(self._queue.model.call(ReadMetadata(self._name)))
+        return self._queue.do(ReadMetadata(self._name))
 
     def set(self, **fields: str | None) -> None:
         """Set fields; None removes one. Raises as `Queue.enqueue` does, and Malformed for what is no text."""
@@ -202,25 +160,16 @@ class JobMetadata:
                 raise Malformed(field, value, "a text, or None to remove it")
         if not 1 <= len(fields) <= _FIELDS_MAX:
             raise Malformed("fields", f"{len(fields)} fields", f"1 to {_FIELDS_MAX} fields")
-        self._carry_out(tuple(fields.items()), ())
+        self._change(tuple(fields.items()), ())
 
     def add(self, field: str, number: int = 1) -> int:
         """Add to a number, once however often the call is sent; what it is now. Raises as `set` does."""
         checked = validate.integer("number", number, -(2**53), 2**53)
-        return self._carry_out((), ((field, checked),))[0]
+        return self._change((), ((field, checked),))[0]
 
-    def _carry_out(self, fields: tuple[tuple[str, str | None], ...], added: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-        op_id = new_op_id()
-
-        def made(not_after_ms: int) -> SetMetadata:
-            return SetMetadata(op_id, not_after_ms, self._name, fields, added)
-
-        def sending() -> Steps[Sent]:
-            return (yield DeadlineBound(made))
-
-        sent = self._queue.carry_out(sending())
-        conclude(sent)
-        return sent.reply.values
+    def _change(self, fields: tuple[tuple[str, str | None], ...], added: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+        reply: MetadataSet = self._queue.do(SetMetadata(self._name, fields, added))
+        return reply.values
 
 
 # -- The steps that remove many jobs, in bounded pieces: clean, drain and obliterate, without I/O (rule
@@ -287,11 +236,7 @@ def obliterating(force: object) -> Steps[bool]:
 def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[int, Era | None]]:
     removed = offset = 0
     while removed < most:
-        sent = yield DeadlineBound(_piece(state, age_ms, era, offset, most - removed))
-        conclude(sent)
-        reply = sent.reply
-        if not isinstance(reply, Cleaned):
-            raise ScriptFault(f"clean: a reply of type {type(reply).__name__}")
+        reply: Cleaned = yield Clean(state, age_ms, era, offset, PIECE, most - removed)
         era = reply.era
         removed += reply.removed
         offset += reply.kept
@@ -300,33 +245,14 @@ def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[i
     return removed, era
 
 
-def _piece(state: str, age_ms: int, era: Era | None, offset: int, most: int) -> Callable[[int], Clean]:
-    """The operation of one piece. It keeps its identity when it is sent again after it came late."""
-    op_id = new_op_id()
-    return lambda not_after_ms: Clean(op_id, not_after_ms, state, age_ms, era, offset, PIECE, most)
-
-
 def _forget(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
     """Begin or end, with as many calls as it takes. Returns the reply of the first one, or the one that says busy."""
     first: Forgotten | None = None
     while True:
-        reply = yield from _forget_piece(phase, force)
+        reply: Forgotten = yield Forget(phase, force)
         first = first or reply
         if reply.busy or not reply.more:
             return reply if reply.busy else first
-
-
-def _forget_piece(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
-    op_id = new_op_id()
-
-    def operation(not_after_ms: int) -> Forget:
-        return Forget(op_id, not_after_ms, phase, force)
-
-    sent = yield DeadlineBound(operation)
-    conclude(sent)
-    if not isinstance(sent.reply, Forgotten):
-        raise ScriptFault(f"obliterate: a reply of type {type(sent.reply).__name__}")
-    return sent.reply
 
 
 # -- The steps of admin actions on single jobs, without I/O: cancel, remove, requeue and the like (rules 7
@@ -348,38 +274,24 @@ LISTED = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished"
 _TRIES = 5
 
 
-def altering(model: Model, action: AdminAction, job: object, expected_state: object) -> Steps[Altered]:
+def altering(names: Names, action: AdminAction, job: object, expected_state: object) -> Steps[Altered]:
     """Do something to one job, if it is in a state that allows it. Raises Malformed."""
-    checked = model.names.known_id(job)
+    checked = names.known_id(job)
     expected = None if expected_state is None else check_state(expected_state, ALLOWED[action])
     altered: Altered | None = None
     for _ in range(_TRIES):
         state = expected
         if state is None:
-            reply: Inspected = yield model.call(Inspect((checked,), whole=False))
-            state = reply.items[0].state
+            looked: Inspected = yield Inspect((checked,), whole=False)
+            state = looked.items[0].state
         if state not in ALLOWED[action]:
             return Altered(checked, "changed", state)
-        (altered,) = yield from alter(action, (checked,), state)
+        reply: AlteredJobs = yield Alter(action, (checked,), state)
+        (altered,) = reply.items
         if expected is not None or altered.result != "changed":
             break
-    if altered is None:
-        raise ScriptFault(f"{action}: a reply without the job")
+    assert altered is not None
     return altered
-
-
-def alter(action: AdminAction, jobs: tuple[str, ...], state: str) -> Steps[tuple[Altered, ...]]:
-    """Do something to at most `PIECE` jobs, as far as they are in this state; what came of each, in their order."""
-    op_id = new_op_id()
-
-    def operation(not_after_ms: int) -> Alter:
-        return Alter(op_id, not_after_ms, action, jobs, state)
-
-    sent = yield DeadlineBound(operation)
-    conclude(sent)
-    if not isinstance(sent.reply, AlteredJobs) or len(sent.reply.items) != len(jobs):
-        raise ScriptFault(f"{action}: a reply of type {type(sent.reply).__name__}")
-    return sent.reply.items
 
 
 def check_state(value: object, allowed: tuple[str, ...]) -> str:
@@ -449,11 +361,7 @@ def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
     """Take a lock. Returns None when it is held already. Raises Malformed and OutcomeUnknown."""
     lock_name, length_ms = validate.lock_name(name), validate.duration_ms("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
     token = new_token()
-
-    def operation(not_after_ms: int) -> Operation:
-        return AcquireLock(lock_name, token, length_ms, not_after_ms)
-
-    reply = _reply((yield DeadlineBound(operation)).reply)
+    reply: LockReply = yield AcquireLock(lock_name, token, length_ms)
     if reply.result == "refused":
         raise OutcomeUnknown(f"lock {lock_name}: refused as late after an unanswered send")
     return Lock(lock_name, token, reply.fence, reply.until_ms) if reply.result == "held" else None
@@ -463,12 +371,8 @@ def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
     """Hold a lock for longer. Raises LeaseLost when it has expired, Malformed and OutcomeUnknown."""
     held, length_ms = _lock(lock), validate.duration_ms("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
     count = held.renewals + 1
-
-    def operation(not_after_ms: int) -> Operation:
-        # A late copy must not hold it for much longer than its sender meant to (rule 9).
-        return ExtendLock(held.name, held.token, count, length_ms, not_after_ms)
-
-    reply = _reply((yield DeadlineBound(operation)).reply)
+    # Void after its deadline: a late copy must not hold it for much longer than its sender meant to (rule 9).
+    reply: LockReply = yield ExtendLock(held.name, held.token, count, length_ms)
     if reply.result == "refused":
         raise OutcomeUnknown(f"lock {held.name}: refused as late after an unanswered send")
     if reply.result != "held":
@@ -476,17 +380,11 @@ def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
     return replace(held, until_ms=reply.until_ms, renewals=count)
 
 
-def releasing(model: Model, lock: object) -> Steps[bool]:
+def releasing(lock: object) -> Steps[bool]:
     """Release a lock. Returns False when it was not held any more."""
     held = _lock(lock)
-    reply = _reply((yield model.call(ReleaseLock(held.name, held.token))))
+    reply: LockReply = yield ReleaseLock(held.name, held.token)
     return reply.result == "released"
-
-
-def _reply(reply: object) -> LockReply:
-    if not isinstance(reply, LockReply):
-        raise ScriptFault(f"lock: a reply of type {type(reply).__name__}")
-    return reply
 
 
 def _lock(value: object) -> Lock:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from engine import validate
 from engine.errors import Malformed, utf8
 from engine.ops.looks import Counts
+from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.queue.why import Obstacles
-from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
 from engine.sizing import worker_rate_per_s, workers_needed
 from engine.validate import settle
 

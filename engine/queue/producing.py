@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from engine import validate
 from engine.errors import (
@@ -24,29 +25,20 @@ from engine.ops.base import Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 from engine.options import OPTIONS, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
-from engine.redis.call import CALL_BYTES_MAX, PIPELINE_CALLS, Call
+from engine.redis.call import CALL_BYTES_MAX, PIPELINE_CALLS
 from engine.redis.exchange import Sent
 from engine.serializers import BUILT_IN, Serializers
 
 # -- Steps: operations that take several calls, as generators without I/O, written once for both
 # interfaces.
 #
-# They yield what is to be sent and are sent what came of it. `carry_out` of a queue runs them, and so does the
-# simulator, which interrupts them anywhere.
+# `carry_out` of a queue runs them, and so does the simulator, which interrupts them anywhere.
 
 T = TypeVar("T")
 
-
-class DeadlineBound(NamedTuple):
-    """An operation that lacks only the server time (ms) after which it is void (rules 3 and 7). Its answer is a Sent."""
-
-    operation: Callable[[int], Operation]
-
-
-#: What steps yield: a call, whose answer is its reply, or an operation that is to be sent with its deadline.
-Ask = Call[Any] | DeadlineBound
-#: Steps that return T.
-Steps = Generator[Ask, Any, T]
+#: Steps that return T. They yield operations, each of which is answered with its reply, or several that leave in one pipeline,
+#: which are answered with a Sent or an EngineError for each.
+Steps = Generator[Operation | Sequence[Enqueue | EnqueueMany], Any, T]
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
 JOBS_MAX = 100_000
 #: One script call: it keeps the server's one thread for some milliseconds.
@@ -81,21 +73,6 @@ class NewJob:
         self.options = options
 
 
-class Draft(NamedTuple):
-    """A checked job: everything of an enqueue but the nonce and the time after which it is void."""
-
-    job: str
-    name: str
-    payload: bytes
-    options: Options
-    #: Whether the id was drawn for this enqueue: then it needs no nonce (rule 3).
-    drawn: bool = False
-
-    def operation(self, nonce: bytes, not_after_ms: int) -> Enqueue:
-        """The enqueue of this job."""
-        return Enqueue(self.job, self.name, self.payload, b"" if self.drawn else nonce, not_after_ms, self.options)
-
-
 def draft(
     name: object,
     payload: object,
@@ -104,26 +81,40 @@ def draft(
     options: Mapping[str, object] = NO_OPTIONS,
     serializers: Serializers = BUILT_IN,
     model: Model | None = None,
-) -> Draft:
-    """A job, checked, for a queue of this model (None: for one that holds whatever a job may be). Raises Malformed and
-    UnsupportedFeature."""
+) -> Enqueue:
+    """The enqueue of a job, checked, for a queue of this model (None: for one that holds whatever a job may be). An id that was
+    generated for it needs no nonce (rule 3). Raises Malformed and UnsupportedFeature."""
     if model is None:
         job = random_id() if id is None else validate.job_id(id)
-        drawn = id is None
+        generated = id is None
     else:
         job = model.new_id() if id is None else model.check_id(id)
-        drawn = id is None and model.generates_ids
+        generated = id is None and model.generates_ids
     job_name = validate.job_name(name) if model is None else model.names.job_name(name)
     made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
     if made.calls_back:
         made = _with_callbacks(made, Parent.named(job, job_name), payload_bytes_max, serializers)
-    if serializers.plain and not made.serializer and not issubclass(type(payload), bytes | bytearray):
-        draft = Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made, drawn)
+    return _written(job, job_name, payload, b"" if generated else os.urandom(8), made, payload_bytes_max, serializers, model)
+
+
+def _written(
+    job: str,
+    name: str,
+    payload: object,
+    nonce: bytes,
+    options: Options,
+    payload_bytes_max: int,
+    serializers: Serializers,
+    model: Model | None,
+) -> Enqueue:
+    """The enqueue of a job whose id, name and options were checked. Raises as `draft` does."""
+    if serializers.plain and not options.serializer and not issubclass(type(payload), bytes | bytearray):
+        data = validate.payload_bytes(payload, payload_bytes_max)
     else:
-        draft = Draft(job, job_name, *serializers.write(payload, made, payload_bytes_max), drawn)
+        data, options = serializers.write(payload, options, payload_bytes_max)
     if model is not None and model.check is not None:
-        model.check(*draft[:4])
-    return draft
+        model.check(job, name, data, options)
+    return Enqueue(job, name, data, nonce, options)
 
 
 def _with_callbacks(options: Options, parent: Parent, payload_bytes_max: int, serializers: Serializers) -> Options:
@@ -134,23 +125,27 @@ def _with_callbacks(options: Options, parent: Parent, payload_bytes_max: int, se
         if new is None:
             continue
         try:
-            name, payload, own, _ = draft(new.name, new.payload, payload_bytes_max, None, new.options, serializers)[1:]
+            drafted = draft(new.name, new.payload, payload_bytes_max, None, new.options, serializers)
         except Malformed as error:
             raise Malformed(f"{field}.{error.field}", error.value, error.bound) from error.__cause__
-        made[field] = Enqueue("", name, payload, b"", 0, replace(own, needs=(parent,)))
+        made[field] = replace(drafted, job="", options=replace(drafted.options, needs=(parent,)))
     return replace(options, **made)
 
 
-def drafts(jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN, model: Model | None = None) -> list[Draft]:
-    """Jobs, checked as `draft` does. Raises Malformed that names the first bad one by its index: `jobs[3].priority`."""
-    found: list[Draft] = []
+def drafts(
+    jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN, model: Model | None = None
+) -> list[Enqueue]:
+    """Jobs, checked as `draft` does, with one nonce in common. Raises Malformed that names the first bad one by its index:
+    `jobs[3].priority`."""
+    found: list[Enqueue] = []
+    nonce = os.urandom(8)
     known: set[str] = set()
     names: set[str] = set()
     ids, own_ids = random_ids() if model is None else model.new_ids(), 0
     for at, job in enumerate(validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")):
         if at == JOBS_MAX:
             raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
-        made = _draft_of(job, at, payload_bytes_max, names, ids, serializers, model)
+        made = _draft_of(job, at, payload_bytes_max, names, ids, nonce, serializers, model)
         # The server gives ids to those that have none.
         if made.job:
             own_ids += 1
@@ -177,54 +172,43 @@ def _existing(item: Enqueued) -> Enqueued:
     return item._replace(job=item.holder) if item.result == "duplicate" else item
 
 
-def enqueuing(operation: Callable[[int], Enqueue]) -> Steps[Enqueued]:
-    """Enqueue one job that was checked. Raises as `enqueued` does."""
-    return enqueued((yield DeadlineBound(operation)))
-
-
-Build = Callable[[Enqueue | EnqueueMany], Call[Any]]
-Pipelines = Generator[list[Call[Any]], list[Sent | EngineError], T]
-
-
-def enqueue_many(jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Build) -> Pipelines[list[Enqueued]]:
-    """The pipelines that enqueue the jobs: yields the calls of each, is sent what came of them, returns a result for each job.
+def enqueue_many(jobs: Sequence[Enqueue]) -> Steps[list[Enqueued]]:
+    """Enqueue jobs that were checked; a result for each of them.
 
     After a call that failed no further pipeline goes out. Raises that failure when it is all there is, else PartlyEnqueued.
     """
-    return concluded((yield from enqueue_each(jobs, nonce, not_after_ms, build)))
+    return concluded((yield from enqueue_each(jobs)))
 
 
-def enqueue_each(
-    jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Build, *, one_nonce: bool = False
-) -> Pipelines[list[Enqueued | EngineError]]:
+def enqueue_each(jobs: Sequence[Enqueue], *, one_nonce: bool = False) -> Steps[list[Enqueued | EngineError]]:
     """As `enqueue_many`, but returns failures as they are, and jobs that have moved. `one_nonce`: of all calls, so that a job has
     it whichever call it is in; for jobs with ids."""
-
-    def call(number: int) -> Call[Any]:
-        void_ms, part = not_after_ms(), parts[number]
-        # Each call has a nonce of its own: jobs without an id are known by that alone.
-        own = nonce if one_nonce else ((first + number) % 2**64).to_bytes(8, "big")
-        made = [
-            Enqueue(job, name, payload, b"" if drawn else own, void_ms, options) for job, name, payload, options, drawn in part
-        ]
-        # One that needs others goes alone, as its parents are keys of its call, and so does one with callbacks.
-        return build(made[0] if made[0].options.goes_alone else EnqueueMany(tuple(made)))
-
-    parts, first = list(_parts(jobs)), int.from_bytes(nonce, "big")
+    operations = [_operation(part, 0 if one_nonce else number) for number, part in enumerate(_parts(jobs))]
     results: list[Enqueued | EngineError] = []
-    for at in range(0, len(parts), PIPELINE_CALLS):
-        flight = range(at, min(at + PIPELINE_CALLS, len(parts)))
-        outcomes = yield [call(number) for number in flight]
+    for at in range(0, len(operations), PIPELINE_CALLS):
+        pipeline = operations[at : at + PIPELINE_CALLS]
+        outcomes: list[Sent | EngineError] = yield pipeline
         late = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
         if late:
-            for number, outcome in zip(late, (yield [call(flight[number]) for number in late]), strict=True):
+            for number, outcome in zip(late, (yield [pipeline[number] for number in late]), strict=True):
                 outcomes[number] = outcome
-        for number, outcome in zip(flight, outcomes, strict=True):
-            results += _results(parts[number], outcome)
+        for operation, outcome in zip(pipeline, outcomes, strict=True):
+            results += _results(operation, outcome)
         if any(isinstance(result, EngineError) for result in results):
             break
     results += [ServerUnavailable("not sent, after another call had failed")] * (len(jobs) - len(results))
     return results
+
+
+def _operation(part: Sequence[Enqueue], number: int) -> Enqueue | EnqueueMany:
+    """The operation of one call, which is the `number`-th of its bulk. Each call has a nonce of its own: jobs without an id are
+    known by that alone."""
+    for job in part if number else ():
+        if job.nonce:
+            nonce = (int.from_bytes(job.nonce, "big") + number) % 2**64
+            job.nonce = nonce.to_bytes(8, "big")  # pyright: ignore[reportAttributeAccessIssue]  nothing has left yet
+    # One that needs others goes alone, as its parents are keys of its call, and so does one with callbacks.
+    return part[0] if part[0].options.goes_alone else EnqueueMany(tuple(part))
 
 
 def _draft_of(
@@ -233,9 +217,10 @@ def _draft_of(
     payload_bytes_max: int,
     names: set[str],
     ids: Iterator[str],
+    nonce: bytes,
     serializers: Serializers,
     model: Model | None,
-) -> Draft:
+) -> Enqueue:
     """One job of a bulk. `names` are those that were checked before, `ids` new ones."""
     if issubclass(type(job), NewJob):
         new = cast("NewJob", job)
@@ -248,17 +233,11 @@ def _draft_of(
             name = validate.job_name(name) if model is None else model.names.job_name(name)
             names.add(name)
         checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
-        drawn = id is None and (model is None or model.generates_ids)
+        generated = id is None and (model is None or model.generates_ids)
         made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
         if made.calls_back:
             made = _with_callbacks(made, Parent.named(checked_id, name), payload_bytes_max, serializers)
-        if serializers.plain and not made.serializer and not issubclass(type(payload), bytes | bytearray):
-            draft = Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made, drawn)
-        else:
-            draft = Draft(checked_id, name, *serializers.write(payload, made, payload_bytes_max), drawn)
-        if model is not None and model.check is not None:
-            model.check(*draft[:4])
-        return draft
+        return _written(checked_id, name, payload, b"" if generated else nonce, made, payload_bytes_max, serializers, model)
     except Malformed as error:
         raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from error.__cause__
     except UnsupportedFeature as error:
@@ -297,7 +276,7 @@ def _read_fields(job: object, at: int, bound: str) -> tuple[object, object, obje
     return options.pop("name"), options.pop("payload"), options.pop("id", None), options
 
 
-def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+def _parts(jobs: Sequence[Enqueue]) -> Iterator[Sequence[Enqueue]]:
     """The jobs of each call, in order."""
     start = size = 0
     for at, job in enumerate(jobs):
@@ -321,15 +300,16 @@ def _refusal(item: Enqueued, definite: bool) -> EngineError | None:
     return OutcomeUnknown(f"enqueue of {item.job} was refused as late after an unanswered send")
 
 
-def _results(part: Sequence[Draft], outcome: Sent | EngineError) -> Sequence[Enqueued | EngineError]:
+def _results(operation: Enqueue | EnqueueMany, outcome: Sent | EngineError) -> Sequence[Enqueued | EngineError]:
     """A result for each job of a call."""
+    count = len(operation.jobs) if isinstance(operation, EnqueueMany) else 1
     if isinstance(outcome, EngineError):
-        return [outcome] * len(part)
+        return [outcome] * count
     reply: object = outcome.reply
     if isinstance(reply, Enqueued):
         return [_refusal(reply, outcome.definite) or _existing(reply)]
     if not isinstance(reply, EnqueuedMany):
-        return [ScriptFault(f"EnqueueMany: a reply of type {type(reply).__name__}")] * len(part)
+        return [ScriptFault(f"EnqueueMany: a reply of type {type(reply).__name__}")] * count
     if outcome.definite:
         return [_existing(item) for item in reply.items]
     return [_refusal(item, definite=False) or _existing(item) for item in reply.items]

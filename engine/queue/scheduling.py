@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, cast
 
 from engine import validate
 from engine.calendar import Unreadable, calendar
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models.model import Model
+from engine.models.names import Names
 from engine.ops import schedules
 from engine.ops.jobs import Enqueue, Options
 from engine.ops.schedules import (
@@ -28,10 +29,9 @@ from engine.ops.schedules import (
 )
 from engine.options import JobOptions
 from engine.parameters import JobName, TypedJob
-from engine.queue import admin, producing
-from engine.queue.producing import DeadlineBound, Steps
+from engine.queue import producing
+from engine.queue.producing import Steps
 from engine.queue.settings import QueueSettings, check_payload
-from engine.redis.exchange import Sent
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
 #: What `put` found: no such schedule, one that it changed, or one with the same definition.
@@ -43,7 +43,6 @@ _CRON_CHARACTERS_MAX = 200
 _EVERY_MS_LEAST = 100
 _MONTHS_MAX = 1200
 _TRIES = 10
-_NO_NONCE = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,43 +77,31 @@ class Schedule:
         return self.serializers.look(self.options.serializer, self.payload_bytes)
 
 
-def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
+def putting(names: Names, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
     """Define or change a schedule. Raises Malformed, also when the queue has too many."""
-    schedule = model.names.schedule(name)
+    schedule = names.schedule(name)
     enabled_now = _flag(enabled)
-    op_id = admin.new_op_id()
-    page: SchedulePage = yield model.call(ListSchedules(schedule))
+    page: SchedulePage = yield ListSchedules(schedule)
     now_ms = page.srv_us // 1000
     anchor_ms = timing.start_ms or now_ms
     next_ms = calendar(timing).after(now_ms, anchor_ms)
-
-    def operation(not_after_ms: int) -> PutSchedule:
-        return PutSchedule(op_id, not_after_ms, schedule, timing, policy, job, next_ms, anchor_ms, enabled_now)
-
-    sent = yield DeadlineBound(operation)
-    found = _found(sent)
-    if found == "full":
+    reply: ScheduleChanged = yield PutSchedule(schedule, timing, policy, job, next_ms, anchor_ms, enabled_now)
+    if reply.found == "full":
         raise Malformed("name", schedule, f"at most {schedules.SCHEDULES_MAX} schedules in a queue")
-    return cast("PutResult", found)
+    return cast("PutResult", reply.found)
 
 
-def removing(model: Model, name: object) -> Steps[bool]:
+def removing(names: Names, name: object) -> Steps[bool]:
     """Remove a schedule."""
-    schedule = model.names.schedule(name)
-    op_id = admin.new_op_id()
-
-    def operation(not_after_ms: int) -> RemoveSchedule:
-        return RemoveSchedule(op_id, not_after_ms, schedule)
-
-    sent = yield DeadlineBound(operation)
-    return _found(sent) != "gone"
+    reply: ScheduleChanged = yield RemoveSchedule(names.schedule(name))
+    return reply.found != "gone"
 
 
-def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
+def enabling(names: Names, name: object, enabled: bool) -> Steps[bool]:
     """Enable or disable a schedule."""
-    schedule = model.names.schedule(name)
+    schedule = names.schedule(name)
     for _ in range(_TRIES):
-        page: SchedulePage = yield model.call(ListSchedules(schedule))
+        page: SchedulePage = yield ListSchedules(schedule)
         if not page.items:
             return False
         (stored,) = page.items
@@ -124,15 +111,10 @@ def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
                 next_ms = calendar(schedules.from_stored(Timing, stored.timing)).after(page.srv_us // 1000, stored.anchor_ms)
             except ValueError as error:
                 raise Malformed("name", schedule, f"a schedule that can tick; this one cannot: {error}") from error
-        sent = yield DeadlineBound(_enable_operation(admin.new_op_id(), schedule, stored.version, next_ms))
-        found = _found(sent)
-        if found != "other":
-            return found != "gone"
+        reply: ScheduleChanged = yield EnableSchedule(schedule, stored.version, next_ms)
+        if reply.found != "other":
+            return reply.found != "gone"
     raise OutcomeUnknown(f"schedule {schedule}: it was changed {_TRIES} times while it was looked at")
-
-
-def _enable_operation(op_id: str, name: str, version: int, next_ms: int) -> Callable[[int], EnableSchedule]:
-    return lambda not_after_ms: EnableSchedule(op_id, not_after_ms, name, version, next_ms)
 
 
 def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) -> Schedule:
@@ -147,15 +129,6 @@ def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) 
         error = error or str(unreadable)
     numbers = (stored.enabled, stored.next_ms, stored.last_ms, stored.last_job, stored.count, stored.missed, stored.skipped)
     return Schedule(stored.schedule, job_name, payload, options, timing, policy, *numbers, error, stored.anchor_ms, serializers)
-
-
-def _found(sent: Sent) -> str:
-    """The state that a change found. Raises OutcomeUnknown for a refusal while an unanswered copy may be applied."""
-    if not isinstance(sent.reply, ScheduleChanged):
-        raise ScriptFault(f"schedule: a reply of type {type(sent.reply).__name__}")
-    if not sent.reply.done:
-        raise OutcomeUnknown("the call was refused as late after an unanswered send")
-    return sent.reply.found
 
 
 def _flag(value: object) -> bool | None:
@@ -215,13 +188,13 @@ def template_job(
     model: Model,
 ) -> Enqueue:
     """Check the job that each tick enqueues. Raises Malformed, also for an option that is not stored with a job."""
-    draft = producing.draft(job_name, payload, payload_bytes_max, None, options, serializers, model)._replace(job="template")
+    draft = producing.draft(job_name, payload, payload_bytes_max, None, options, serializers, model)
     for name in ("delay_ms", "run_at_ms"):
         if getattr(draft.options, name):
             raise Malformed(name, getattr(draft.options, name), "0: the schedule says when")
     if draft.options.needs:
         raise Malformed("needs", draft.options.needs, "none: a job of a schedule waits for no other")
-    job = draft.operation(_NO_NONCE, 0)
+    job = replace(draft, job="template", nonce=b"")
     travelled = model.read_template(model.template(job)).options
     for option in fields(Options):
         if getattr(travelled, option.name) != getattr(draft.options, option.name):

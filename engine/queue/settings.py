@@ -28,7 +28,7 @@ from engine.serializers import Serializer, Serializers
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
 Durable = Literal["server", "replica"]
-#: What the two faces of a queue have in common.
+#: What the two counterparts of a queue have in common.
 _SHARED = (
     *("name", "url", "lua", "payload_bytes_max", "model", "spec", "prefix", "clock", "era", "durability", "serializers"),
     *("hooks", "handlers", "parameters", "shards"),
@@ -93,7 +93,7 @@ class QueueSettings:
         #: What their payloads hold, by name.
         self.parameters: dict[str, Parameters] = {}
         #: The AsyncQueue of a Queue and the other way round, once it was asked for (`engine.queue.settings`).
-        self.other_face: Any = None
+        self.counterpart: Any = None
         # When all else is known to fit: who observes may open a file.
         self.observer = observer_of(self.name, observer)
 
@@ -111,8 +111,8 @@ class QueueSettings:
 
     async def aclose(self) -> None:
         """Close the idle connections, also those that `aenqueue` and `acall` of its tasks have opened."""
-        for face in (self, self.other_face):
-            closing = None if face is None else face.close()
+        for counterpart in (self, self.counterpart):
+            closing = None if counterpart is None else counterpart.close()
             if closing is not None:
                 await closing
 
@@ -124,7 +124,7 @@ class QueueSettings:
         """Have the settings of another queue, and its handlers and hooks themselves."""
         vars(self).update({name: value for name, value in vars(other).items() if name in _SHARED})
         self.observer = other.observer if observer is None else spared_observer(observer)
-        self.other_face = None
+        self.counterpart = None
 
     def _register(self, task: TypedJob[Any], inline: bool, batch: int | None) -> Any:
         register: Any = (
@@ -134,9 +134,7 @@ class QueueSettings:
         self.parameters[task.name] = task.parameters
         return task
 
-    def _drafted(
-        self, name: JobName, payload: object, id: str | None, options: JobOptions
-    ) -> tuple[producing.Draft, NewJob | None]:
+    def _drafted(self, name: JobName, payload: object, id: str | None, options: JobOptions) -> tuple[Enqueue, NewJob | None]:
         """A job, checked, and as its hooks have left it, if there are any. Raises Malformed."""
         tasks = self.parameters
         if type(name) is not str and validate.asked("name", name, "a name, or a task", isinstance, name, TypedJob):
@@ -154,7 +152,7 @@ class QueueSettings:
             check_payload(tasks, self.serializers, draft)
         return draft, job
 
-    def _drafted_many(self, jobs: Iterable[Any]) -> list[producing.Draft]:
+    def _drafted_many(self, jobs: Iterable[Any]) -> list[Enqueue]:
         """Many jobs, checked as `_drafted` does, which their hooks have been called with. Raises Malformed that names the first
         bad one by its index."""
         drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers, self.model)
@@ -167,7 +165,7 @@ class QueueSettings:
         return drafts
 
 
-def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job: producing.Draft | Enqueue) -> None:
+def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job: Enqueue) -> None:
     """Raise Malformed where the function of this name could not be called with what will arrive."""
     for field, callback in (("on_success", job.options.on_success), ("on_failure", job.options.on_failure)):
         if callback is not None:
@@ -188,13 +186,13 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
     parameters.item(arrives)
 
 
-# -- The two faces of a queue: a Queue and an AsyncQueue with the same settings, handlers and hooks.
+# -- The two counterparts of a queue: a Queue and an AsyncQueue with the same settings, handlers and hooks.
 #
 # A task is enqueued by functions and by coroutines, and a worker calls the server in threads whatever kind of queue
-# it works for; so a queue of either kind is asked here for itself or for its other face. The two connect apart, and
+# it works for; so a queue of either kind is asked here for itself or for its other counterpart. The two connect apart, and
 # neither imports the other.
 
-#: Two threads that ask at once get the same face.
+#: Two threads that ask at once get the same counterpart.
 _making = threading.Lock()
 
 
@@ -210,7 +208,7 @@ def asynchronous(queue: QueueSettings) -> Any:
 
 def _other(queue: QueueSettings, module: str, name: str) -> Any:
     with _making:
-        if queue.other_face is None:
-            queue.other_face = getattr(import_module(module), name).like(queue)
-            queue.other_face.other_face = queue
-        return queue.other_face
+        if queue.counterpart is None:
+            queue.counterpart = getattr(import_module(module), name).like(queue)
+            queue.counterpart.counterpart = queue
+        return queue.counterpart

@@ -21,6 +21,7 @@ from engine import validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.ops.admin import Limit
 from engine.ops.jobs import Enqueue
+from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 
 SHARDS_MAX = 256
 #: How jobs of ticks begin, and those end that a handler has rerouted: they stay in shard 0.
@@ -176,3 +177,40 @@ def whole(parts: Iterable[Limit]) -> Limit:
     """The limit of a name that was divided into these."""
     listed = list(parts)
     return replace(listed[0], concurrency=sum(part.concurrency for part in listed), rate=sum(part.rate for part in listed))
+
+
+# -- What several shards tell, together.
+
+
+def added_times(parts: Iterable[HandlerTimes]) -> list[HandlerTimes]:
+    """The times of several shards together, in the order of the names."""
+    found: dict[str, HandlerTimes] = {}
+    for part in parts:
+        known = found.get(part.name)
+        if known is not None:
+            ends = _added(known.succeeded, part.succeeded), _added(known.failed, part.failed)
+            part = HandlerTimes(part.name, min(known.since_ms, part.since_ms), *ends)
+        found[part.name] = part
+    return [found[name] for name in sorted(found)]
+
+
+def _added(one: Durations, other: Durations) -> Durations:
+    buckets = dict(one.buckets)
+    for bucket, runs in other.buckets:
+        buckets[bucket] = buckets.get(bucket, 0) + runs
+    most_us = max(one.most_us, other.most_us)
+    return Durations(one.count + other.count, one.total_us + other.total_us, most_us, tuple(sorted(buckets.items())))
+
+
+def added_workers(parts: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    """The workers of several shards, each process once, by name and process: what it has in hand in all of them."""
+    found: dict[tuple[str, str, int], WorkerInfo] = {}
+    for part in parts:
+        who = (part.name, part.host, part.pid)
+        known = found.get(who)
+        if known is not None:
+            latest = min(known, part, key=lambda info: info.beat_age_ms)
+            jobs, in_hand = known.jobs + part.jobs, known.in_hand + part.in_hand
+            part = replace(latest, jobs=jobs, in_hand=in_hand, leads=known.leads or part.leads, alive=known.alive or part.alive)
+        found[who] = part
+    return list(found.values())

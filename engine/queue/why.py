@@ -8,77 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from engine import routing
-from engine.errors import utc
-from engine.ops.admin import Window
 from engine.ops.base import whole
 from engine.ops.claims import DEFAULT_ROUTE, Attributes
-from engine.ops.looks import Explained, LaneLook, LimitUse, ObstaclesPart, PauseOn
+from engine.ops.looks import Explained, LaneLook, LimitInfo, ObstaclesPart, PauseInfo, instant, listed
+from engine.ops.workers import HANDLERS_TOLD, WorkerInfo
 from engine.queue.looks import JobState, state_of
-from engine.queue.workers import HANDLERS_TOLD, WorkerInfo, worker_info
 
 # -- What holds the jobs of a queue back: its pauses, its limits with who fills them, and what each lane
 # waits for.
 
-#: Names that a sentence lists.
-_NAMED = 3
 _KINDS: dict[str, Literal["name", "key"]] = {"n": "name", "k": "key"}
-
-
-@dataclass(frozen=True, slots=True)
-class PauseInfo:
-    """A pause that is on: of the jobs of this name, None: of the whole queue; until this time (ms of the server's clock since
-    1970), 0: until it is resumed."""
-
-    name: str | None
-    until_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class LimitInfo:
-    """A limit, and how far it is used up.
-
-    It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of `*`, is there while
-    lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are as `set_limit` was given them, 0 where
-    there is no such bound. `in_hand` leases count against it, `used` of `rate` places are taken in the window, `free_ms` is when
-    places come free (ms, server time; 0: there are some), and `parked` lanes wait for a slot. `holders`: of some of the leases
-    (5) the job and the name of its worker.
-    """
-
-    name: str | None
-    key: str | None
-    inherited: bool
-    concurrency: int
-    rate: int
-    per_ms: int
-    window: Window
-    in_hand: int
-    used: int
-    free_ms: int
-    parked: int
-    holders: tuple[tuple[str, str], ...]
-
-    @property
-    def full(self) -> bool:
-        """Whether no job that counts against it can be claimed now."""
-        return bool(self.free_ms) or 0 < self.concurrency <= self.in_hand
-
-    @property
-    def target(self) -> str:
-        """`name send`, `key acme`, or `each key`."""
-        if self.name is not None:
-            return f"name {self.name}"
-        return "each key" if self.key == "*" else f"key {self.key}"
-
-    def __str__(self) -> str:
-        """`limit of key acme: 2 of 2 in hand, by w1 and w3`."""
-        parts: list[str] = []
-        if self.concurrency:
-            by = listed(dict.fromkeys(worker or "a worker of another program" for _, worker in self.holders))
-            parts.append(f"{self.in_hand} of {self.concurrency} in hand" + (f", by {by}" if self.in_hand and by else ""))
-        if self.rate:
-            until = f", free again at {instant(self.free_ms)}" if self.free_ms else ""
-            parts.append(f"{self.used} of {self.rate} claims in {_length(self.per_ms)}{until}")
-        return f"limit of {self.target}: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +62,10 @@ class Obstacles:
 def obstacles_of(parts: list[ObstaclesPart]) -> Obstacles:
     """All parts of a queue's obstacles together."""
     first = parts[0]
-    pauses, limits = pauses_of(first.pauses), tuple(map(limit_of, first.limits))
-    waits = _Waits(pauses, limits, first.srv_us)
+    waits = _Waits(first.pauses, first.limits, first.srv_us)
     lanes = [waits.lane(look) for part in parts for look in part.lanes]
     lanes.sort(key=lambda lane: (-lane.waiting, lane.name, lane.key))
-    return Obstacles(first.srv_us, pauses, limits, tuple(lanes), cut=parts[-1].cursor != "")
+    return Obstacles(first.srv_us, first.pauses, first.limits, tuple(lanes), cut=parts[-1].cursor != "")
 
 
 def added_obstacles(parts: list[Obstacles]) -> Obstacles:
@@ -175,54 +113,10 @@ class _Waits:
         return f"limit of {_KINDS[look.waits_for[0]]} {look.waits_for[2:]}" if look.waits_for else ""
 
 
-def pauses_of(on: Iterable[PauseOn]) -> tuple[PauseInfo, ...]:
-    """Pauses as a user reads them."""
-    return tuple(PauseInfo(None if pause.name == "*" else pause.name, pause.until_ms) for pause in on)
-
-
 def paused_words(pause: PauseInfo) -> str:
     """`the name send is paused until it is resumed`."""
     what = "the queue" if pause.name is None else f"the name {pause.name}"
     return f"{what} is paused " + (f"until {instant(pause.until_ms)}" if pause.until_ms else "until it is resumed")
-
-
-def limit_of(use: LimitUse) -> LimitInfo:
-    """A limit as a user reads it."""
-    words = use.definition.split()
-    # Of one that somebody else has written, that it is there: the scripts let nothing through.
-    concurrency, rate, per_ms, window = words if len(words) == 4 else ("0", "0", "0", "fixed")
-    kind, _, of = use.target.partition(":")
-    return LimitInfo(
-        *((of, None) if kind == "n" else (None, of)),
-        inherited=use.inherited,
-        concurrency=whole(concurrency),
-        rate=whole(rate),
-        per_ms=whole(per_ms),
-        window=cast("Window", window),
-        in_hand=use.in_hand,
-        used=use.used,
-        free_ms=use.free_ms,
-        parked=use.parked,
-        holders=use.holders,
-    )
-
-
-def listed(words: Iterable[str], count: int = 0) -> str:
-    """`w1, w2 and w3`; of more than three, or where there are `count`, with a number for the others."""
-    every = list(words)
-    named, more = every[:_NAMED], max(count, len(every)) - min(_NAMED, len(every))
-    if more > 0:
-        return f"{', '.join(named)} and {more} more"
-    return " and ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
-
-
-def instant(ms: int) -> str:
-    """A server time as people read it, in UTC."""
-    return f"{utc(ms):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _length(ms: int) -> str:
-    return f"{ms / 1000:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +177,8 @@ def _sentence(state: JobState, found: Explained) -> str:
 
 def _waits(found: Explained) -> list[str]:
     """What a job waits for that could be claimed."""
-    reasons = [f"because {paused_words(pause)}" for pause in pauses_of(found.pauses)]
-    limits = [limit for limit in map(limit_of, found.limits) if limit.full]
+    reasons = [f"because {paused_words(pause)}" for pause in found.pauses]
+    limits = [limit for limit in found.limits if limit.full]
     reasons += [f"for the {limit}" for limit in limits]
     if found.rest_ms * 1000 > found.srv_us and not limits:
         reasons.append(f"for the rate limit of key {found.key}, free again at {instant(found.rest_ms)}")
@@ -300,9 +194,7 @@ def _waits(found: Explained) -> list[str]:
 
 def _workers(found: Explained) -> str:
     """Why none of the workers takes the job; '' where one does."""
-    now_ms = found.srv_us // 1000
-    told = [(worker_info(living.listed, now_ms), living.paused_until_ms >= 0) for living in found.workers]
-    left = [(info, paused or info.paused) for info, paused in told]
+    left = [(living.info, living.paused_until_ms >= 0 or living.info.paused) for living in found.workers]
     if not left:
         return "because no worker of this queue is alive"
     checks: tuple[tuple[str, Callable[[WorkerInfo], bool]], ...] = (

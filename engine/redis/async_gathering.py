@@ -61,10 +61,8 @@ class _Waiting(GatheredEnqueue):
 
     __slots__ = ("future",)
 
-    def __init__(
-        self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None, future: asyncio.Future[Sent]
-    ) -> None:
-        super().__init__(operation, size_bytes, intended_ns)
+    def __init__(self, operation: Enqueue, intended_ns: int | None, future: asyncio.Future[Sent]) -> None:
+        super().__init__(operation, intended_ns)
         self.future = future
 
     def ends(self, outcome: Sent | EngineError) -> None:
@@ -104,8 +102,8 @@ class AsyncGathering:
         self._leaving = False
         self._batches: set[asyncio.Task[None]] = set()
 
-    async def send(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None = None) -> Sent:
-        """Send an enqueue of about this size with the next batch. Raises as `AsyncDriver.send` does, and
+    async def send(self, operation: Enqueue, intended_ns: int | None = None) -> Sent:
+        """Stamp an enqueue and send it with the next batch. Raises as `AsyncDriver.send` does, and
         Malformed while another loop uses the driver."""
         loop = asyncio.get_running_loop()
         # Before anything of the loop that sent last is given up: it may still run, and then this raises.
@@ -113,8 +111,8 @@ class AsyncGathering:
         if loop is not self._loop:
             self._begin(loop)
         if self._alone and not self._under_way and not self._waiting and not turns.locked():
-            return await self._send_alone(GatheredEnqueue(operation, size_bytes, intended_ns))
-        waiting = _Waiting(operation, size_bytes, intended_ns, loop.create_future())
+            return await self._send_alone(GatheredEnqueue(operation, intended_ns))
+        waiting = _Waiting(operation, intended_ns, loop.create_future())
         self._waiting.append(waiting)
         # A call that left alone has a connection of its own: what comes after it waits for it, to keep the order.
         if self._under_way < (1 if self._alone else BATCHES_MAX) or loop.time() - self._left_s > OVERDUE_S:

@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from engine.errors import EngineError, ScriptFault
@@ -38,15 +39,18 @@ OVERDUE_S = 0.02
 
 
 class GatheredEnqueue:
-    """The enqueue of one caller. `operation` makes it for the server time (ms) after which it is void, when it leaves;
-    `size_bytes` is its size, roughly; `intended_ns` (monotonic) is for the observer."""
+    """The enqueue of one caller, which is stamped when it leaves. `intended_ns` (monotonic) is for the observer."""
 
-    __slots__ = ("intended_ns", "operation", "size_bytes")
+    __slots__ = ("intended_ns", "operation")
 
-    def __init__(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None) -> None:
+    def __init__(self, operation: Enqueue, intended_ns: int | None) -> None:
         self.operation = operation
-        self.size_bytes = size_bytes
         self.intended_ns = intended_ns
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size, roughly."""
+        return len(self.operation.payload)
 
     def ends(self, outcome: Sent | EngineError) -> None:
         """Give its caller what came of it."""
@@ -139,7 +143,7 @@ def merged(gathered: Iterable[GatheredEnqueue], not_after_ms: int, maker: CallMa
         intended.clear()
 
     for enqueue in gathered:
-        job = enqueue.operation(not_after_ms)
+        job = enqueue.operation.stamped(not_after_ms)
         alone = not maker.merges or job.options.goes_alone
         if alone or job.job in known:
             close()
@@ -161,8 +165,8 @@ class _Waiting(GatheredEnqueue):
 
     __slots__ = ("leads", "left", "not_after_ms", "outcome", "wake")
 
-    def __init__(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None) -> None:
-        super().__init__(operation, size_bytes, intended_ns)
+    def __init__(self, operation: Enqueue, intended_ns: int | None) -> None:
+        super().__init__(operation, intended_ns)
         #: Its thread sends the next batch.
         self.leads = False
         #: The thread that sent it has ended its batch, or was interrupted.
@@ -200,8 +204,8 @@ class Gathering:
         self._under_way: set[object] = set()
         self._pid = os.getpid()
 
-    def send(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None = None) -> Sent:
-        """Send an enqueue of about this size, alone or with others. Raises as `SyncDriver.send` does."""
+    def send(self, operation: Enqueue, intended_ns: int | None = None) -> Sent:
+        """Stamp an enqueue and send it, alone or with others. Raises as `SyncDriver.send` does."""
         if self._pid != os.getpid():
             # A fork that Python did not make, so no hook was called.
             self._begin()
@@ -210,12 +214,12 @@ class Gathering:
         try:
             with self._lock:
                 if self._under_way:
-                    waiting = _Waiting(operation, size_bytes, intended_ns)
+                    waiting = _Waiting(operation, intended_ns)
                     self._waiting.append(waiting)
                 else:
                     self._under_way.add(turn)
             if waiting is None:
-                return self._driver.send(self._maker.call(operation(self._driver.not_after_ms())), intended_ns)
+                return self._driver.send(self._maker.call(operation.stamped(self._driver.not_after_ms())), intended_ns)
             return self._wait(waiting)
         finally:
             if waiting is None:
@@ -236,7 +240,8 @@ class Gathering:
             # The thread that sent it was interrupted. The same call once more is harmless, whatever became of the first.
             sent_before = waiting.not_after_ms is not None
             not_after_ms = self._driver.not_after_ms() if waiting.not_after_ms is None else waiting.not_after_ms
-            call = self._maker.call(waiting.operation(not_after_ms))
+            # A copy: that thread may still be about to send its own.
+            call = self._maker.call(replace(waiting.operation, not_after_ms=not_after_ms))
             return self._driver.send(call, waiting.intended_ns, again=sent_before)
         if isinstance(waiting.outcome, EngineError):
             raise waiting.outcome

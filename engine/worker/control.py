@@ -27,7 +27,7 @@ from engine.redis.exchange import is_reply, message_of
 from engine.worker.machine.events import ControlLost, StopReason, Subscribed
 
 if TYPE_CHECKING:
-    from engine.queue.workers import WorkerInfo
+    from engine.ops.workers import WorkerInfo
 
 log = logger("ironclaim.worker")
 

@@ -25,11 +25,11 @@ from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.ops.base import Operation
 from engine.ops.shards import ReadShards
+from engine.ops.workers import HANDLERS_TOLD
 from engine.options import Duration, Flag, Whole, settings_of
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
-from engine.queue.workers import HANDLERS_TOLD
 from engine.redis.call import BLOCK_MS, Call
 from engine.redis.driver import SyncDriver
 from engine.routing import DEFAULT_ROUTE

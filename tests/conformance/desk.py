@@ -74,7 +74,7 @@ class ModelDesk(Desk):
 
     def alter_operation(self, action: AdminAction, state: str, *labels: str) -> Alter:
         jobs = tuple(self.ids.get(label, label) for label in labels)
-        return Alter(self._op_id(), self.now_ms + 10_000, action, jobs, state)
+        return Alter(action, jobs, state, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
 
     def alter(self, action: AdminAction, state: str, *labels: str) -> tuple[Altered, ...]:
         """What came of it, sent once."""
@@ -85,10 +85,10 @@ class ModelDesk(Desk):
     def clean_operation(
         self, state: str, older_than_ms: int = 0, *, era: Era | None = None, offset: int = 0, most: int = 1000
     ) -> Clean:
-        return Clean(self._op_id(), self.now_ms + 10_000, state, older_than_ms, era, offset, 500, most)
+        return Clean(state, older_than_ms, era, offset, 500, most, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
 
     def keep_events(self, keep: int = 100) -> None:
-        self.run(SetEvents(self._op_id(), self.now_ms + 10_000, keep))
+        self.run(SetEvents(keep, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000))
 
     def bury(self, *labels: str) -> list[Lease]:
         """Let these jobs die, which wait now; their leases."""

@@ -49,7 +49,9 @@ def test_a_second_job_of_the_same_id_is_a_duplicate(desk: ModelDesk) -> None:
 
 def test_rule_03_a_second_copy_of_an_enqueue_makes_nothing(desk: ModelDesk) -> None:
     job = desk.queue.model.new_id()
-    operation = Enqueue(job, "main", b'{"label":"j"}', b"nonce--1", desk.now_ms + 10_000, desk.enqueue_operation("x").options)
+    operation = Enqueue(
+        job, "main", b'{"label":"j"}', b"nonce--1", desk.enqueue_operation("x").options, not_after_ms=desk.now_ms + 10_000
+    )
     call = desk.call(operation)
     first, again = desk.send(call), desk.send(call)
     assert (first.result, again.result, again.job) == ("created", "repeated", first.job)

@@ -78,7 +78,7 @@ def test_rule_24_a_tick_is_one_job_however_many_schedulers_there_are(desk: Model
 def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_schedule_late(desk: ModelDesk) -> None:
     put(desk)
     (schedule,) = desk.queue.schedules.list()
-    late = EnableSchedule(desk._op_id(), desk.now_ms + 10 * MINUTE_MS, "clean", 1, schedule.next_ms)
+    late = EnableSchedule("clean", 1, schedule.next_ms, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10 * MINUTE_MS)
     desk.tick(MINUTE_MS)
     (made,) = desk.turn()
     desk.finish(desk.claim()[0].lease)

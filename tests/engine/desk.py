@@ -211,7 +211,7 @@ class Desk:
         self, job: str, *, name: str = "main", nonce: bytes = b"nonce---", payload: object = None, **options: Any
     ) -> Enqueue:
         data = validate.payload_bytes({"job": job} if payload is None else payload)
-        return Enqueue(job, name, data, nonce, self.now_ms + 10_000, Options(**options))
+        return Enqueue(job, name, data, nonce, Options(**options), not_after_ms=self.now_ms + 10_000)
 
     def enqueue_many_operation(self, *jobs: str, delays_ms: tuple[int, ...] = (), nonce: bytes = b"nonce---") -> EnqueueMany:
         """Many jobs in one piece; the first ones are delayed."""
@@ -268,26 +268,26 @@ class Desk:
 
     def set_limit_operation(self, target: str, **limit: Any) -> SetLimit:
         """Define a limit; without any bound: remove it."""
-        return SetLimit(self._op_id(), self.now_ms + 10_000, target, Limit(**limit) if limit else None)
+        return SetLimit(target, Limit(**limit) if limit else None, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
 
     def set_limit(self, target: str, **limit: Any) -> None:
         assert self.run(self.set_limit_operation(target, **limit)).result == "done"
 
     def pause_operation(self, name: str = "*", length_ms: int = 0) -> Pause:
-        return Pause(self._op_id(), self.now_ms + 10_000, name, length_ms)
+        return Pause(name, length_ms, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
 
     def pause(self, name: str = "*", length_ms: int = 0) -> None:
         assert self.run(self.pause_operation(name, length_ms)).result == "done"
 
     def resume_operation(self, name: str = "*") -> Resume:
-        return Resume(self._op_id(), self.now_ms + 10_000, name)
+        return Resume(name, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
 
     def resume(self, name: str = "*") -> None:
         assert self.run(self.resume_operation(name)).result == "done"
 
     def set_worker_operation(self, field: str, value: int | None) -> SetWorker:
         """Set something for a worker; None removes it."""
-        return SetWorker(self._op_id(), self.now_ms + 10_000, field, value)
+        return SetWorker(field, value, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
 
     def news(self, version: int = 0, worker: str = "w") -> WorkerUpdates:
         return self.run(ReadWorkerUpdates(version, worker))

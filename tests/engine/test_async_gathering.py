@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from redis.asyncio import Connection
 
 from engine import AsyncQueue, ConnectOptions, Malformed, Queue, ServerUnavailable, WrongKeyType, models
+from engine.ops.jobs import Enqueue, Options
 from engine.redis import async_connections, async_gathering
 from engine.redis.async_connections import CONNECTIONS_MAX
 from engine.redis.endpoint import DEADLINE_MS_MAX
@@ -147,6 +148,11 @@ async def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay:
     assert {"a", "c"} <= set(ids_of(direct, "waiting"))
 
 
+class CannotLeave(Enqueue):
+    def stamped(self, not_after_ms: int) -> Self:
+        raise ValueError("no job")
+
+
 async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_url: str, direct: Queue, client: Any) -> None:
     client.set(direct.model.keys.lane("bad"), "no zset")
     async with AsyncQueue("q", url=ironclaim_url) as queue:
@@ -157,10 +163,7 @@ async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_ur
         )
         assert [getattr(end, "result", type(end)) for end in ends] == ["created", WrongKeyType, "created"]
 
-        def cannot_be_made(not_after_ms: int) -> Any:
-            raise ValueError("no job")
-
-        calls = (queue.gathering.send(cannot_be_made, 0) for _ in range(3))
+        calls = (queue.gathering.send(CannotLeave("d", "work", b"{}", b"", Options())) for _ in range(3))
         assert [type(end) for end in await asyncio.gather(*calls, return_exceptions=True)] == [ValueError] * 3
         assert (await queue.enqueue("work", None, id="e")).result == "created"
     assert ids_of(direct, "waiting") == ["contact", "a", "c", "e"]

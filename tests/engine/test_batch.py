@@ -40,7 +40,7 @@ def queue(request: pytest.FixtureRequest, kind: str, runner: asyncio.Runner, rel
 
 
 def enqueue(queue: Any, job: str) -> Any:
-    operation = Enqueue(job, "main", b"{}", b"nonce---", queue.driver.not_after_ms(), Options())
+    operation = Enqueue(job, "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.not_after_ms())
     return queue.model.call(operation)
 
 

@@ -56,7 +56,7 @@ def now_ms() -> int:
 
 
 def enqueue(job: str) -> Enqueue:
-    return Enqueue(job, "work", b"{}", b"nonce---", now_ms() + 60_000, Options())
+    return Enqueue(job, "work", b"{}", b"nonce---", Options(), not_after_ms=now_ms() + 60_000)
 
 
 def claim() -> Claim:

@@ -118,8 +118,8 @@ class Traffic:
         """A job in every state that the traffic leaves alone. A script runs on a half-moved slot only when every key that it
         declares is there, so without them most calls would only be refused."""
         client = Client(self, 9)
-        client.answer(SetLimit("limit", now_ms() + 10_000, "k:acme", Limit(concurrency=2)))
-        client.answer(Pause("pause", now_ms() + 10_000, "other", 600_000))
+        client.answer(SetLimit("k:acme", Limit(concurrency=2), op_id="limit", not_after_ms=now_ms() + 10_000))
+        client.answer(Pause("other", 600_000, op_id="pause", not_after_ms=now_ms() + 10_000))
         for job, delay_ms in (("dead", 0), ("leased", 0), ("delayed", 600_000)):
             assert client.answer(enqueue(job, b"furnish-", delay_ms)).created
         claim = Claim(f"{9:016x}", 1, 2, 60_000, now_ms() + 10_000, "furniture", 1000, ("work",))
@@ -168,7 +168,7 @@ def now_ms() -> int:
 
 def enqueue(job: str, nonce: bytes, delay_ms: int) -> Enqueue:
     options = Options(delay_ms=delay_ms, key=("", "acme", "other")[len(job) % 3])
-    return Enqueue(job, "work", validate.payload_bytes(job), nonce, now_ms() + 60_000, options)
+    return Enqueue(job, "work", validate.payload_bytes(job), nonce, options, not_after_ms=now_ms() + 60_000)
 
 
 def portions(move: SlotMove, seed: int) -> Iterator[list[bytes]]:

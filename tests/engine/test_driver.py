@@ -46,7 +46,7 @@ def test_a_call_that_departed_arrives_in_another_thread(
     if rule is not None:
         relay.next(rule)
     draft = producing.draft("work", {}, 1000, id="j")
-    flight = queue.driver.depart(queue.model.call(draft.operation(b"nonce---", queue.driver.not_after_ms())))
+    flight = queue.driver.depart(queue.model.call(draft.stamped(queue.driver.not_after_ms())))
     assert flight.connection is not None
     with ThreadPoolExecutor(1) as other:
         sent = other.submit(queue.driver.arrive, flight).result()
@@ -64,7 +64,7 @@ def test_a_call_that_could_not_depart_is_sent_when_it_arrives(relay: Relay, queu
     else:
         queue.close()
     draft = producing.draft("work", {}, 1000, id="j")
-    flight = queue.driver.depart(queue.model.call(draft.operation(b"nonce---", queue.driver.not_after_ms())))
+    flight = queue.driver.depart(queue.model.call(draft.stamped(queue.driver.not_after_ms())))
     assert queue.driver.arrive(flight).reply.created
     assert ids_of(direct, "waiting") == ["j"]
 

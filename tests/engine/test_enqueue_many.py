@@ -327,7 +327,7 @@ def test_history_rows_hold_one_item_for_each_job(relay: Relay, history: Recorder
 )
 def test_a_reply_outside_the_contract_is_a_fault(raw: Any) -> None:
     (draft,) = producing.drafts(new_jobs(1), 100)
-    call = Lanes("q").call(EnqueueMany((draft.operation(b"nonce---", 0),)))
+    call = Lanes("q").call(EnqueueMany((draft,)))
     with pytest.raises(ScriptFault, match="^EnqueueMany: reply outside the contract"):
         call.parse(raw)
 

@@ -16,7 +16,7 @@ from tests.engine.helpers.both import hurried
 
 
 def acquire(desk: Desk, token: str, ttl_ms: int = 5_000) -> AcquireLock:
-    return AcquireLock("nightly", token, ttl_ms, desk.now_ms + 10_000)
+    return AcquireLock("nightly", token, ttl_ms, not_after_ms=desk.now_ms + 10_000)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -62,7 +62,7 @@ def test_a_lock_that_cannot_be_read_is_nobodys(desk: Desk, ironclaim_url: str) -
     for field in ("fence", "until_ms", "length_ms", "renewal"):
         for number in ("x", "", "1e400", "nan", "-1", "1.5", "9007199254740993", b"\xff"):
             desk.redis.hset(key, field, number)
-            for call in (acquire(desk, "2" * 16), ExtendLock("nightly", "1" * 16, 1, 5_000, desk.now_ms + 10_000)):
+            for call in (acquire(desk, "2" * 16), ExtendLock("nightly", "1" * 16, 1, 5_000, not_after_ms=desk.now_ms + 10_000)):
                 with pytest.raises(ScriptFault, match=f"cannot be read: its {field} is"):
                     desk.run(call)
             assert desk.redis.hgetall(key) == {**sound, field.encode(): number if isinstance(number, bytes) else number.encode()}
@@ -86,9 +86,9 @@ def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(des
     desk.tick(5_000)
     second = desk.run(acquire(desk, "2" * 16))
     assert (second.result, second.fence) == ("held", START_MS + 5_000)
-    assert desk.run(ExtendLock("nightly", "1" * 16, 1, 5_000, desk.now_ms + 1_000)).result == "lost"
+    assert desk.run(ExtendLock("nightly", "1" * 16, 1, 5_000, not_after_ms=desk.now_ms + 1_000)).result == "lost"
     assert desk.run(ReleaseLock("nightly", "1" * 16)).result == "lost"
-    assert desk.run(ExtendLock("nightly", "2" * 16, 1, 9_000, desk.now_ms + 1_000)).until_ms == desk.now_ms + 9_000
+    assert desk.run(ExtendLock("nightly", "2" * 16, 1, 9_000, not_after_ms=desk.now_ms + 1_000)).until_ms == desk.now_ms + 9_000
 
 
 @pytest.mark.parametrize("left_ms", [100, 1])
@@ -97,7 +97,7 @@ def test_a_lock_is_nobody_else_s_until_it_has_run_out(desk: Desk, left_ms: int) 
     desk.tick(5_000 - left_ms)
     early = desk.run(acquire(desk, "2" * 16))
     assert (early.result, early.until_ms) == ("taken", first.until_ms)
-    longer = desk.run(ExtendLock("nightly", "1" * 16, 1, 5_000, desk.now_ms + 1_000))
+    longer = desk.run(ExtendLock("nightly", "1" * 16, 1, 5_000, not_after_ms=desk.now_ms + 1_000))
     assert (longer.result, longer.fence, longer.until_ms) == ("held", first.fence, desk.now_ms + 5_000)
     desk.tick(5_000)
     assert desk.run(acquire(desk, "2" * 16)).result == "held"
@@ -117,11 +117,11 @@ def test_a_lock_that_has_run_out_is_not_extended_though_nobody_has_taken_it(desk
 def test_late_copies_bring_nothing_back(desk: Desk) -> None:
     call = desk.call(acquire(desk, "1" * 16))
     desk.send(call)
-    extend = desk.call(ExtendLock("nightly", "1" * 16, 1, 5_000, desk.now_ms + 1_000))
+    extend = desk.call(ExtendLock("nightly", "1" * 16, 1, 5_000, not_after_ms=desk.now_ms + 1_000))
     desk.run(ReleaseLock("nightly", "1" * 16))
     assert desk.send(call).result == "lost" and desk.send(extend).result == "lost"
     assert desk.run(acquire(desk, "2" * 16)).result == "held"
-    late = desk.call(ExtendLock("nightly", "2" * 16, 1, 5_000, desk.now_ms + 1_000))
+    late = desk.call(ExtendLock("nightly", "2" * 16, 1, 5_000, not_after_ms=desk.now_ms + 1_000))
     desk.tick(1_001)
     assert desk.send(late).result == "refused"
     desk.tick(30_000)

@@ -234,7 +234,7 @@ STAY = {"dedup", "dedup_ms", "delay_ms", "run_at_ms", "on_success", "on_failure"
 @pytest.mark.parametrize(("name", "value", "read"), [case for case in cases() if case[0] not in STAY])
 def test_it_travels_in_the_envelope(name: str, value: Any, read: Any) -> None:
     options = checked({name: value, **companions(name, value)})
-    head, tail = encode(Enqueue("j", "work", b"{}", b"nonce---", 1000, options))
+    head, tail = encode(Enqueue("j", "work", b"{}", b"nonce---", options, not_after_ms=1000))
     job = decode(head + bytes(NUMBERS_BYTES) + tail, Lease("j", 1, "n"), 0, (1, 0, 0))
     assert getattr(job.options, name) == read
     assert (job.options, job.payload) == (options, b"{}")

@@ -216,7 +216,7 @@ def test_an_obliterated_queue_without_workers_has_no_connections_left(desk: Desk
     names(desk, "a", f"7 {RUN}", ttl_ms=1000)
     desk.tick(2000)
     for phase in ("begin", "end"):
-        desk.run(Forget(f"{phase:0>16}", desk.now_ms + 10_000, phase, force=True))
+        desk.run(Forget(phase, force=True, op_id=f"{phase:0>16}", not_after_ms=desk.now_ms + 10_000))
     assert desk.redis.exists(desk.keys.connections) == 0
 
 

@@ -132,16 +132,16 @@ def test_equal_targets_make_one_class(asked: Target, random: Any) -> None:
 
 def test_the_names_of_classes() -> None:
     def class_name(**options: Any) -> str:
-        return Enqueue("j", "work", b"", b"nonce---", 0, checked(options)).class_name
+        return Enqueue("j", "work", b"", b"nonce---", checked(options)).class_name
 
     assert class_name() == class_name(route="default") == class_name(target={}) == "work"
     assert class_name(route="gpu") == "work@gpu"
     digest = class_name(target={"server": "w1"})
     assert digest.startswith("work@~") and digest != class_name(target={"server": "w2"})
     assert class_name(route="gpu", target={"server": "w1"}) == digest.replace("@", "@gpu")
-    longest = Enqueue("j", "n" * 128, b"", b"nonce---", 0, checked({"route": "r" * 64, "target": {"server": "s"}}))
+    longest = Enqueue("j", "n" * 128, b"", b"nonce---", checked({"route": "r" * 64, "target": {"server": "s"}}))
     assert len(longest.class_name) <= 255, "it has one byte for its length in the envelope"
-    assert Enqueue("j", "work", b"", b"nonce---", 0, Options(route="gpu", key="k")).lane == "work@gpu/k"
+    assert Enqueue("j", "work", b"", b"nonce---", Options(route="gpu", key="k")).lane == "work@gpu/k"
 
 
 def test_the_classes_of_a_worker() -> None:

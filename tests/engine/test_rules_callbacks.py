@@ -15,7 +15,7 @@ from tests.engine.helpers.lanes_state import check, members, names_of
 
 
 def callback(name: str, parent: str, payload: bytes = b"1") -> Enqueue:
-    return Enqueue("", name, payload, b"", 0, Options(needs=(Parent.named(parent, "main"),)))
+    return Enqueue("", name, payload, b"", Options(needs=(Parent.named(parent, "main"),)))
 
 
 def add(desk: Desk, job: str, **options: Any) -> str:
@@ -96,7 +96,7 @@ def test_rule_25_who_ends_a_job_by_hand_calls_nobody(desk: Desk, state: str) -> 
     add(desk, "j", **{"delayed": {"delay_ms": 9}, "blocked": {"needs": ("p",)}}.get(state, {}))
     if state == "active":
         desk.claim()
-    desk.run(Alter("0" * 16, desk.now_ms + 10_000, "cancel", ("j",), state))
+    desk.run(Alter("cancel", ("j",), state, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     desk.sweep()
     assert called(desk) == []
     # The other job still has its child listed until it ends.
@@ -116,7 +116,7 @@ def test_rule_25_a_dead_job_that_is_requeued_calls_back_no_second_time(desk: Des
     add(desk, "j", attempts=1)
     desk.retry(desk.claim()[0].lease)
     assert [job.name for job in called(desk)] == ["no"]
-    desk.run(Alter("0" * 16, desk.now_ms + 10_000, "requeue", ("j",), "dead"))
+    desk.run(Alter("requeue", ("j",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     desk.finish(desk.claim()[0].lease)
     assert called(desk) == []
 

@@ -74,7 +74,7 @@ def test_rule_38_a_job_that_was_started_once_never_expires(desk: Desk, how: str)
         assert desk.retry(lease, delay_ms=500) == ("ok", "retried")
     elif how == "requeue":
         desk.bury(lease)
-        desk.run(Alter("0" * 16, desk.now_ms + 10_000, "requeue", ("j",), "dead"))
+        desk.run(Alter("requeue", ("j",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     else:
         desk.sweep_past(LEASE_MS + 1)
     desk.later(500)
@@ -117,7 +117,7 @@ def test_rule_38_a_child_that_was_buried_with_its_parent_does_not_expire_when_it
     add(desk, "p", expires_ms=EXPIRES_MS)
     add(desk, "child", needs=("p",), expires_ms=2 * EXPIRES_MS)
     desk.later(EXPIRES_MS)
-    desk.run(Alter("0" * 16, desk.now_ms + 10_000, "requeue", ("child",), "dead"))
+    desk.run(Alter("requeue", ("child",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     desk.later(2 * EXPIRES_MS)
     assert claimed(desk) == ["child"]
 
@@ -126,9 +126,13 @@ def test_rule_38_jobs_of_a_bulk_and_of_schedules_expire_as_well(desk: Desk) -> N
     jobs = [desk.enqueue_operation(f"b{at}", nonce=b"bulk----", expires_ms=EXPIRES_MS if at % 2 else 0) for at in range(6)]
     jobs.append(desk.enqueue_operation("later", nonce=b"bulk----", delay_ms=500, expires_ms=EXPIRES_MS))
     desk.run(EnqueueMany(tuple(jobs)))
-    template = Enqueue("", "main", b"null", b"", 0, desk.enqueue_operation("x", expires_ms=EXPIRES_MS).options)
+    template = Enqueue("", "main", b"null", b"", desk.enqueue_operation("x", expires_ms=EXPIRES_MS).options)
     now_ms = desk.now_ms
-    desk.run(PutSchedule("0" * 16, now_ms + 10_000, "s", Timing(every_ms=100), TickPolicy(), template, now_ms, now_ms, True))
+    desk.run(
+        PutSchedule(
+            "s", Timing(every_ms=100), TickPolicy(), template, now_ms, now_ms, True, op_id="0" * 16, not_after_ms=now_ms + 10_000
+        )
+    )
     (stored,) = desk.run(ListSchedules("s")).items
     desk.run(Tick("c" * 16, 1, "s", stored.version, now_ms, (now_ms,), now_ms + 100_000, 0, "allow"))
     assert len(members(desk, desk.keys.expiring)) == 5

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from engine.ops.admin import Pause
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Claim, Failure, Finish, Release, Retry
-from engine.ops.jobs import EnqueueMany, Lease
+from engine.ops.jobs import Enqueue, EnqueueMany, Lease
+from engine.ops.schedules import PutSchedule
+from engine.ops.workers import AcquireLock
 from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
 from engine.redis.call import Call
@@ -380,3 +384,33 @@ def test_rule_03_who_was_told_of_an_ended_job_is_told_so_by_a_late_copy_as_well(
 
 def results_of(reply: Any) -> list[str]:
     return [item.result for item in getattr(reply, "items", None) or [reply]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "does"),
+    [
+        (Pause, lambda queue: queue.pause("work")),
+        (PutSchedule, lambda queue: queue.schedules.put("s", "work", every_ms=3_600_000)),
+        (AcquireLock, lambda queue: queue.locks.acquire("nightly")),
+        (Enqueue, lambda queue: queue.enqueue("work", None, id="a")),
+    ],
+)
+def test_rules_03_and_07_what_came_late_leaves_again_with_its_identity_and_a_new_deadline(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, kind: type[Any], does: Callable[[Queue], object]
+) -> None:
+    """The clock of the server seemed to be a minute behind when it left first."""
+    queue.counts()
+    real, send, left = queue.driver.not_after_ms, queue.driver.send, list[tuple[int, Any]]()
+    void_ms = [real() - 60_000]
+
+    def sends(call: Call[Any], *rest: Any, **more: Any) -> Any:
+        operation: Any = call.operation
+        if isinstance(operation, kind):
+            identity = [getattr(operation, name, "") for name in ("op_id", "token", "job", "nonce")]
+            left.append((operation.not_after_ms, identity))
+        return send(call, *rest, **more)
+
+    monkeypatch.setattr(queue.driver, "send", sends)
+    monkeypatch.setattr(queue.driver, "not_after_ms", lambda: void_ms.pop() if void_ms else real())
+    does(queue)
+    assert [late < real() - 30_000 for late, _ in left] == [True, False] and left[0][1] == left[1][1]

@@ -112,7 +112,7 @@ def test_a_child_that_does_not_run_any_more_holds_nothing(desk: Desk, end: str) 
     desk.family()
     finish_all(desk, "p")
     if end == "cancel":
-        assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "cancel", ("child",), "waiting")).items[0].done
+        assert desk.run(Alter("cancel", ("child",), "waiting", op_id="0" * 16, not_after_ms=desk.now_ms + 1000)).items[0].done
     elif end == "bury":
         desk.bury(desk.claim()[0].lease)
     else:

@@ -108,7 +108,7 @@ def test_a_parent_of_which_only_the_error_is_left_is_lost(desk: Desk, policy: st
 
 def test_the_error_of_a_parent_that_was_requeued_and_has_finished_says_nothing(desk: Desk) -> None:
     bury(desk, desk.leased("p")[0].lease)
-    assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "requeue", ("p",), "dead")).items[0].result == "done"
+    assert desk.run(Alter("requeue", ("p",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 1000)).items[0].result == "done"
     desk.finish(desk.claim()[0].lease)
     desk.tick(60_000)
     desk.run(desk.sweep_operation(done_max=0))
@@ -362,7 +362,7 @@ def used_again(desk: Desk, how: str, children: int = 3) -> None:
     desk.redis.sadd(desk.keys.feeding, *told)  # type: ignore[misc]
     desk.redis.zadd(desk.keys.handing, {"+p" if how == "finished" else "-p": desk.now_ms})
     if how == "lost":
-        assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "discard", ("p",), "dead")).items[0].done
+        assert desk.run(Alter("discard", ("p",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 1000)).items[0].done
     desk.tick(60_000)
     assert desk.redis.exists(desk.keys.job("p")) == 0
     desk.enqueue("p", nonce=b"another-")

@@ -12,8 +12,6 @@ from engine.ops.base import Operation
 from engine.ops.claims import Bury, Failure, Finish, Retry, Value
 from engine.ops.jobs import Lease
 from engine.queue.admin import obliterating
-from engine.queue.producing import DeadlineBound
-from engine.redis.exchange import Sent
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import names_of
 
@@ -28,11 +26,10 @@ def obliterate(desk: Desk, meanwhile: Meanwhile, *, force: bool = True) -> bool:
     asked: Any = next(steps)
     try:
         while True:
-            assert isinstance(asked, DeadlineBound)
-            operation: Any = asked.operation(desk.now_ms + 10_000)
+            operation: Any = asked.stamped(desk.now_ms + 10_000)
             meanwhile(desk, operation)
             reply = desk.run(operation)
-            asked = steps.send(Sent(reply, 0, 0, True))
+            asked = steps.send(reply)
     except StopIteration as end:
         return end.value
 
@@ -115,7 +112,7 @@ def test_it_takes_no_longer_than_it_has_to_and_no_job_that_came_later(desk: Desk
 def test_one_that_is_not_finished_lets_jobs_start_again_after_a_minute(desk: Desk) -> None:
     desk.set_limit("n:main", concurrency=1)
     desk.enqueue("a", "b")
-    desk.run(Forget("0" * 16, desk.now_ms + 10_000, "begin", False))
+    desk.run(Forget("begin", False, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     desk.later(59_999)
     assert desk.claim() == []
     desk.later(1)
@@ -126,7 +123,7 @@ def test_one_that_is_not_finished_lets_jobs_start_again_after_a_minute(desk: Des
 def test_an_endless_pause_stays_endless_until_the_end(desk: Desk) -> None:
     desk.pause()
     desk.enqueue("a")
-    desk.run(Forget("0" * 16, desk.now_ms + 10_000, "begin", False))
+    desk.run(Forget("begin", False, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     assert desk.redis.hget(desk.keys.paused, "*") == b"0 0"
 
 

@@ -163,7 +163,7 @@ def forgotten(desk: Desk) -> None:
     calls, more = 0, True
     while more:
         calls += 1
-        more = desk.run(Forget(f"f{calls:015x}", desk.now_ms + 10_000, "end", True)).more
+        more = desk.run(Forget("end", True, op_id=f"f{calls:015x}", not_after_ms=desk.now_ms + 10_000)).more
     assert calls == 1 or scripts.PIECE_WORDS == pieces.SMALL
     assert desk.redis.hkeys(desk.keys.settings) == [b"version"]
     assert not desk.redis.exists(desk.keys.feeding, *[desk.keys.feeds(job) for job in JOBS])
@@ -275,7 +275,7 @@ def test_small_pieces_index_the_messages_of_a_channel_as_large_ones(
 ) -> None:
     monkeypatch.setattr(scripts, "PIECE_WORDS", pieces.SMALL)
     desk = ChannelDesk(ironclaim_url, lua=marked)
-    desk.run(Publish(tuple(message(job) for job in JOBS), TTL_S, NEVER_MS, None))
+    desk.run(Publish(tuple(message(job) for job in JOBS), TTL_S, None, not_after_ms=NEVER_MS))
     clocks = [str(clock).encode() for clock in range(1, 1 + len(JOBS))]
     assert desk.redis.zrange(desk.keys.live, 0, -1) == clocks
     assert pieces.crossed(desk.redis) == {PUBLISHED}

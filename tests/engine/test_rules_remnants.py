@@ -100,7 +100,9 @@ def put(desk: Desk, every_ms: int, *, enabled: bool | None = None) -> PutSchedul
     due_ms = desk.now_ms + every_ms
     job, timing = desk.enqueue_operation("template"), Timing(every_ms=every_ms)
     op_id = desk._op_id()
-    return PutSchedule(op_id, desk.now_ms + 10_000, "s", timing, TickPolicy(), job, due_ms, desk.now_ms, enabled)
+    return PutSchedule(
+        "s", timing, TickPolicy(), job, due_ms, desk.now_ms, enabled, op_id=op_id, not_after_ms=desk.now_ms + 10_000
+    )
 
 
 def later_put(desk: Desk) -> Operation:
@@ -124,22 +126,22 @@ def put_of_a_new_one(desk: Desk) -> Operation:
 
 def enable(desk: Desk) -> Operation:
     desk.run(put(desk, 5_000, enabled=False))
-    return EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "s", 1, desk.now_ms + 5_000)
+    return EnableSchedule("s", 1, desk.now_ms + 5_000, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
 
 
 def disable(desk: Desk) -> Operation:
     desk.run(put(desk, 5_000))
-    return EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "s", 1, 0)
+    return EnableSchedule("s", 1, 0, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
 
 
 def remove(desk: Desk) -> Operation:
     desk.run(put(desk, 5_000))
-    return RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "s")
+    return RemoveSchedule("s", op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
 
 
 def remove_of_a_disabled_one(desk: Desk) -> Operation:
     desk.run(put(desk, 5_000, enabled=False))
-    return RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "s")
+    return RemoveSchedule("s", op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
 
 
 SCHEDULES = [later_put, earlier_put, put_that_disables, put_of_a_new_one, enable, disable, remove, remove_of_a_disabled_one]

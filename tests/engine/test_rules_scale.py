@@ -91,12 +91,12 @@ def operations(desk: Desk) -> dict[str, Operation]:
         "listing": Listing(0, 10),
         "page": Page("waiting", 0, 10),
         "page of names": Page("waiting", 0, 10, names=True),
-        "clean of the young": Clean("c0", void_ms, "waiting", HOUR_MS, None, 0, 10, 10),
-        "obliterate": Forget("f0", void_ms, "end", force=True),
+        "clean of the young": Clean("waiting", HOUR_MS, None, 0, 10, 10, op_id="c0", not_after_ms=void_ms),
+        "obliterate": Forget("end", force=True, op_id="f0", not_after_ms=void_ms),
         "sweep": desk.sweep_operation(),
-        "limit of a key": SetLimit("l0", void_ms, "k:x", Limit(concurrency=1)),
-        "limit of a name": SetLimit("l1", void_ms, "n:c1", Limit(concurrency=1)),
-        "limit of all keys": SetLimit("l2", void_ms, "k:*", Limit(concurrency=1)),
+        "limit of a key": SetLimit("k:x", Limit(concurrency=1), op_id="l0", not_after_ms=void_ms),
+        "limit of a name": SetLimit("n:c1", Limit(concurrency=1), op_id="l1", not_after_ms=void_ms),
+        "limit of all keys": SetLimit("k:*", Limit(concurrency=1), op_id="l2", not_after_ms=void_ms),
         "resume": desk.resume_operation("c1"),
         "resume of all": desk.resume_operation("*"),
     }
@@ -256,7 +256,7 @@ def test_an_obliteration_removes_schedules_and_classes_in_pieces(desk: Desk) -> 
         pipe.zadd(desk.keys.blocking, {f"k:{number}": START_MS})
         pipe.zadd(desk.keys.parked_by(f"k:{number}"), {f"c{number}/k": START_MS})
     pipe.execute()
-    begun = [desk.run(Forget(f"b{at}", desk.now_ms + 10_000, "begin", force=True)).more for at in range(3)]
+    begun = [desk.run(Forget("begin", force=True, op_id=f"b{at}", not_after_ms=desk.now_ms + 10_000)).more for at in range(3)]
     assert begun == [True, True, False]
     pipe.execute()
     assert desk.queue.obliterate()
@@ -278,7 +278,7 @@ def test_dead_jobs_over_the_bound_go_fifty_at_a_time_and_the_oldest_first(desk: 
     for job in desk.claim(limit=120):
         desk.bury(job.lease)
         desk.tick(1)
-    desk.run(SetRetention("r0", desk.now_ms + 10_000, (("dead_max", 10),)))
+    desk.run(SetRetention((("dead_max", 10),), op_id="r0", not_after_ms=desk.now_ms + 10_000))
     desk.redis.zadd(desk.keys.done, {f"d{number}": number for number in range(7_000)})
     left = [(desk.sweep().sleep_ms, desk.redis.zcard(desk.keys.dead)) for _ in range(3)]
     assert left == [(0, 70), (0, 20), (1000, 10)]

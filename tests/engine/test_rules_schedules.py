@@ -167,7 +167,7 @@ def test_rule_24_a_tick_sent_twice_answers_the_same_and_changes_nothing(desk: De
 def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_schedule_late(desk: Desk, gone: bool) -> None:
     """The next tick that the call has was computed before that tick came."""
     put(desk)
-    late = EnableSchedule(desk._op_id(), desk.now_ms + 10 * MINUTE_MS, "clean", 1, FIRST_MS)
+    late = EnableSchedule("clean", 1, FIRST_MS, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10 * MINUTE_MS)
     to(desk, FIRST_MS)
     assert [reply.jobs for reply in turn(desk)] == [(job_of(FIRST_MS),)] and work_off(desk) == [job_of(FIRST_MS)]
     if gone:
@@ -296,7 +296,9 @@ def test_rules_01_and_24_a_tick_cut_off_anywhere_loses_and_doubles_no_job(desk: 
 def put_operation(desk: Desk) -> PutSchedule:
     job = replace(desk.enqueue_operation("template", nonce=bytes(8)), not_after_ms=0)
     timing, policy = Timing(cron="* * * * *"), TickPolicy()
-    return PutSchedule(desk._op_id(), desk.now_ms + 10_000, "clean", timing, policy, job, FIRST_MS, START_MS, None)
+    return PutSchedule(
+        "clean", timing, policy, job, FIRST_MS, START_MS, None, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000
+    )
 
 
 def new(desk: Desk) -> Operation:
@@ -310,17 +312,17 @@ def changed(desk: Desk) -> Operation:
 
 def disabled(desk: Desk) -> Operation:
     put(desk)
-    return EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "clean", 1, 0)
+    return EnableSchedule("clean", 1, 0, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
 
 
 def enabled(desk: Desk) -> Operation:
     put(desk, enabled=False)
-    return EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "clean", 1, FIRST_MS)
+    return EnableSchedule("clean", 1, FIRST_MS, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
 
 
 def removed(desk: Desk) -> Operation:
     put(desk)
-    return RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "clean")
+    return RemoveSchedule("clean", op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
 
 
 CHANGES = [new, changed, disabled, enabled, removed]

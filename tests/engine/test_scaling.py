@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from engine import Malformed, Queue, Scaling, models
 from engine.ops.looks import Counts
-from engine.ops.workers import Beat, ReportRunTimes, RunTimes
+from engine.ops.workers import Beat, Durations, HandlerTimes, ReportRunTimes, RunTimes, WorkerInfo
 from engine.queue.metrics import APART_US, WINDOW_US, Demand, DemandWatch, wanted_workers
 from engine.queue.why import LaneInfo, Obstacles
-from engine.queue.workers import Durations, HandlerTimes, WorkerInfo
 from tests.engine.desk import LEASE_MS, Desk
 
 #: 100 jobs/s of 40 ms keep four handlers busy; a worker has two, and is to be busy for 80 %.

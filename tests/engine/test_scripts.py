@@ -210,7 +210,7 @@ def test_slots_are_filled_by_name(folder: Path) -> None:
     with pytest.raises(ScriptFault, match="script sample: its header has no slot more"):
         bound("j", "r", operation=Bury(()), lane="mine", more="6")
     # A method of the keys makes the key of a field.
-    assert bound("j", "r", operation=Enqueue("j", "mail", b"", b"", 0, PLAIN)).keys == ("L:mail", "A", "j", "r")
+    assert bound("j", "r", operation=Enqueue("j", "mail", b"", b"", PLAIN)).keys == ("L:mail", "A", "j", "r")
 
 
 def test_every_real_script_loads() -> None:

@@ -139,7 +139,7 @@ def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
     found = desk.queue.stats()
     assert [entry.name for entry in found] == [f"n{number:03}" for number in range(250)]
     assert found[7].succeeded == Durations(3, 10, 7, ((3, 1), (5, 2))) and found[7].failed == Durations(0, 0, 0, ())
-    assert found[7].since_ms == desk.now_ms and desk.run(ListRunTimes(249, 5)).names[0][0] == "n249"
+    assert found[7].since_ms == desk.now_ms and desk.run(ListRunTimes(249, 5)).names[0].name == "n249"
 
     async def other() -> Any:
         async with AsyncQueue("desk", url=desk.queue.url) as queue:

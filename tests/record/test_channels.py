@@ -31,7 +31,7 @@ from record.history import HistoryFile
 from tests.engine.helpers.schema import check_rows, raw_rows
 
 A, B = NewMessage("a", b'{"n":1}'), NewMessage("b", b'"\xe2\x82\xac"')
-PUBLISH = Publish((A, B), 60, 1_000)
+PUBLISH = Publish((A, B), 60, not_after_ms=1_000)
 
 
 def tell(path: Path, operation: Any, reply: Any, **more: Any) -> list[dict[str, Any]]:
@@ -121,9 +121,9 @@ def test_an_acknowledgement_tells_the_clock_of_its_receipt_and_where_the_cursor_
 
 def test_subscribing_and_its_end(tmp_path: Path) -> None:
     nonce = "0" * 16
-    _, made = tell(tmp_path / "a.jsonl", Subscribe("s", nonce, 60, 1), SubscribeReply(7, "exists", 9, 6, 0, False))
+    _, made = tell(tmp_path / "a.jsonl", Subscribe("s", nonce, 60, not_after_ms=1), SubscribeReply(7, "exists", 9, 6, 0, False))
     assert (made["f"], made["type"], made["result"], made["clock"], made["cursor"]) == ("subscribe", "ok", "exists", 9, 6)
-    _, gone = tell(tmp_path / "b.jsonl", Unsubscribe("s", nonce, 1), UnsubscribeReply(7, "missing"))
+    _, gone = tell(tmp_path / "b.jsonl", Unsubscribe("s", nonce, not_after_ms=1), UnsubscribeReply(7, "missing"))
     assert (gone["f"], gone["type"], gone["result"], gone["subscriber"]) == ("unsubscribe", "ok", "missing", "s")
 
 

@@ -96,7 +96,7 @@ def test_jobs_of_several_callers_in_one_call_each_have_the_instant_at_which_they
     maker, options = CallMaker(queue.model.call, merges=True), Options()
 
     def gathered(job: str, nonce: bytes, intended_ns: int | None) -> GatheredEnqueue:
-        return GatheredEnqueue(lambda void_ms: Enqueue(job, "work", b"{}", nonce, void_ms, options), 0, intended_ns)
+        return GatheredEnqueue(Enqueue(job, "work", b"{}", nonce, options), intended_ns)
 
     three = [gathered("a", b"nonce--1", 300), gathered("b", b"nonce--2", 100), gathered("c", b"nonce--3", None)]
     (merged_call,) = merged(three, queue.driver.not_after_ms(), maker)
@@ -258,7 +258,7 @@ def test_sends_and_their_errors_are_told(queue: Queue, relay: Relay, path: Path)
 
 def late_enqueue(queue: Queue, job: str) -> Enqueue:
     """One that the server refuses as late."""
-    return Enqueue(job, "main", b"{}", b"nonce---", queue.driver.server_now_ms() - 1000, Options())
+    return Enqueue(job, "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.server_now_ms() - 1000)
 
 
 @pytest.mark.parametrize(("harm", "type"), [(False, "fail"), (True, "info")])
@@ -327,7 +327,7 @@ def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> No
 
 def test_a_job_that_the_server_gives_an_id_is_named_once_it_has_one(path: Path) -> None:
     recorder = Recorder(HistoryFile(path, proc="p", role="producer"), queue="q")
-    nameless = Enqueue("", "work", b"{}", b"n" * 16, 1, Options())
+    nameless = Enqueue("", "work", b"{}", b"n" * 16, Options(), not_after_ms=1)
     for operation, reply in (
         (nameless, Enqueued(7, "12", "created")),
         (EnqueueMany((nameless, nameless)), EnqueuedMany(7, (Enqueued(7, "13", "created"), Enqueued(7, "14", "created")))),

@@ -18,9 +18,10 @@ from chaos.simulate.world import MS, World
 from engine.channel import contents, one_storage, rules
 from engine.channel.one_storage import OneStorage
 from engine.channel.session_state import SessionState
-from engine.channel.steps import Ask, Rest, Send, SendMany, Steps, waiting
+from engine.channel.steps import Rest, Send, SendMany, Steps, waiting
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
+from engine.ops.base import DeadlineBound, Operation
 from engine.ops.channels import NewMessage
 from engine.redis.call import ServerClock
 from engine.redis.exchange import DEADLINE_MS
@@ -89,17 +90,19 @@ class ChannelProcess(Process):
         else:
             line.greet(lambda: go_on(None))
 
-    def _send(self, ask: Ask, line: Line, then: Callable[[Outcome], None], *, first: bool = True) -> None:
+    def _send(self, operation: Operation, line: Line, then: Callable[[Outcome], None], *, first: bool = True) -> None:
         def done(outcome: Outcome) -> None:
-            if callable(ask) and first and not isinstance(outcome, EngineError) and outcome.came_late:
-                self._send(ask, line, then, first=False)
+            if first and not isinstance(outcome, EngineError) and outcome.came_late:
+                self._send(operation, line, then, first=False)
             else:
                 then(outcome)
 
-        not_after_ms = self._clock.now_ms(self.world.now_ns) + DEADLINE_MS
-        line.carry(self._server.model.call(ask(not_after_ms) if callable(ask) else ask), done)
+        leaves = operation
+        if isinstance(operation, DeadlineBound):
+            leaves = operation.stamped(self._clock.now_ms(self.world.now_ns) + DEADLINE_MS)
+        line.carry(self._server.model.call(leaves), done)
 
-    def _send_all(self, asks: list[Ask], line: Line, outcomes: list[Any], then: Callable[[list[Any]], None]) -> None:
+    def _send_all(self, asks: list[Operation], line: Line, outcomes: list[Any], then: Callable[[list[Any]], None]) -> None:
         if not asks:
             then(outcomes)
             return

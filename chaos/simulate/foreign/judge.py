@@ -15,8 +15,8 @@ from chaos.simulate.server import SimulatedServer
 from chaos.simulate.telling import jobs_of, results_of, tell
 from chaos.simulate.world import Found, World
 from engine.ops.claims import Claimed, FinishedAndClaimed
+from engine.ops.jobs import Enqueue
 from engine.ops.sweeps import Swept
-from engine.queue.producing import Draft
 
 
 class ForeignJudge(Judge):
@@ -61,7 +61,7 @@ class ForeignJudge(Judge):
             text = f"the producer of {birth[0]} was told that it is {self.book.ids.get(birth)}, and it has not ended"
             raise Found("acknowledged", text, (self.book.ids.get(birth, ""),))
 
-    def told(self, draft: Draft, nonce: bytes, told: str) -> None:
+    def told(self, draft: Enqueue, nonce: bytes, told: str) -> None:
         """What a producer hears: `created` is true, and after `nothing was applied` nothing ever is."""
         self._counts[f"producer told {told}"] += 1
         birth = birth_of(text_of(draft.payload))

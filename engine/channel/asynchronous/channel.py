@@ -151,10 +151,10 @@ class AsyncChannel(ChannelSettings):
         try:
             while True:
                 match steps.send(answer):
-                    case Send(id, ask, intended_ns):
-                        answer = await self._open[id].send(ask, intended_ns)
-                    case SendMany(id, asks, intended_ns):
-                        answer = await self._open[id].send_many(asks, intended_ns)
+                    case Send(id, operation, intended_ns):
+                        answer = await self._open[id].send(operation, intended_ns)
+                    case SendMany(id, operations, intended_ns):
+                        answer = await self._open[id].send_many(operations, intended_ns)
                     case Round() as asked:
                         answer = await ask_at_once(asked, partial(self._ask_all, asked))
                     case Rest(most_ms, deaf_ms):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from engine.channel.steps import Answers, Ask, Opening
+from engine.channel.steps import Answers, Opening
 from engine.models.dsps import DspsModel
+from engine.ops.base import DeadlineBound, Operation
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.call import Call
 from engine.redis.endpoint import Endpoint
@@ -26,12 +27,12 @@ class AsyncOpenStorage(Protocol):
         not so, waiting calls poll. Listeners are called as well when it begins and when it ends."""
         ...
 
-    async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
-        """Run an operation. One that was refused as late, with no copy unanswered, has been made and sent once more. Raises
+    async def send(self, operation: Operation, intended_ns: int | None = None) -> Sent:
+        """Stamp an operation and run it. One that was refused as late, with no copy unanswered, is sent once more. Raises
         OutcomeUnknown, ServerUnavailable, ScriptFault, UnsafeServer."""
         ...
 
-    async def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> Answers:
+    async def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> Answers:
         """Run several, at most 100, in one piece where that is possible; what came of each, in their order."""
         ...
 
@@ -66,25 +67,24 @@ class AsyncOpenRedis:
         """Whether listeners are called for every message that is published from now on."""
         return self._notifier.live
 
-    async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+    async def send(self, operation: Operation, intended_ns: int | None = None) -> Sent:
         """Run an operation."""
         async with self._driver.turns:
-            if not callable(ask):
-                return await self._driver.send(self._model.call(ask), intended_ns)
-            await self._driver.server_now_ms()
-            sent = await self._driver.send(self._model.call(ask(self._driver.not_after_ms())), intended_ns)
+            if isinstance(operation, DeadlineBound):
+                await self._driver.server_now_ms()
+            sent = await self._driver.send(self._call(operation), intended_ns)
             if sent.came_late:
-                sent = await self._driver.send(self._model.call(ask(self._driver.not_after_ms())), intended_ns)
+                sent = await self._driver.send(self._call(operation), intended_ns)
             return sent
 
-    async def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> Answers:
+    async def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> Answers:
         """Run several, in one piece."""
         async with self._driver.turns:
             await self._driver.server_now_ms()
-            outcomes = await self._driver.send_many(self._calls(asks), intended_ns)
+            outcomes = await self._driver.send_many([self._call(operation) for operation in operations], intended_ns)
             late = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
             if late:
-                again = await self._driver.send_many(self._calls([asks[at] for at in late]), intended_ns)
+                again = await self._driver.send_many([self._call(operations[at]) for at in late], intended_ns)
                 for at, outcome in zip(late, again, strict=True):
                     outcomes[at] = outcome
             return outcomes
@@ -102,7 +102,8 @@ class AsyncOpenRedis:
         await self._notifier.close()
         await self._driver.close()
 
-    def _calls(self, asks: Sequence[Ask]) -> list[Call[Any]]:
-        """The calls of these operations, as of now."""
-        not_after_ms = self._driver.not_after_ms()
-        return [self._model.call(ask(not_after_ms) if callable(ask) else ask) for ask in asks]
+    def _call(self, operation: Operation) -> Call[Any]:
+        """The call of an operation that leaves now."""
+        if isinstance(operation, DeadlineBound):
+            operation = operation.stamped(self._driver.not_after_ms())
+        return self._model.call(operation)

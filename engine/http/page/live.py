@@ -16,8 +16,8 @@ from typing import Any
 from engine.errors import EngineError
 from engine.http.page.looks import LanesRound, ObstaclesRound, looks_at
 from engine.ops.looks import Counts
+from engine.ops.workers import Durations, HandlerTimes
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.workers import Durations, HandlerTimes
 
 EVERY_S = 1.0
 #: Samples that a queue keeps for who opens the page later, and queues that are kept while nobody looks.

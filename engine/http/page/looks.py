@@ -22,13 +22,13 @@ from engine.ops.looks import (
     ObstaclesPart,
     ReadEvents,
 )
-from engine.ops.workers import ListedRunTimes, ListedWorkers, ListRunTimes, ListWorkers
+from engine.ops.workers import HandlerTimes, ListedRunTimes, ListedWorkers, ListRunTimes, ListWorkers, WorkerInfo
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.queue.looks import JobInfo, job_info
+from engine.queue.sharding import added_times
 from engine.queue.why import Obstacles, obstacles_of
-from engine.queue.workers import HandlerTimes, WorkerInfo, added_times, handler_times, worker_info
 
 # -- Looks at all lanes of a queue, a part a call: what is known while a round goes on, and after it.
 
@@ -116,7 +116,7 @@ class Looks(AsyncPart):
 
     async def count_on(self, round: LanesRound) -> Counts:
         """Count the jobs in each state, the waiting ones of the next 500 or so lanes of a round. One call."""
-        counts: Counts = await self._run(Count(cursor=round.cursor))
+        counts: Counts = await self._queue.do(Count(cursor=round.cursor))
         round.add(counts)
         return counts
 
@@ -129,19 +129,16 @@ class Looks(AsyncPart):
     async def run_times(self) -> tuple[HandlerTimes, ...]:
         """How long handlers took, of the names that were told of first. One call."""
         found = await self._if_known(ListRunTimes(0, TIMES_MAX), ListedRunTimes)
-        return () if found is None else tuple(handler_times(name, since_ms, items) for name, since_ms, items in found.names)
+        return () if found is None else found.names
 
     async def workers(self, offset: int = 0, limit: int = WORKERS_MAX) -> SomeWorkers:
         """Workers from this rank on. One call."""
-        found: ListedWorkers = await self._run(ListWorkers(offset, limit))
-        now_ms = found.srv_us // 1000
-        # What has no life is a former incarnation of a worker that is listed anyway, or was forgotten.
-        known = tuple(worker_info(listed, now_ms) for listed in found.workers if listed.ttl_ms)
-        return SomeWorkers(known, len(found.workers) >= limit, now_ms)
+        found: ListedWorkers = await self._queue.do(ListWorkers(offset, limit))
+        return SomeWorkers(found.workers, found.seen >= limit, found.srv_us // 1000)
 
     async def job(self, id: str) -> OneJob | None:
         """One job; None when the server does not know it. Two calls."""
-        reply: Inspected = await self._run(Inspect((id,)))
+        reply: Inspected = await self._queue.do(Inspect((id,)))
         looked = reply.items[0]
         if looked.state == "gone":
             return None
@@ -156,12 +153,12 @@ class Looks(AsyncPart):
 
     async def events_of(self, job: str, since_ms: int) -> tuple[tuple[Event, ...], bool]:
         """What was recorded of a job among the first 1,000 events since this time, and whether there are more. One call."""
-        page: EventPage = await self._run(ReadEvents(f"{max(0, since_ms - 1)}-0", EVENTS_MAX, 0))
+        page: EventPage = await self._queue.do(ReadEvents(f"{max(0, since_ms - 1)}-0", EVENTS_MAX, 0))
         return tuple(event for event in page.events if event.job == job), len(page.events) == EVENTS_MAX
 
     async def _if_known(self, operation: Operation, kind: type[T]) -> T | None:
         try:
-            found = await self._run(operation)
+            found = await self._queue.do(operation)
         except UnsupportedFeature:
             return None
         assert isinstance(found, kind)
@@ -188,7 +185,7 @@ class ShardedLooks(Looks):
     async def run_times(self) -> tuple[HandlerTimes, ...]:
         """How long handlers took in all shards."""
         found = await self._sharded.each(ListRunTimes(0, TIMES_MAX))
-        return tuple(added_times(handler_times(*names) for _, reply in found for names in reply.names))
+        return tuple(added_times(times for _, reply in found for times in reply.names))
 
     async def workers(self, offset: int = 0, limit: int = WORKERS_MAX) -> SomeWorkers:
         """Workers from this rank on, each with what it has in hand in all shards."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from engine.errors import EngineError
-from engine.ops.admin import NoteQueue
-from engine.ops.base import Operation
-from engine.ops.jobs import Enqueue
-from engine.queue.looks import BLOCK_MS
-from engine.queue.producing import DeadlineBound, Steps
+from engine.ops.admin import Administered, AdminOperation, NoteQueue
+from engine.ops.base import DeadlineBound, Operation
+from engine.ops.jobs import Enqueue, EnqueueMany
+from engine.queue.producing import Steps
 from engine.queue.settings import QueueSettings
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.async_gathering import AsyncGathering
-from engine.redis.call import Call
+from engine.redis.call import BLOCK_MS, Call
 from engine.redis.exchange import Sent
 
 T = TypeVar("T")
@@ -28,47 +27,63 @@ class AsyncQueueCalls(QueueSettings):
     gathering: AsyncGathering
     _noted = False
 
-    async def carry_out(self, steps: Steps[T]) -> T:
+    async def do(self, operation: Operation) -> Any:
+        """Carry out an operation and return its reply; for the engine's own parts. Raises ServerUnavailable, OutcomeUnknown, and
+        UnsupportedFeature, before any I/O, for one that the model lacks."""
+        if isinstance(operation, DeadlineBound):
+            reply = (await self.send_in_time(operation)).reply
+            if isinstance(reply, Administered):
+                reply.check_done()
+            return reply
+        async with self.driver.turns:
+            return await self.driver.run(self.model.call(operation))
+
+    async def carry_out(self, steps: Steps[T], intended_ns: int | None = None) -> T:
         """Run steps to their end and return their result; for the engine's own parts."""
         answer: Any = None
         try:
             while True:
-                ask = steps.send(answer)
-                if isinstance(ask, DeadlineBound):
-                    answer = await self._send_in_time(ask)
+                asked = steps.send(answer)
+                if isinstance(asked, Operation):
+                    answer = await self.do(asked)
                 else:
                     async with self.driver.turns:
-                        answer = await self.driver.run(ask)
+                        answer = await self.driver.send_many(self._calls(asked), intended_ns)
         except StopIteration as end:
             return end.value
 
-    async def _send_in_time(self, asked: DeadlineBound) -> Sent:
-        """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3).
-        Raises UnsupportedFeature, before any I/O, for an operation that the model lacks."""
+    async def administer(self, operation: AdminOperation) -> None:
+        """Carry out an admin action of the whole queue; for the engine's own parts. Raises as `do` does."""
+        await self.do(operation)
+
+    async def send_in_time(self, operation: DeadlineBound) -> Sent:
+        """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). For the engine's own parts.
+        Raises as `do` does."""
         if self.model.check is not None:
-            self.model.refuse(asked.operation(0))
+            self.model.refuse(operation)
         async with self.driver.turns:
             await self._contact()
-            sent = await self.driver.send(self._timed(asked))
+            sent = await self.driver.send(self.model.call(operation.stamped(self.driver.not_after_ms())))
             if sent.came_late:
-                sent = await self.driver.send(self._timed(asked))
+                sent = await self.driver.send(self.model.call(operation.stamped(self.driver.not_after_ms())))
         return sent
 
-    async def _send_enqueue(self, operation: Callable[[int], Enqueue], payload_bytes: int, intended_ns: int | None) -> Sent:
-        """Send the enqueue of one job as `_send_in_time` does, perhaps together with those of other callers."""
+    async def _send_enqueue(self, job: Enqueue, intended_ns: int | None) -> Sent:
+        """Send the enqueue of one job as `send_in_time` does, perhaps together with those of other callers."""
         if self.model.check is not None:
-            self.model.refuse(operation(0))
+            self.model.refuse(job)
         if not (self._noted and self.driver.clock.known):
             async with self.driver.turns:
                 await self._contact()
-        sent = await self.gathering.send(operation, payload_bytes, intended_ns)
+        sent = await self.gathering.send(job, intended_ns)
         if sent.came_late:
-            sent = await self.gathering.send(operation, payload_bytes, intended_ns)
+            sent = await self.gathering.send(job, intended_ns)
         return sent
 
-    def _timed(self, asked: DeadlineBound) -> Call[Any]:
-        """The call of an operation that leaves now."""
-        return self.model.call(asked.operation(self.driver.not_after_ms()))
+    def _calls(self, operations: Sequence[Enqueue | EnqueueMany]) -> list[Call[Any]]:
+        """The calls of operations that leave now in one pipeline."""
+        not_after_ms = self.driver.not_after_ms()
+        return [self.model.call(operation.stamped(not_after_ms)) for operation in operations]
 
     async def _contact(self) -> None:
         """Learn the server's time, and list the queue there; only the first call has to."""
@@ -101,23 +116,18 @@ class AsyncPart:
     def __init__(self, queue: AsyncQueueCalls) -> None:
         self._queue = queue
 
-    async def _run(self, operation: Operation) -> Any:
-        """Run an operation that needs no deadline, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
-        async with self._queue.driver.turns:
-            return await self._queue.driver.run(self._queue.model.call(operation))
-
 
 class AsyncBlockingCalls:
     """The calls of a part that block on the server: waits for results, readers of events. They have a driver of their own, whose
     connections wait longer for a reply, so that no other call queues up behind them. It connects with the first one."""
 
     def __init__(self, queue: AsyncQueueCalls) -> None:
-        self._build = queue.model.call
+        self.model = queue.model
         self._driver = AsyncDriver(queue.endpoint, (), clock=queue.driver.clock, block_ms_max=BLOCK_MS)
 
     async def run(self, operation: Operation) -> Any:
         """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
-        return await self._driver.run(self._build(operation))
+        return await self._driver.run(self.model.call(operation))
 
     async def close(self) -> None:
         """Close the idle connections."""

@@ -9,8 +9,9 @@ from collections.abc import Generator
 
 from engine.errors import EngineError
 from engine.ops.looks import AwaitEnds, EndedJobs
-from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncQueueCalls
-from engine.queue.looks import BLOCK_MS, FIRST_ENTRY
+from engine.queue.asynchronous.calls import AsyncBlockingCalls
+from engine.queue.looks import FIRST_ENTRY
+from engine.redis.call import BLOCK_MS
 
 
 class AsyncEndListener:
@@ -38,12 +39,12 @@ class AsyncEndListeners:
     """All tasks that wait for ends of jobs of one queue, on the event loop that runs. Its own task ends within `BLOCK_MS` of the
     last wait."""
 
-    def __init__(self, queue: AsyncQueueCalls) -> None:
-        self._model_ms = queue.model.result_poll_ms
+    def __init__(self, blocking: AsyncBlockingCalls) -> None:
+        self._model_ms = blocking.model.result_poll_ms
         self._by_job: dict[str, set[AsyncEndListener]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._blocking = AsyncBlockingCalls(queue)
+        self._blocking = blocking
         self._token = ""
 
     @contextlib.contextmanager

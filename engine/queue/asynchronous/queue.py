@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +17,10 @@ from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models.spec import Spec
 from engine.observer import Observer
-from engine.ops.admin import MakeTestQueue, Window
-from engine.ops.jobs import Enqueued
-from engine.ops.looks import Count, Counts, Listing, ListObstacles, ObstaclesPart, Snapshot
-from engine.ops.workers import ListedRunTimes, ListRunTimes
+from engine.ops.admin import MakeTestQueue, Resumed, Window
+from engine.ops.jobs import Enqueue, Enqueued
+from engine.ops.looks import Count, Counts, LimitInfo, Listing, ListObstacles, ObstaclesPart, Snapshot
+from engine.ops.workers import HandlerTimes, ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
@@ -42,8 +40,7 @@ from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.sharding import number_of_shards
-from engine.queue.why import LimitInfo, Obstacles, obstacles_of
-from engine.queue.workers import HandlerTimes, handler_times
+from engine.queue.why import Obstacles, obstacles_of
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.async_gathering import AsyncGathering
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
@@ -61,6 +58,7 @@ _STATS_PAGES_MAX = 1_000
 _LANE_PARTS_MAX = 50
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class AsyncQueue(AsyncQueueCalls):
@@ -174,11 +172,8 @@ class AsyncQueue(AsyncQueueCalls):
         that cannot be said: with an `id` of your own the same call may be sent again, for it is there once; without one it could
         be there twice. An id is known for 20 s after its job has finished.
         """
-        draft, job = self._drafted(name, payload, id, options)
-        intended_ns = validate.intended_ns(intended_ns)
-        nonce = os.urandom(8)
-        sent = await self._send_enqueue(partial(draft.operation, nonce), len(draft.payload), intended_ns)
-        enqueued = producing.enqueued(sent)
+        operation, job = self._drafted(name, payload, id, options)
+        enqueued = producing.enqueued(await self._send_enqueue(operation, validate.intended_ns(intended_ns)))
         if job is not None:
             self.hooks.announce([job], [enqueued])
         return enqueued
@@ -253,28 +248,22 @@ class AsyncQueue(AsyncQueueCalls):
         self.hooks.announce(prepared, came if prepared else ())
         return came
 
-    async def _send_drafts(self, drafts: list[producing.Draft], intended_ns: int | None) -> list[Enqueued]:
+    async def _send_drafts(self, drafts: list[Enqueue], intended_ns: int | None) -> list[Enqueued]:
         """Enqueue jobs that were checked."""
-        async with self.driver.turns:
-            if drafts:
-                await self.driver.server_now_ms()
-                await self._note_use()
-            pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
-            answers: Any = None
-            try:
-                while True:
-                    answers = await self.driver.send_many(pipelines.send(answers), intended_ns)
-            except StopIteration as end:
-                return end.value
+        if drafts:
+            async with self.driver.turns:
+                await self._contact()
+        return await self.carry_out(producing.enqueue_many(drafts), intended_ns)
 
     async def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
         `enqueue` does."""
-        await self._administer(admin.pause(self.model.names, name, length_ms))
+        await self.administer(admin.pause(self.model.names, name, length_ms))
 
     async def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no such pause."""
-        return await self.carry_out(admin.resuming(admin.resume(self.model.names, name)))
+        reply: Resumed = await self.do(admin.resume(self.model.names, name))
+        return reply.was_paused
 
     async def set_limit(
         self,
@@ -293,11 +282,11 @@ class AsyncQueue(AsyncQueueCalls):
         It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
         """
         limit = admin.set_limit(self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
-        await self._administer(limit)
+        await self.administer(limit)
 
     async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        await self._administer(admin.remove_limit(self.model.names, name, key))
+        await self.administer(admin.remove_limit(self.model.names, name, key))
 
     async def limits(self) -> list[LimitInfo]:
         """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs wait for, and of keys
@@ -310,8 +299,7 @@ class AsyncQueue(AsyncQueueCalls):
         there are more. Raises as `enqueue` does."""
         parts: list[ObstaclesPart] = []
         while not parts or (parts[-1].cursor and len(parts) < (1 if one_call else _LANE_PARTS_MAX)):
-            async with self.driver.turns:
-                parts.append(await self.driver.run(self.model.call(ListObstacles(parts[-1].cursor if parts else ""))))
+            parts.append(await self.do(ListObstacles(parts[-1].cursor if parts else "")))
         return obstacles_of(parts)
 
     async def set_retention(
@@ -325,7 +313,7 @@ class AsyncQueue(AsyncQueueCalls):
         """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
         bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
         workers see to it, the longest dead first. Raises as `enqueue` does."""
-        await self._administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
+        await self.administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
 
     async def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
@@ -353,8 +341,7 @@ class AsyncQueue(AsyncQueueCalls):
         first 500 are counted, and a `cursor` says that there are more."""
         waiting, cursor = 0, ""
         while True:
-            async with self.driver.turns:
-                part: Counts = await self.driver.run(self.model.call(Count(cursor=cursor)))
+            part: Counts = await self.do(Count(cursor=cursor))
             waiting, cursor = waiting + part.waiting, part.cursor
             if one_call or not cursor:
                 return replace(part, waiting=waiting)
@@ -365,9 +352,8 @@ class AsyncQueue(AsyncQueueCalls):
         they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
         found: dict[str, HandlerTimes] = {}
         for page in range(_STATS_PAGES_MAX):
-            async with self.driver.turns:
-                reply: ListedRunTimes = await self.driver.run(self.model.call(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE)))
-            found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
+            reply: ListedRunTimes = await self.do(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE))
+            found.update({times.name: times for times in reply.names})
             if len(reply.names) < _STATS_PAGE:
                 break
         return [found[name] for name in sorted(found)]
@@ -394,8 +380,7 @@ class AsyncQueue(AsyncQueueCalls):
         states: dict[str, list[tuple[str, int]]] = {}
         srv_us = 0
         for page in range(_SNAPSHOT_PAGES_MAX):
-            async with self.driver.turns:
-                part = await self.driver.run(self.model.call(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE)))
+            part: Snapshot = await self.do(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE))
             srv_us = srv_us or part.srv_us
             for state, entries in part.states.items():
                 states.setdefault(state, []).extend(entries)
@@ -408,11 +393,8 @@ class AsyncQueue(AsyncQueueCalls):
         that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
         server's own clock, so an expiry in its past would delete what the script has just written."""
         now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
-        if self.model.now_ms is None:
-            async with self.driver.turns:
-                made = await self.driver.run(self.model.call(MakeTestQueue()))
-            if not made:
-                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+        if self.model.now_ms is None and not await self.do(MakeTestQueue()):
+            raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
         self.model.now_ms = now
         self.driver.clock.learn(now * 1000, time.monotonic_ns())
 
@@ -427,9 +409,6 @@ class AsyncQueue(AsyncQueueCalls):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
-
-    async def _administer(self, draft: admin.Draft) -> None:
-        await self.carry_out(admin.sending(draft))
 
 
 def _kind(kind: type[Any], shards: int | None) -> type[Any]:

@@ -8,21 +8,28 @@ an enqueue need not look, because a shard that takes no new jobs says so.
 from __future__ import annotations
 
 import builtins
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, NoReturn, TypeVar, cast
 
 from engine import validate
 from engine.errors import EngineError, Malformed, ServerUnavailable, UnknownJob, UnsupportedFeature
-from engine.ops.admin import Altered, Window
-from engine.ops.base import Operation
+from engine.ops.admin import AdminOperation, Altered, Window
+from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import Count, Counts, Inspect, Inspected, ListObstacles, Look, NameCounts, ReadProgress, Seen, Snapshot
 from engine.ops.shards import ReadShards, SetGate, SetShards
+from engine.ops.workers import WORKERS_MAX, HandlerTimes, WorkerInfo
 from engine.parameters import TypedJob
 from engine.queue import admin, producing, sharding
-from engine.queue.asynchronous.parts import AsyncDead, AsyncEvents, AsyncJobs, AsyncJobsPart, AsyncResults, AsyncWorkers
+from engine.queue.asynchronous.parts import (
+    AsyncDead,
+    AsyncEvents,
+    AsyncJobs,
+    AsyncJobsPart,
+    AsyncResults,
+    AsyncWorkers,
+)
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.looks import (
     AWAY,
@@ -39,9 +46,8 @@ from engine.queue.looks import (
     typed,
 )
 from engine.queue.producing import Steps
-from engine.queue.sharding import ShardRecord
+from engine.queue.sharding import ShardRecord, added_times, added_workers
 from engine.queue.why import Obstacles, Why, added_obstacles, obstacles_of
-from engine.queue.workers import LIMIT_MAX, HandlerTimes, WorkerInfo, added_times, added_workers
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.call import Call
 from engine.redis.exchange import PIPELINE_MAX, Sent
@@ -170,32 +176,36 @@ class AsyncShardedQueue(AsyncQueue):
         """The shards that a job may be in, in the order in which they are asked."""
         return [self.shard(name) for name in (await self.record()).homes(self.name, key, unique, job)]
 
-    async def carry_out(self, steps: Steps[T]) -> T:
+    async def carry_out(self, steps: Steps[T], intended_ns: int | None = None) -> T:
         """Run steps on shard 0, once the number of shards is known to be right."""
         await self.record()
-        return await super().carry_out(steps)
+        return await super().carry_out(steps, intended_ns)
+
+    async def send_in_time(self, operation: DeadlineBound) -> Sent:
+        """Send an operation to shard 0, as `carry_out` does."""
+        await self.record()
+        return await super().send_in_time(operation)
 
     # -- enqueues
 
-    async def _send_enqueue(self, operation: Callable[[int], Enqueue], payload_bytes: int, intended_ns: int | None) -> Sent:
-        job = operation(0)
+    async def _send_enqueue(self, job: Enqueue, intended_ns: int | None) -> Sent:
         sharding.check_job(job)
         if not self._noted:
             async with self.driver.turns:
                 await self._note_use()
         for _ in range(_TRIES):
             for shard in await self.homes(job.options.key, job.options.unique, job.job):
-                sent = await shard._send_enqueue(operation, payload_bytes, intended_ns)
+                sent = await shard._send_enqueue(job, intended_ns)
                 if sent.reply.result != "moved":
                     return sent
             await self.look_up()
         raise ServerUnavailable(f"the shards of queue {self.name} change all the time: job {job.job} was not enqueued")
 
-    async def _send_drafts(self, drafts: list[producing.Draft], intended_ns: int | None) -> list[Enqueued]:
+    async def _send_drafts(self, drafts: list[Enqueue], intended_ns: int | None) -> list[Enqueued]:
         for draft in drafts:
-            sharding.check_job(draft.operation(b"", 0))
+            sharding.check_job(draft)
         results: list[Enqueued | EngineError] = [ServerUnavailable("not sent: the shards change all the time")] * len(drafts)
-        left, nonce = list(range(len(drafts))), os.urandom(8)
+        left = list(range(len(drafts)))
         if drafts:
             async with self.driver.turns:
                 await self._note_use()
@@ -207,7 +217,7 @@ class AsyncShardedQueue(AsyncQueue):
                     home = layout.name(self.name, layout.home(options.key, options.unique, job))
                     groups.setdefault(home, []).append(at)
                 came = await self._send_groups(
-                    {name: [drafts[at] for at in group] for name, group in groups.items()}, nonce, intended_ns
+                    {name: [drafts[at] for at in group] for name, group in groups.items()}, intended_ns
                 )
                 for name, group in groups.items():
                     for at, result in zip(group, came[name], strict=True):
@@ -219,20 +229,17 @@ class AsyncShardedQueue(AsyncQueue):
         return producing.concluded(results)
 
     async def _send_groups(
-        self, groups: dict[str, list[producing.Draft]], nonce: bytes, intended_ns: int | None
+        self, groups: dict[str, list[Enqueue]], intended_ns: int | None
     ) -> dict[str, list[Enqueued | EngineError]]:
         """Enqueue the jobs of several shards, the pipelines of all of them together."""
-        each = {
-            name: producing.enqueue_each(jobs, nonce, self.driver.not_after_ms, self.shard(name).model.call, one_nonce=True)
-            for name, jobs in groups.items()
-        }
+        each = {name: producing.enqueue_each(jobs, one_nonce=True) for name, jobs in groups.items()}
         came: dict[str, list[Enqueued | EngineError]] = {}
         answers: dict[str, Any] = dict.fromkeys(each)
         while each:
             asked: dict[str, list[Call[Any]]] = {}
-            for name, pipelines in list(each.items()):
+            for name, steps in list(each.items()):
                 try:
-                    asked[name] = pipelines.send(answers[name])
+                    asked[name] = self.shard(name)._calls(cast("Any", steps.send(answers[name])))
                 except StopIteration as end:
                     came[name] = end.value
                     del each[name]
@@ -243,13 +250,10 @@ class AsyncShardedQueue(AsyncQueue):
 
     # -- administration
 
-    async def _administer(self, draft: admin.Draft) -> None:
-        await self.administer_each(draft)
-
-    async def administer_each(self, draft: admin.Draft) -> None:
+    async def administer(self, operation: AdminOperation) -> None:
         """Carry out an admin action in all shards."""
         for shard in await self.in_use():
-            await shard.carry_out(admin.sending(draft))
+            await shard.do(operation)
 
     async def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue, in all shards."""
@@ -269,9 +273,10 @@ class AsyncShardedQueue(AsyncQueue):
         """Limit a key, whose jobs are in one shard, or each key (`*`); or a name: its limit is divided among the shards, so each
         must be as large as their number."""
         if name is None:
-            draft = admin.set_limit(self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+            bounds: dict[str, Any] = {"concurrency": concurrency, "rate": rate, "per_ms": per_ms, "window": window}
+            operation = admin.set_limit(self.model.names, name, key, **bounds)
             for shard in await self._of_key(key):
-                await shard.carry_out(admin.sending(draft))
+                await shard.do(operation)
             return
         limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
         sharding.divided(limit, self.shards)
@@ -283,9 +288,9 @@ class AsyncShardedQueue(AsyncQueue):
 
     async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        draft = admin.remove_limit(self.model.names, name, key)
+        operation = admin.remove_limit(self.model.names, name, key)
         for shard in await (self.in_use() if name is not None else self._of_key(key)):
-            await shard.carry_out(admin.sending(draft))
+            await shard.do(operation)
 
     async def _of_key(self, key: str | None) -> builtins.list[AsyncShard]:
         """The shards that a limit of a key holds in."""
@@ -311,7 +316,7 @@ class AsyncShardedQueue(AsyncQueue):
         admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms)
         share: Callable[[int | None], int | None] = lambda most: None if most is None else -(-most // self.shards)  # noqa: E731
         ages = done_age_ms, dead_age_ms
-        await self._administer(admin.set_retention(share(done_max), ages[0], share(dead_max), ages[1]))
+        await self.administer(admin.set_retention(share(done_max), ages[0], share(dead_max), ages[1]))
 
     async def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs of a state from all shards."""
@@ -538,11 +543,11 @@ class AsyncShardedWorkers(AsyncWorkers):
     async def _page(self, offset: int, limit: int) -> tuple[builtins.list[WorkerInfo], bool]:
         found: list[WorkerInfo] = []
         for shard in await _of(self).in_use():
-            at, page = 0, [cast("Any", None)] * LIMIT_MAX
-            while len(page) == LIMIT_MAX:
+            at, page = 0, [cast("Any", None)] * WORKERS_MAX
+            while len(page) == WORKERS_MAX:
                 page = await shard.workers.list(offset=at)
                 found += page
-                at += LIMIT_MAX
+                at += WORKERS_MAX
         merged = added_workers(found)
         return merged[offset : offset + limit], len(merged) > offset + limit
 
@@ -550,25 +555,9 @@ class AsyncShardedWorkers(AsyncWorkers):
         """Not of a queue with shards, whose workers share their places among them."""
         raise UnsupportedFeature("the concurrency of a worker of a queue with shards is that which it was started with")
 
-    async def pause(self, name: str, *, length_ms: Milliseconds = 0) -> None:
-        """Let the worker of this name claim and start nothing in any shard."""
-        await _of(self).administer_each(admin.pause_worker(name, length_ms))
-
-    async def resume(self, name: str) -> None:
-        """End the pause of a worker."""
-        await _of(self).administer_each(admin.pause_worker(name, None))
-
 
 class AsyncShardedEvents(AsyncEvents):
     """The events of the shards: each has a stream of its own, which `queue.shard(name).events` reads."""
-
-    async def on(self, keep: int = 10_000) -> None:
-        """Record events from now on, so many in each shard."""
-        await _of(self).administer_each(admin.set_events(keep))
-
-    async def off(self) -> None:
-        """Stop recording events."""
-        await _of(self).administer_each(admin.set_events(None))
 
     async def last(self) -> str:
         """Not of several shards at once."""

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.looks import FIRST_ENTRY
-from engine.queue.synchronous.calls import BlockingCalls, QueueCalls
+from engine.queue.synchronous.calls import BlockingCalls
 
 
 class EndListener:
@@ -21,15 +21,15 @@ class EndListener:
 
     def rest(self, most_ms: int) -> None:
         """Wait until the job may have ended; at most so long. Raises ServerUnavailable, OutcomeUnknown."""
-        heard: EndedJobs = self._blocking.run(AwaitEnds(self.token, self._after, most_ms))
-        self._after = heard.after
+        ended: EndedJobs = self._blocking.run(AwaitEnds(self.token, self._after, most_ms))
+        self._after = ended.after
 
 
 class EndListeners:
     """What all threads that wait for ends of jobs of one queue share: connections."""
 
-    def __init__(self, queue: QueueCalls) -> None:
-        self._blocking = BlockingCalls(queue)
+    def __init__(self, blocking: BlockingCalls) -> None:
+        self._blocking = blocking
 
     @contextlib.contextmanager
     def listening_for(self, job: str) -> Generator[EndListener]:

@@ -8,14 +8,13 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
 from engine import validate
 from engine.errors import Malformed
 from engine.ops import schedules
-from engine.ops.admin import Altered
-from engine.ops.jobs import Enqueued
+from engine.ops.admin import Alter, Altered
+from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import (
     Count,
     Event,
@@ -32,7 +31,7 @@ from engine.ops.looks import (
     ReadProgress,
 )
 from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
-from engine.ops.workers import ListedWorkers, ListWorkers
+from engine.ops.workers import WORKERS_MAX, ListedWorkers, ListWorkers, WorkerInfo
 from engine.options import JobOptions
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, looks, producing, scheduling
@@ -58,7 +57,6 @@ from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
 from engine.queue.why import Why, why
-from engine.queue.workers import LIMIT_MAX, WorkerInfo, worker_info
 from engine.validate import Milliseconds
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
@@ -72,12 +70,12 @@ class JobsPart(Part):
         """One page of the jobs in a state that are meant; of all of them without looking at others."""
         wanted, first, most = listing.wanted, listing.offset, listing.offset + listing.limit
         if wanted.everything:
-            page: Paged = self._run(Page(state, first, listing.limit, listing.newest_first))
+            page: Paged = self._queue.do(Page(state, first, listing.limit, listing.newest_first))
             return self._look(page.jobs, state)
         found: list[JobInfo] = []
         looked = 0
         while looked < looks.LOOKED_MAX and len(found) < most:
-            page = self._run(Page(state, looked, looks.PIECE, listing.newest_first))
+            page = self._queue.do(Page(state, looked, looks.PIECE, listing.newest_first))
             infos = self._look(page.jobs, state)
             found += [info for info in infos if wanted.matches(info, page.srv_us // 1000)]
             looked += page.seen
@@ -87,10 +85,10 @@ class JobsPart(Part):
 
     def _page(self, state: str, listing: Listing) -> JobPage:
         """The jobs at these places that are meant, in two calls."""
-        page: Paged = self._run(Page(state, listing.offset, listing.limit, listing.newest_first))
+        page: Paged = self._queue.do(Page(state, listing.offset, listing.limit, listing.newest_first))
         if not page.jobs:
             return JobPage(page.srv_us, (), 0, None)
-        reply: Inspected = self._run(Inspect(page.jobs))
+        reply: Inspected = self._queue.do(Inspect(page.jobs))
         found = tuple(info for info in self._still(state, page.jobs, reply) if listing.wanted.matches(info, reply.srv_us // 1000))
         # A reply ends after 1 MiB of payloads: the next page goes on behind what was read.
         looked = len(reply.items)
@@ -101,7 +99,7 @@ class JobsPart(Part):
         """Read these jobs; those that have left the state meanwhile are left out."""
         found: list[JobInfo] = []
         while jobs:
-            reply: Inspected = self._run(Inspect(jobs[: admin.PIECE]))
+            reply: Inspected = self._queue.do(Inspect(jobs[: admin.PIECE]))
             found += self._still(state, jobs, reply)
             jobs = jobs[len(reply.items) :]
         return found
@@ -120,7 +118,7 @@ class Jobs(JobsPart):
     def get(self, id: str) -> JobInfo | None:
         """Return what is known of a job; None when the server does not know it, or no longer. Raises as `enqueue` does."""
         job = self._queue.model.names.known_id(id)
-        reply: Inspected = self._run(Inspect((job,)))
+        reply: Inspected = self._queue.do(Inspect((job,)))
         looked = reply.items[0]
         return None if looked.state == "gone" else job_info(self._queue.model, self._queue.serializers, job, looked, reply.srv_us)
 
@@ -128,7 +126,7 @@ class Jobs(JobsPart):
         """The state of a job: waiting, delayed, active, stuck (its lease has ended, and no sweep has taken it yet), dead,
         finished, cancelled, discarded, or gone. Of an ended job it is known for 20 s, and of the last 1,000 finished ones
         (`set_retention`)."""
-        reply: Inspected = self._run(Inspect((self._queue.model.names.known_id(id),), whole=False))
+        reply: Inspected = self._queue.do(Inspect((self._queue.model.names.known_id(id),), whole=False))
         return state_of(reply.items[0], reply.srv_us)
 
     def why(self, id: str) -> Why:
@@ -136,7 +134,7 @@ class Jobs(JobsPart):
         key acme: 2 of 2 in hand, by w1 and w3`. It knows of pauses, limits, delays, parents, the last error of a dead job, and of
         workers what their heartbeats have told, at most 200 of them. Raises as `enqueue` does."""
         job = self._queue.model.names.known_id(id)
-        found: Explained = self._run(Explain(job))
+        found: Explained = self._queue.do(Explain(job))
         return why(job, found)
 
     def list(self, state: str, **options: Unpack[ListOptions]) -> list[JobInfo]:
@@ -161,7 +159,7 @@ class Jobs(JobsPart):
         for state in NameCounts._fields:
             offset, cursor = 0, ""
             while True:
-                page: Paged = self._run(Page(state, offset, _NAMES_PAGE, names=True, cursor=cursor))
+                page: Paged = self._queue.do(Page(state, offset, _NAMES_PAGE, names=True, cursor=cursor))
                 for name, count in page.names.items():
                     of_name = counts.setdefault(name, {})
                     of_name[state] = of_name.get(state, 0) + count
@@ -177,17 +175,17 @@ class Jobs(JobsPart):
 
         With `expected_state` only if it is in that state; without it is looked at first, and again when it changes meanwhile.
         Returns Altered: `done`, or `changed` with the state that keeps it from being done. Its id is known for 20 s."""
-        return self._queue.carry_out(admin.altering(self._queue.model, "cancel", id, expected_state))
+        return self._queue.carry_out(admin.altering(self._queue.model.names, "cancel", id, expected_state))
 
     def run_now(self, id: str, *, expected_state: str | None = None) -> Altered:
         """End the delay of a job: it is claimable at once, at its place among its equals. As `cancel`, for delayed jobs and those
         that wait for another attempt."""
-        return self._queue.carry_out(admin.altering(self._queue.model, "run_now", id, expected_state))
+        return self._queue.carry_out(admin.altering(self._queue.model.names, "run_now", id, expected_state))
 
     def remove(self, id: str, *, expected_state: str | None = None) -> Altered:
         """End a job that is waiting, delayed or dead, or take a finished one from the list with its result. As `cancel`; it never
         touches one that runs."""
-        return self._queue.carry_out(admin.altering(self._queue.model, "remove", id, expected_state))
+        return self._queue.carry_out(admin.altering(self._queue.model.names, "remove", id, expected_state))
 
 
 class Dead(JobsPart):
@@ -205,7 +203,7 @@ class Dead(JobsPart):
 
         Returns Altered: `done`; `changed` when it is not dead; `held` when the job `holder` has its unique key by now (rule 23);
         `corrupt` when nobody can read it."""
-        return self._queue.carry_out(admin.altering(self._queue.model, "requeue", id, None))
+        return self._queue.carry_out(admin.altering(self._queue.model.names, "requeue", id, None))
 
     def requeue_all(
         self,
@@ -223,17 +221,17 @@ class Dead(JobsPart):
         wanted = looks.selection(name, key, error, older_than_ms, newer_than_ms, self._queue.model.names)
         most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
         # A job that dies again meanwhile is not requeued twice.
-        left: int = (self._run(Count())).dead
+        left: int = (self._queue.do(Count())).dead
         offset = done = 0
         while left > 0 and done < most:
-            page: Paged = self._run(Page("dead", offset, min(admin.PIECE, left, most - done)))
+            page: Paged = self._queue.do(Page("dead", offset, min(admin.PIECE, left, most - done)))
             if not page.jobs:
                 break
             jobs = page.jobs
             if not wanted.everything:
                 now_ms = page.srv_us // 1000
                 jobs = tuple(info.id for info in self._look(jobs, "dead") if wanted.matches(info, now_ms))
-            items = (self._queue.carry_out(admin.alter("requeue", jobs, "dead"))) if jobs else ()
+            items = (self._queue.do(Alter("requeue", jobs, "dead"))).items if jobs else ()
             requeued = sum(item.done for item in items)
             done += requeued
             left -= len(page.jobs)
@@ -242,7 +240,7 @@ class Dead(JobsPart):
 
     def discard(self, id: str) -> Altered:
         """End a dead job for good, also a corrupt one."""
-        return self._queue.carry_out(admin.altering(self._queue.model, "discard", id, None))
+        return self._queue.carry_out(admin.altering(self._queue.model.names, "discard", id, None))
 
     def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Discard the jobs that have been dead for so long, in pieces; how many there were."""
@@ -299,36 +297,35 @@ class Schedules(Part):
         """
         timing, policy = scheduling.timing(cron, zone, every_ms, months, start_ms), scheduling.policy(missed, late_ms, overlap)
         job = template(self._queue, job_name, payload, options)
-        return self._queue.carry_out(scheduling.putting(self._queue.model, name, timing, policy, job, enabled))
+        return self._queue.carry_out(scheduling.putting(self._queue.model.names, name, timing, policy, job, enabled))
 
     def remove(self, name: str) -> bool:
         """Remove a schedule; its jobs stay. Returns False when there is none of this name."""
-        return self._queue.carry_out(scheduling.removing(self._queue.model, name))
+        return self._queue.carry_out(scheduling.removing(self._queue.model.names, name))
 
     def enable(self, name: str) -> bool:
         """Let a schedule tick again, from its next tick on. Returns False when there is none of this name."""
-        return self._queue.carry_out(scheduling.enabling(self._queue.model, name, True))
+        return self._queue.carry_out(scheduling.enabling(self._queue.model.names, name, True))
 
     def disable(self, name: str) -> bool:
         """Stop the ticks of a schedule until it is enabled; its jobs stay. Returns False when there is none of this name."""
-        return self._queue.carry_out(scheduling.enabling(self._queue.model, name, False))
+        return self._queue.carry_out(scheduling.enabling(self._queue.model.names, name, False))
 
     def run_now(self, name: str) -> Enqueued | None:
         """Enqueue one more of its jobs now, beside its ticks, whose state it leaves as it is. None when there is none of this
         name."""
         model = self._queue.model
         schedule = model.names.schedule(name)
-        page: SchedulePage = self._run(ListSchedules(schedule))
+        page: SchedulePage = self._queue.do(ListSchedules(schedule))
         if not page.items:
             return None
-        job, nonce = model.read_template(page.items[0].job), os.urandom(8)
-        id = model.schedule_id(schedule, f"now-{admin.new_op_id()}")
-        run = producing.Draft(id, job.name, job.payload, job.options)
-        return self._queue.carry_out(producing.enqueuing(partial(run.operation, nonce)))
+        job, id = model.read_template(page.items[0].job), model.schedule_id(schedule, f"now-{os.urandom(8).hex()}")
+        run = Enqueue(id, job.name, job.payload, os.urandom(8), job.options)
+        return producing.enqueued(self._queue.send_in_time(run))
 
     def get(self, name: str) -> Schedule | None:
         """Return a schedule with its state; None when there is none of this name."""
-        page: SchedulePage = self._run(ListSchedules(self._queue.model.names.schedule(name)))
+        page: SchedulePage = self._queue.do(ListSchedules(self._queue.model.names.schedule(name)))
         return schedule_of(page.items[0], self._queue.model, self._queue.serializers) if page.items else None
 
     def list(self, *, offset: int = 0, limit: int = schedules.SCHEDULES_MAX) -> tuple[Schedule, ...]:
@@ -338,7 +335,7 @@ class Schedules(Part):
         end = first + validate.integer("limit", limit, 1, schedules.SCHEDULES_MAX)
         found: dict[str, Schedule] = {}
         for rank in range(first, end, _PAGE):
-            page: SchedulePage = self._run(ListSchedules("", rank, min(_PAGE, end - rank)))
+            page: SchedulePage = self._queue.do(ListSchedules("", rank, min(_PAGE, end - rank)))
             # A schedule that has ticked between two pages may come twice.
             for stored in page.items:
                 found[stored.schedule] = schedule_of(stored, self._queue.model, self._queue.serializers)
@@ -376,15 +373,15 @@ class Events(Part):
     def on(self, keep: int = 10_000) -> None:
         """Record events from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
         drops them by pages. Each costs a write of the script that tells it, and some 100 bytes. Raises as `queue.pause` does."""
-        self._queue.carry_out(admin.sending(admin.set_events(keep)))
+        self._queue.administer(admin.set_events(keep))
 
     def off(self) -> None:
         """Stop recording events and delete those that were recorded. Raises as `queue.pause` does."""
-        self._queue.carry_out(admin.sending(admin.set_events(None)))
+        self._queue.administer(admin.set_events(None))
 
     def last(self) -> str:
         """The id of the last event, to read after it; `0-0` where there is none. Raises ServerUnavailable."""
-        page: EventPage = self._run(ReadEvents("$", 1, 0))
+        page: EventPage = self._queue.do(ReadEvents("$", 1, 0))
         return page.after
 
     def read(self, after: str = "$", *, wait_ms: Milliseconds | None = None) -> Iterator[Event]:
@@ -423,7 +420,7 @@ class Results(Part):
 
     def __init__(self, queue: QueueCalls) -> None:
         super().__init__(queue)
-        self._listeners = EndListeners(queue)
+        self._listeners = EndListeners(BlockingCalls(queue))
 
     @overload
     def get(self, id: str) -> Result[Any] | None: ...
@@ -438,13 +435,13 @@ class Results(Part):
         Raises Malformed, also for a value that is not of the task's type, ServerUnavailable, OutcomeUnknown.
         """
         job = self._queue.model.names.known_id(id)
-        found = result_of(job, self._run(Look(job)))
+        found = result_of(job, self._queue.do(Look(job)))
         return None if found is None else typed(found, task)
 
     def progress(self, id: str) -> Progress | None:
         """The progress that the handler of this job reported last with `job.progress`, in this run or an earlier
         one; None without any, and when the job has finished. Raises as `get` does."""
-        return progress_of(self._run(ReadProgress(self._queue.model.names.known_id(id))))
+        return progress_of(self._queue.do(ReadProgress(self._queue.model.names.known_id(id))))
 
     @overload
     def wait(self, id: str, *, wait_ms: Milliseconds = 30_000) -> Result[Any]: ...
@@ -464,7 +461,7 @@ class Results(Part):
         with self._listeners.listening_for(waiting.job) as listener:
             while True:
                 try:
-                    found = waiting.take(self._run(Look(waiting.job, listener.token)))
+                    found = waiting.take(self._queue.do(Look(waiting.job, listener.token)))
                     if found is not None:
                         return found
                     listener.rest(waiting.block_ms)
@@ -478,49 +475,51 @@ class Results(Part):
 
 # -- The workers of a queue: which are alive, since when, and what each has leased, from their heartbeats
 # (BQ02 to BQ04, MQ30).
+#
+# A worker beats every 10 s unless told otherwise, and is taken for dead when three beats in a row have not come; then
+# a sweep looks for leases that it has left behind, and the next beat may find it gone from the list. A worker that
+# stops takes its leave at once.
 
 
 class Workers(Part):
     """The workers of a queue, as `queue.workers`."""
 
-    def list(self, *, offset: int = 0, limit: int = LIMIT_MAX) -> list[WorkerInfo]:
+    def list(self, *, offset: int = 0, limit: int = WORKERS_MAX) -> list[WorkerInfo]:
         """List the workers, those whose heartbeats expire first: at most `limit` (1 to 1,000) from rank `offset` on."""
         first = validate.integer("offset", offset, 0, 2**31)
-        return (self._page(first, validate.integer("limit", limit, 1, LIMIT_MAX)))[0]
+        return (self._page(first, validate.integer("limit", limit, 1, WORKERS_MAX)))[0]
 
     def get(self, name: str) -> WorkerInfo | None:
         """Return the worker of this name or incarnation, the latest where several have it; None when there is none."""
         wanted = validate.worker_name(name)
         offset, more = 0, True
         while more:
-            found, more = self._page(offset, LIMIT_MAX)
+            found, more = self._page(offset, WORKERS_MAX)
             match = [info for info in found if wanted in (info.name, info.incarnation)]
             if match:
                 return max(match, key=lambda info: -info.beat_age_ms)
-            offset += LIMIT_MAX
+            offset += WORKERS_MAX
         return None
 
     def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
         """Let the worker of this name, or every worker without a number of its own (None), run so many handlers at once: 1 to
         1,000, of which it uses no more than it was started with; None: as it was started. Workers hear of it at their next sweep
         at the latest, and what runs goes on. Raises as `Queue.enqueue` does."""
-        self._queue.carry_out(admin.sending(admin.set_concurrency(name, concurrency)))
+        self._queue.administer(admin.set_concurrency(name, concurrency))
 
     def pause(self, name: str, *, length_ms: Milliseconds = 0) -> None:
         """Let the worker of this name claim and start nothing until `resume`, or for `length_ms`; what runs goes on. The queue
         and its other workers are not touched. Raises as `Queue.enqueue` does."""
-        self._queue.carry_out(admin.sending(admin.pause_worker(name, length_ms)))
+        self._queue.administer(admin.pause_worker(name, length_ms))
 
     def resume(self, name: str) -> None:
         """End the pause of a worker."""
-        self._queue.carry_out(admin.sending(admin.pause_worker(name, None)))
+        self._queue.administer(admin.pause_worker(name, None))
 
     def _page(self, offset: int, limit: int) -> tuple[builtins.list[WorkerInfo], bool]:
         """The workers of one reply, and whether there may be more."""
-        reply: ListedWorkers = self._run(ListWorkers(offset, limit))
-        # What has no name is a former incarnation of a worker that is listed anyway, or was forgotten.
-        found = [worker_info(listed, reply.srv_us // 1000) for listed in reply.workers if listed.ttl_ms]
-        return found, len(reply.workers) >= limit
+        reply: ListedWorkers = self._queue.do(ListWorkers(offset, limit))
+        return [*reply.workers], reply.seen >= limit
 
 
 # -- Locks that processes share: see `engine.queue.admin`.
@@ -539,4 +538,4 @@ class Locks(Part):
 
     def release(self, lock: Lock) -> bool:
         """Release a lock. Returns False when it was not held any more."""
-        return self._queue.carry_out(admin.releasing(self._queue.model, lock))
+        return self._queue.carry_out(admin.releasing(lock))

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +18,10 @@ from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models.spec import Spec
 from engine.observer import Observer
-from engine.ops.admin import MakeTestQueue, Window
-from engine.ops.jobs import Enqueued
-from engine.ops.looks import Count, Counts, Listing, ListObstacles, ObstaclesPart, Snapshot
-from engine.ops.workers import ListedRunTimes, ListRunTimes
+from engine.ops.admin import MakeTestQueue, Resumed, Window
+from engine.ops.jobs import Enqueue, Enqueued
+from engine.ops.looks import Count, Counts, LimitInfo, Listing, ListObstacles, ObstaclesPart, Snapshot
+from engine.ops.workers import HandlerTimes, ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
@@ -43,8 +41,7 @@ from engine.queue.synchronous.parts import (
     Schedules,
     Workers,
 )
-from engine.queue.why import LimitInfo, Obstacles, obstacles_of
-from engine.queue.workers import HandlerTimes, handler_times
+from engine.queue.why import Obstacles, obstacles_of
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.redis.gathering import CallMaker, Gathering
@@ -61,6 +58,7 @@ _STATS_PAGES_MAX = 1_000
 _LANE_PARTS_MAX = 50
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Queue(QueueCalls):
@@ -172,11 +170,8 @@ class Queue(QueueCalls):
         that cannot be said: with an `id` of your own the same call may be sent again, for it is there once; without one it could
         be there twice. An id is known for 20 s after its job has finished.
         """
-        draft, job = self._drafted(name, payload, id, options)
-        intended_ns = validate.intended_ns(intended_ns)
-        nonce = os.urandom(8)
-        sent = self._send_enqueue(partial(draft.operation, nonce), len(draft.payload), intended_ns)
-        enqueued = producing.enqueued(sent)
+        operation, job = self._drafted(name, payload, id, options)
+        enqueued = producing.enqueued(self._send_enqueue(operation, validate.intended_ns(intended_ns)))
         if job is not None:
             self.hooks.announce([job], [enqueued])
         return enqueued
@@ -251,27 +246,21 @@ class Queue(QueueCalls):
         self.hooks.announce(prepared, came if prepared else ())
         return came
 
-    def _send_drafts(self, drafts: list[producing.Draft], intended_ns: int | None) -> list[Enqueued]:
+    def _send_drafts(self, drafts: list[Enqueue], intended_ns: int | None) -> list[Enqueued]:
         """Enqueue jobs that were checked."""
         if drafts:
-            self.driver.server_now_ms()
-            self._note_use()
-        pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
-        answers: Any = None
-        try:
-            while True:
-                answers = self.driver.send_many(pipelines.send(answers), intended_ns)
-        except StopIteration as end:
-            return end.value
+            self._contact()
+        return self.carry_out(producing.enqueue_many(drafts), intended_ns)
 
     def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
         `enqueue` does."""
-        self._administer(admin.pause(self.model.names, name, length_ms))
+        self.administer(admin.pause(self.model.names, name, length_ms))
 
     def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no such pause."""
-        return self.carry_out(admin.resuming(admin.resume(self.model.names, name)))
+        reply: Resumed = self.do(admin.resume(self.model.names, name))
+        return reply.was_paused
 
     def set_limit(
         self,
@@ -290,11 +279,11 @@ class Queue(QueueCalls):
         It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
         """
         limit = admin.set_limit(self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
-        self._administer(limit)
+        self.administer(limit)
 
     def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        self._administer(admin.remove_limit(self.model.names, name, key))
+        self.administer(admin.remove_limit(self.model.names, name, key))
 
     def limits(self) -> list[LimitInfo]:
         """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs wait for, and of keys
@@ -307,7 +296,7 @@ class Queue(QueueCalls):
         there are more. Raises as `enqueue` does."""
         parts: list[ObstaclesPart] = []
         while not parts or (parts[-1].cursor and len(parts) < (1 if one_call else _LANE_PARTS_MAX)):
-            parts.append(self.driver.run(self.model.call(ListObstacles(parts[-1].cursor if parts else ""))))
+            parts.append(self.do(ListObstacles(parts[-1].cursor if parts else "")))
         return obstacles_of(parts)
 
     def set_retention(
@@ -321,7 +310,7 @@ class Queue(QueueCalls):
         """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
         bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
         workers see to it, the longest dead first. Raises as `enqueue` does."""
-        self._administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
+        self.administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
 
     def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
@@ -349,7 +338,7 @@ class Queue(QueueCalls):
         first 500 are counted, and a `cursor` says that there are more."""
         waiting, cursor = 0, ""
         while True:
-            part: Counts = self.driver.run(self.model.call(Count(cursor=cursor)))
+            part: Counts = self.do(Count(cursor=cursor))
             waiting, cursor = waiting + part.waiting, part.cursor
             if one_call or not cursor:
                 return replace(part, waiting=waiting)
@@ -360,8 +349,8 @@ class Queue(QueueCalls):
         they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
         found: dict[str, HandlerTimes] = {}
         for page in range(_STATS_PAGES_MAX):
-            reply: ListedRunTimes = self.driver.run(self.model.call(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE)))
-            found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
+            reply: ListedRunTimes = self.do(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE))
+            found.update({times.name: times for times in reply.names})
             if len(reply.names) < _STATS_PAGE:
                 break
         return [found[name] for name in sorted(found)]
@@ -388,7 +377,7 @@ class Queue(QueueCalls):
         states: dict[str, list[tuple[str, int]]] = {}
         srv_us = 0
         for page in range(_SNAPSHOT_PAGES_MAX):
-            part = self.driver.run(self.model.call(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE)))
+            part: Snapshot = self.do(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE))
             srv_us = srv_us or part.srv_us
             for state, entries in part.states.items():
                 states.setdefault(state, []).extend(entries)
@@ -401,10 +390,8 @@ class Queue(QueueCalls):
         that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
         server's own clock, so an expiry in its past would delete what the script has just written."""
         now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
-        if self.model.now_ms is None:
-            made = self.driver.run(self.model.call(MakeTestQueue()))
-            if not made:
-                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+        if self.model.now_ms is None and not self.do(MakeTestQueue()):
+            raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
         self.model.now_ms = now
         self.driver.clock.learn(now * 1000, time.monotonic_ns())
 
@@ -419,9 +406,6 @@ class Queue(QueueCalls):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-    def _administer(self, draft: admin.Draft) -> None:
-        self.carry_out(admin.sending(draft))
 
 
 def _kind(kind: type[Any], shards: int | None) -> type[Any]:

@@ -61,7 +61,7 @@ class Rerouting:
         options = replace(job.options, unique="", needs=(), on_parent_failure="bury", reroute_on=(), expires_ms=0)
         _, name = reroute_target(target)
         nonce = hashlib.blake2b(token, digest_size=8).digest()
-        return Enqueue(f"{lease.job}>reroute", name, job.payload, nonce, now_ms + SEND_MS, options)
+        return Enqueue(f"{lease.job}>reroute", name, job.payload, nonce, options, not_after_ms=now_ms + SEND_MS)
 
     def answered(self) -> Reroute:
         """Remove the first job: it has been enqueued at its target, or never can be."""

@@ -66,8 +66,8 @@ class Place:
         for server in self.servers.values():
             server.set("c.{ch}.clock", clock, ex=TTL_S)
         if "memory" in self.storages:
-            self.memory.apply("ch", Subscribe("preset", "0" * 16, TTL_S, 2**52, seen=clock))
-            self.memory.apply("ch", Unsubscribe("preset", "1" * 16, 2**52))
+            self.memory.apply("ch", Subscribe("preset", "0" * 16, TTL_S, seen=clock, not_after_ms=2**52))
+            self.memory.apply("ch", Unsubscribe("preset", "1" * 16, not_after_ms=2**52))
 
     def age(self, by_s: int) -> None:
         """So much time goes by. A channel object from before would not know, and take what has expired for lost."""

@@ -65,13 +65,13 @@ class ChannelDesk:
 
     def publish(self, *ids: str, ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = NEVER_MS) -> PublishReply:
         messages = tuple(message(id) for id in ids)
-        return self.run(Publish(messages, ttl_s, not_after_ms, seen))
+        return self.run(Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
 
     def subscribe(self, subscriber: str = "s", *, ttl_s: int = TTL_S, seen: int | None = None) -> SubscribeReply:
-        return self.run(Subscribe(subscriber, self.nonce(), ttl_s, NEVER_MS, seen))
+        return self.run(Subscribe(subscriber, self.nonce(), ttl_s, seen, not_after_ms=NEVER_MS))
 
     def unsubscribe(self, subscriber: str = "s") -> UnsubscribeReply:
-        return self.run(Unsubscribe(subscriber, self.nonce(), NEVER_MS))
+        return self.run(Unsubscribe(subscriber, self.nonce(), not_after_ms=NEVER_MS))
 
     def fetch(self, subscriber: str = "s", most: int = 64, *, ttl_s: int = TTL_S, seen: int | None = None) -> FetchReply:
         return self.run(Fetch(subscriber, most, ttl_s, seen))

@@ -109,11 +109,11 @@ def test_a_fetch_ends_before_it_carries_more_than_a_mebibyte(desk: ChannelDesk) 
     desk.subscribe()
     large = b'"%b"' % (b"x" * 400_000)
     for number in range(4):
-        desk.run(Publish((NewMessage(f"large{number}", large),), TTL_S, NEVER_MS))
+        desk.run(Publish((NewMessage(f"large{number}", large),), TTL_S, not_after_ms=NEVER_MS))
     reply = desk.fetch()
     assert (len(reply.items), reply.upto, reply.more) == (2, 2, True)
     desk.acknowledge(2)
-    desk.run(Publish((NewMessage("huge", b'"%b"' % (b"x" * 1_500_000)), NewMessage("small", b"1")), TTL_S, NEVER_MS))
+    desk.run(Publish((NewMessage("huge", b'"%b"' % (b"x" * 1_500_000)), NewMessage("small", b"1")), TTL_S, not_after_ms=NEVER_MS))
     desk.acknowledge(4)
     assert ids(desk.fetch()) == ["huge"], "one at least"
 

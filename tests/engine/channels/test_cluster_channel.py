@@ -70,14 +70,18 @@ class Traffic:
 
     def _publish(self) -> Operation:
         first, self.count = self.count, self.count + self.draw.randint(1, 3)
-        return Publish(tuple(message(f"m{number}") for number in range(first, self.count)), TTL_S, NEVER_MS)
+        return Publish(tuple(message(f"m{number}") for number in range(first, self.count)), TTL_S, not_after_ms=NEVER_MS)
 
     def _read(self) -> Operation:
         return Fetch("s", 20, TTL_S) if self._upto is None else Acknowledge("s", self._upto, TTL_S)
 
     def _come_and_go(self) -> Operation:
         nonce = f"{self.draw.getrandbits(64):016x}"
-        kinds = (Subscribe("x", nonce, TTL_S, NEVER_MS), Unsubscribe("x", nonce, NEVER_MS), AskOld("s", ("m0", "m1")))
+        kinds = (
+            Subscribe("x", nonce, TTL_S, not_after_ms=NEVER_MS),
+            Unsubscribe("x", nonce, not_after_ms=NEVER_MS),
+            AskOld("s", ("m0", "m1")),
+        )
         return self.draw.choice(kinds)
 
     def _answered(self, operation: Operation, reply: Any) -> None:
@@ -105,7 +109,7 @@ def test_a_channel_goes_on_while_its_slot_moves(cluster: EmbeddedCluster, router
     assert {cluster.slot_of(key) for key in (keys.meta, keys.live, keys.body(1), keys.cursor("s"), keys.op("x"))} == {slot}
     owner = cluster.owner_of(slot)
     cluster.client(owner).set(keys.clock, START, ex=TTL_S)
-    traffic.run(Subscribe("s", "0" * 16, TTL_S, NEVER_MS))
+    traffic.run(Subscribe("s", "0" * 16, TTL_S, not_after_ms=NEVER_MS))
     traffic.step()
     for target in ((owner + 1) % 3, (owner + 2) % 3, owner):
         cluster.move_slot(slot, target, portion=2, step=traffic.step)
@@ -124,8 +128,8 @@ def test_a_body_that_is_at_the_other_node_is_not_taken_for_expired(
     keys = traffic.model.keys
     slot = cluster.slot_of(keys.clock)
     cluster.flush()
-    traffic.run(Subscribe("s", "0" * 16, TTL_S, NEVER_MS))
-    traffic.run(Publish((message("m1"),), TTL_S, NEVER_MS))
+    traffic.run(Subscribe("s", "0" * 16, TTL_S, not_after_ms=NEVER_MS))
+    traffic.run(Publish((message("m1"),), TTL_S, not_after_ms=NEVER_MS))
     move = cluster.begin_move(slot, (cluster.owner_of(slot) + 1) % 3)
     body = keys.body(1).encode()
     move.move_keys([key for key in move.keys_left() if (key == body) == bodies_first])

@@ -28,14 +28,14 @@ def test_the_matrix_of_publishes(desk: ChannelDesk, row: dict[str, str]) -> None
     if row["clock_before"] != "absent":
         desk.redis.set(desk.keys.clock, row["clock_before"], ex=50)
     after, since_ms = row["clock_after"].encode(), desk.now_ms()
-    first = desk.raw(Publish((message("m1"),), TTL_S, NEVER_MS))
+    first = desk.raw(Publish((message("m1"),), TTL_S, not_after_ms=NEVER_MS))
     assert first[1:] == [after, 0, 0, [b"c" + after]]
     wire = {desk.keys.clock, f"c.{{chX}}.{row['body_key']}", "c.{chX}.mid.m1"}
     assert row["clock_ttl"] == "T" and wire <= desk.given(since_ms)
     if row["published_twice"] == "yes":
         desk.age(100)
         before, since_ms = desk.lives(), desk.now_ms()
-        second = desk.raw(Publish((message("m1"),), TTL_S, NEVER_MS))
+        second = desk.raw(Publish((message("m1"),), TTL_S, not_after_ms=NEVER_MS))
         assert second[1:] == [after, 0, 0, [b"d" + after]]
         assert desk.keys.clock in desk.given(since_ms)
         assert {key: desk.lives()[key] for key in wire - {desk.keys.clock}} == {
@@ -82,7 +82,7 @@ def test_a_missing_channel_is_told_before_a_missing_subscriber(desk: ChannelDesk
 @pytest.mark.feature("DS04", "DS05", "DS06", "DS07", "DS08", "DS09", model="dsps")
 def test_the_golden_dump(desk: ChannelDesk) -> None:
     since_ms = desk.now_ms()
-    subscribe = Subscribe("sA", "0123456789abcdef", TTL_S, NEVER_MS)
+    subscribe = Subscribe("sA", "0123456789abcdef", TTL_S, not_after_ms=NEVER_MS)
     assert desk.raw(subscribe)[1:] == [b"created", b"0", b"0", 0, 0]
     assert desk.subscribe("sA").result == "exists" and desk.subscribe("sB").result == "created"
     assert desk.publish("msg123").items[0].result == "created"

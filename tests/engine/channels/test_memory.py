@@ -40,13 +40,15 @@ class Desk:
 
     def publish(self, *ids: str, seen: int | None = None, ttl_s: int = TTL_S, not_after_ms: int = LATER_MS) -> PublishReply:
         messages = tuple(NewMessage(id, b"1") for id in ids)
-        return self.storage.apply("ch", Publish(messages, ttl_s, not_after_ms, seen))
+        return self.storage.apply("ch", Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
 
     def subscribe(self, subscriber: str, seen: int | None = None, nonce: str = "", not_after_ms: int = LATER_MS):
-        return self.storage.apply("ch", Subscribe(subscriber, nonce or next(self._nonces), TTL_S, not_after_ms, seen))
+        return self.storage.apply(
+            "ch", Subscribe(subscriber, nonce or next(self._nonces), TTL_S, seen, not_after_ms=not_after_ms)
+        )
 
     def unsubscribe(self, subscriber: str, nonce: str = "", not_after_ms: int = LATER_MS):
-        return self.storage.apply("ch", Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms))
+        return self.storage.apply("ch", Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms=not_after_ms))
 
     def fetch(self, subscriber: str, most: int = 64, seen: int | None = None, ttl_s: int = TTL_S) -> FetchReply:
         return self.storage.apply("ch", Fetch(subscriber, most, ttl_s, seen))
@@ -135,7 +137,7 @@ def test_a_fetch_ends_before_it_gets_large_but_never_before_its_first_message(de
     desk.subscribe("s")
     large = b'"' + b"x" * (FETCH_BYTES_MAX // 2) + b'"'
     for id in "abc":
-        desk.storage.apply("ch", Publish((NewMessage(id, large if id != "a" else large * 3),), TTL_S, LATER_MS))
+        desk.storage.apply("ch", Publish((NewMessage(id, large if id != "a" else large * 3),), TTL_S, not_after_ms=LATER_MS))
     assert clocks_of(desk.fetch("s")) == [1] and desk.fetch("s").more
     desk.acknowledge("s", 1)
     assert clocks_of(desk.fetch("s")) == [2] and desk.fetch("s").more
@@ -246,7 +248,7 @@ def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
 def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     """Also of channels that nobody uses any more, and of those that are renewed for ever."""
     for n in range(100):
-        desk.storage.apply(f"old{n}", Publish(tuple(NewMessage(f"m{i}", b"1") for i in range(10)), TTL_S, LATER_MS))
+        desk.storage.apply(f"old{n}", Publish(tuple(NewMessage(f"m{i}", b"1") for i in range(10)), TTL_S, not_after_ms=LATER_MS))
     assert desk.storage.held() == 2100
     for n in range(3000):
         desk.publish(f"m{n}")
@@ -300,13 +302,13 @@ def test_whoever_listens_hears_each_publish_of_its_channel_and_duplicates_too(de
     assert len(called) == 5
 
 
-def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk) -> None:
+def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = desk.storage.open(Opening("ch"))
-    sent = opened.send(lambda not_after_ms: Publish((NewMessage("a", b"1"),), TTL_S, not_after_ms))
+    sent = opened.send(Publish((NewMessage("a", b"1"),), TTL_S))
     assert sent.reply.items[0].clock == 1 and sent.definite and sent.first_send_ns <= sent.done_ns
     desk.now_s += 11
-    late = Subscribe("s", "a" * 16, TTL_S, desk.storage.now_ms() - 1)
-    (refused, fetched) = opened.send_many([late, Fetch("s", 1, TTL_S)])
+    monkeypatch.setattr("engine.channel.memory.DEADLINE_MS", -1)
+    (refused, fetched) = opened.send_many([Subscribe("s", "a" * 16, TTL_S), Fetch("s", 1, TTL_S)])
     assert isinstance(refused, Sent) and refused.came_late
     assert isinstance(fetched, Sent) and fetched.reply.result == "subscription-not-found"
 
@@ -332,7 +334,9 @@ def test_threads_share_it() -> None:
     replies: list[PublishReply] = []
 
     def publish() -> None:
-        replies.extend(storage.apply("ch", Publish((NewMessage(f"m{n}", b"1"),), TTL_S, LATER_MS)) for n in range(500))
+        replies.extend(
+            storage.apply("ch", Publish((NewMessage(f"m{n}", b"1"),), TTL_S, not_after_ms=LATER_MS)) for n in range(500)
+        )
 
     threads = [threading.Thread(target=publish) for _ in range(4)]
     for thread in threads:

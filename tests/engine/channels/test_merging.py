@@ -78,7 +78,7 @@ class Desk:
 
     def publish_to(self, storage: str, *ids: str, ttl_s: int = TTL_S) -> None:
         messages = tuple(NewMessage(id, b"1") for id in ids)
-        self.storages[storage].apply("ch", Publish(messages, ttl_s, LATER_MS))
+        self.storages[storage].apply("ch", Publish(messages, ttl_s, not_after_ms=LATER_MS))
 
     def subscribe(self) -> Any:
         return self.run(self.steps.subscribe("s"))
@@ -260,7 +260,7 @@ def test_a_storage_that_only_has_old_messages_catches_up(desk: Desk) -> None:
 
 
 def test_a_subscriber_is_created_where_only_others_know_it_and_keeps_what_it_has_not_read(desk: Desk) -> None:
-    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, LATER_MS))
+    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, not_after_ms=LATER_MS))
     desk.publish("x", "y")
     for _ in range(2):
         assert ids(desk.fetch()) == ["x", "y"], "storage b calls them old, for it knows the subscriber only since they were there"
@@ -270,12 +270,12 @@ def test_a_subscriber_is_created_where_only_others_know_it_and_keeps_what_it_has
     assert ids(found) == ["x", "y", "z"]
     desk.acknowledge(found)
     desk.publish("u", "v")
-    desk.storages["a"].apply("ch", Unsubscribe("s", "b" * 16, LATER_MS))
+    desk.storages["a"].apply("ch", Unsubscribe("s", "b" * 16, not_after_ms=LATER_MS))
     assert ids(desk.fetch()) == ["u", "v"], "the subscriber of storage b lives on"
 
 
 def test_a_subscriber_that_was_given_back_is_believed_in_the_end(desk: Desk) -> None:
-    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, LATER_MS))
+    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, not_after_ms=LATER_MS))
     desk.publish("x")
     assert ids(desk.fetch()) == ["x"]
     desk.now_s += 16
@@ -327,7 +327,7 @@ def test_lost_is_what_no_storage_delivers(desk: Desk) -> None:
 
 
 def test_a_batch_across_the_wrap_of_one_storage(desk: Desk) -> None:
-    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, LATER_MS, CLOCK_MAX - 1))
+    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, CLOCK_MAX - 1, not_after_ms=LATER_MS))
     desk.subscribe()
     desk.publish("x", "y", "z")
     found = desk.fetch()
@@ -375,7 +375,7 @@ def test_a_clock_that_went_back_in_one_storage_is_told(desk: Desk) -> None:
     desk.publish("x")
     desk.acknowledge(desk.fetch())
     desk.storages["b"] = MemoryStorage(now_ns=desk.now_ns)
-    desk.storages["b"].apply("ch", Subscribe("s", "b" * 16, TTL_S, LATER_MS))
+    desk.storages["b"].apply("ch", Subscribe("s", "b" * 16, TTL_S, not_after_ms=LATER_MS))
     came = desk.publish("y")[0]
     assert came.era_changed
     found = desk.fetch()

@@ -92,7 +92,7 @@ class Walk:
         desk.redis.flushall()
         start = dice.choice(STARTS)
         if start is not None:
-            self.both(Subscribe("first", desk.nonce(), 315, NEVER_MS, start))
+            self.both(Subscribe("first", desk.nonce(), 315, start, not_after_ms=NEVER_MS))
         self.backup()
 
     def step(self) -> None:
@@ -139,19 +139,21 @@ class Walk:
 
     def publish(self) -> None:
         ids = self.dice.choices(IDS, k=self.dice.choice((1, 1, 2, 5)))
-        operation = Publish(tuple(map(message, ids)), self.ttl_s(), self.not_after_ms(), self.seen())
+        operation = Publish(tuple(map(message, ids)), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms())
         reply = self.both(operation)
         self.list.published(operation, reply, self.now_s + operation.ttl_s)
 
     def subscribe(self) -> None:
-        operation = Subscribe(self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.ttl_s(), self.not_after_ms(), self.seen())
+        operation = Subscribe(
+            self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms()
+        )
         self.earlier.append(operation)
         reply = self.both(operation)
         if reply.result == "created":
             self.list.behind[operation.subscriber] = len(self.list.messages)
 
     def unsubscribe(self) -> None:
-        operation = Unsubscribe(self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.not_after_ms())
+        operation = Unsubscribe(self.dice.choice(SUBSCRIBERS), self.desk.nonce(), not_after_ms=self.not_after_ms())
         self.earlier.append(operation)
         if self.both(operation).result == "deleted":
             self.list.behind.pop(operation.subscriber, None)

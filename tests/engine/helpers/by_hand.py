@@ -8,7 +8,7 @@ from tests.engine.desk import Desk
 
 
 def alter(desk: Desk, action: AdminAction, state: str, *jobs: str) -> Alter:
-    return Alter(new_op_id(desk), desk.now_ms + 10_000, action, jobs, state)
+    return Alter(action, jobs, state, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
 def altered(desk: Desk, action: AdminAction, state: str, *jobs: str) -> tuple[Altered, ...]:
@@ -19,19 +19,19 @@ def altered(desk: Desk, action: AdminAction, state: str, *jobs: str) -> tuple[Al
 
 
 def clean(desk: Desk, state: str, older_than_ms: int = 0, *, era: Era | None = None, offset: int = 0, most: int = 1000) -> Clean:
-    return Clean(new_op_id(desk), desk.now_ms + 10_000, state, older_than_ms, era, offset, 500, most)
+    return Clean(state, older_than_ms, era, offset, 500, most, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
 def forget(desk: Desk, *, force: bool = False, end: bool = False) -> Forget:
-    return Forget(new_op_id(desk), desk.now_ms + 10_000, "end" if end else "begin", force)
+    return Forget("end" if end else "begin", force, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
 def set_retention(desk: Desk, **bounds: int) -> SetRetention:
-    return SetRetention(new_op_id(desk), desk.now_ms + 10_000, tuple(bounds.items()))
+    return SetRetention(tuple(bounds.items()), op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
 def set_events(desk: Desk, keep: int) -> SetEvents:
-    return SetEvents(new_op_id(desk), desk.now_ms + 10_000, keep)
+    return SetEvents(keep, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
 def bury(desk: Desk, *jobs: str) -> None:

@@ -39,7 +39,7 @@ class BananasDesk(Desk):
     def put(self, job: str, payload: bytes = b'{"u":1}', *, name: str = "main", **options: Any) -> None:
         """Enqueue a job with these bytes."""
         operation = EnqueueOperation(
-            job, name, payload, job.encode().ljust(8, b"-")[:8], self.now_ms + 10_000, Options(**options)
+            job, name, payload, job.encode().ljust(8, b"-")[:8], Options(**options), not_after_ms=self.now_ms + 10_000
         )
         assert self.run(operation).result == "created"
 

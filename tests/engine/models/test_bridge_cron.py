@@ -162,8 +162,8 @@ def test_rule_01_a_removal_of_a_foreign_entry_cut_off_after_any_write_is_done_by
 ) -> None:
     for writes in desk.each_cut():
         job = client.cron(YEARLY_MS, "0 0 1 1 *", "main")
-        desk.cut_off(RemoveSchedule(desk._op_id(), desk.now_ms + 60_000, job), writes)
-        assert desk.run(RemoveSchedule(desk._op_id(), desk.now_ms + 60_000, job)).result == "done"
+        desk.cut_off(RemoveSchedule(job, op_id=desk._op_id(), not_after_ms=desk.now_ms + 60_000), writes)
+        assert desk.run(RemoveSchedule(job, op_id=desk._op_id(), not_after_ms=desk.now_ms + 60_000)).result == "done"
         assert desk.queue.schedules.list() == () and client.redis.zcard(KEYS.cron) == 0, writes
         assert client.redis.exists(KEYS.data(job), KEYS.status(job), f"bridge:ironclaim:cron:{job}") == 0, writes
 

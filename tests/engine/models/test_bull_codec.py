@@ -18,7 +18,7 @@ MODEL = BullModel("q", "bull")
 
 
 def encoded(name: str = UNNAMED, **options: Any) -> list[str]:
-    job = Enqueue("", name, b'{"n":1}', b"nonce---", 0, checked({"attempts": 1, **options}))
+    job = Enqueue("", name, b'{"n":1}', b"nonce---", checked({"attempts": 1, **options}))
     return [field.decode() for field in unpack(MODEL.encode(job))]
 
 

@@ -48,4 +48,4 @@ def test_what_does_not_fit_is_refused(ironclaim_url: str) -> None:
 
 
 def _added() -> SetMetadata:
-    return SetMetadata("1" * 16, 2**45, "ok_job", (), (("seen", 1),))
+    return SetMetadata("ok_job", (), (("seen", 1),), op_id="1" * 16, not_after_ms=2**45)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from engine.calendar import calendar
 from engine.http.page.looks import SomeWorkers
 from engine.http.page.rendering import UNKNOWN, length
+from engine.ops.looks import LimitInfo, PauseInfo
+from engine.ops.workers import WorkerInfo
 from engine.queue.scheduling import Schedule
-from engine.queue.why import LimitInfo, Obstacles, PauseInfo
-from engine.queue.workers import WorkerInfo
+from engine.queue.why import Obstacles
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from engine import validate
 from engine.errors import Malformed, shown
 from engine.http.page.rendering import last_line
 from engine.models.names import ANY_TEXT
-from engine.ops.admin import AdminAction
+from engine.ops.admin import AdminAction, Alter
 from engine.ops.looks import Counts
 from engine.queue import admin, looks
 from engine.queue.asynchronous.queue import AsyncQueue
@@ -263,7 +263,7 @@ async def _change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: 
             break
         meant = matching(found, wanted, payloads=payloads)
         jobs = tuple(job.id for job in meant)[: most - done]
-        items = (await queue.carry_out(admin.alter(action, jobs, wanted.state))) if jobs else ()
+        items = (await queue.do(Alter(action, jobs, wanted.state))).items if jobs else ()
         changed = sum(item.done for item in items)
         done += changed
         left -= found.looked

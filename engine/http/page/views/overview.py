@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.channel.lags import Lag
-from engine.ops.looks import Counts
-from engine.queue.why import LaneInfo, LimitInfo, Obstacles, PauseInfo, paused_words
+from engine.ops.looks import Counts, LimitInfo, PauseInfo
+from engine.queue.why import LaneInfo, Obstacles, paused_words
 
 #: Rows of each table.
 _LANES_MAX = 12

@@ -10,10 +10,10 @@ from engine.http.page.live import RunTimes, rate
 from engine.http.page.looks import LanesRound, OneJob
 from engine.http.page.views import job, jobs, overview
 from engine.ops.jobs import Options
-from engine.ops.looks import Counts
+from engine.ops.looks import Counts, PauseInfo
+from engine.ops.workers import Durations, HandlerTimes
 from engine.queue.looks import JobError, JobInfo, JobPage
-from engine.queue.why import LaneInfo, PauseInfo
-from engine.queue.workers import Durations, HandlerTimes
+from engine.queue.why import LaneInfo
 
 NOW_MS = 1_800_000_000_000
 
