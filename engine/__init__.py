@@ -15,7 +15,7 @@ _HOMES = {
     "engine.channel.asynchronous.channel": ("AsyncChannel",),
     "engine.channel.contents": ("RawJson",),
     "engine.channel.memory": ("MemoryStorage",),
-    "engine.channel.rules": ("ChannelRule",),
+    "engine.models.dsps": ("ChannelRule",),
     "engine.channel.storage": ("RedisStorage",),
     "engine.channel.synchronous.channel": ("Channel",),
     "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),

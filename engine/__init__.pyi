@@ -4,7 +4,6 @@ from engine import effects, models, outbox
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.channel.contents import RawJson
 from engine.channel.memory import MemoryStorage
-from engine.channel.rules import ChannelRule
 from engine.channel.storage import RedisStorage
 from engine.channel.synchronous.channel import Channel
 from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
@@ -31,6 +30,7 @@ from engine.errors import (
 )
 from engine.handlers import Handlers
 from engine.job import Job
+from engine.models.dsps import ChannelRule
 from engine.ops.admin import Altered
 from engine.ops.jobs import Enqueued
 from engine.ops.looks import Counts, Event, LimitInfo, NameCounts, PauseInfo, Snapshot

@@ -38,7 +38,7 @@ from engine.models.names import LANES
 from engine.ops.admin import AdminOperation, Limit
 from engine.ops.base import Operation
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged
-from engine.ops.shards import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
+from engine.ops.transfers import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
 from engine.queue import admin, sharding
 from engine.queue.looks import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord

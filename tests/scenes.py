@@ -12,14 +12,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from engine.ops.admin import MakeTestQueue, NoteEra
-from engine.ops.backups import EndRestore, LoadRestore
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Failure, Finish, Mark, Release, Retry, Value
 from engine.ops.jobs import CloseWindows, EnqueueMany, Lease
 from engine.ops.looks import Count, Explain, Inspect, Listing, ListObstacles, Look, NoteProgress, Page
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
-from engine.ops.shards import DropTaken, PutJobs, SetGate, SetShards, TakeJobs
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost
+from engine.ops.transfers import DropTaken, EndRestore, LoadRestore, PutJobs, SetGate, SetShards, TakeJobs
 from engine.ops.workers import (
     AcquireLock,
     Connected,

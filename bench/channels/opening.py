@@ -9,7 +9,7 @@ from pathlib import Path
 import engine
 from bench.channels.witness import Witness
 from bench.channels.workload import PlannedChannel
-from engine.channel.rules import ChannelRule
+from engine.models.dsps import ChannelRule
 from record.channels import ChannelRecorder
 from record.history import HistoryFile
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from engine import validate
-from engine.channel import contents, rules
+from engine.channel import contents
 from engine.channel.one_storage import OneStorage
 from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
 from engine.channel.steps import Opening
 from engine.channel.storage import RedisStorage, Storage
 from engine.errors import Malformed
-from engine.models import Dsps
+from engine.models import Dsps, dsps
 from engine.observer import Observer, spared_observer
 from engine.ops.channels import NewMessage
 from engine.redis.call import CALL_BYTES_MAX
@@ -62,8 +62,8 @@ class ChannelSettings:
         self.name = check_id("channel", name)
         spec = Dsps() if model is None else validate.instance("model", model, Dsps, "models.Dsps()")
         #: How long messages are kept at least, and the life of keys for that.
-        self.expire_ms = rules.expire_ms(rules.checked(spec.rules), self.name)
-        self.ttl_s = rules.ttl_s(self.expire_ms)
+        self.expire_ms = dsps.expire_ms(dsps.checked(spec.rules), self.name)
+        self.ttl_s = dsps.ttl_s(self.expire_ms)
         if storages is None:
             named = {spec.storage: cast("Storage", RedisStorage(url, client=client, connect=connect))}
         elif url != DEFAULT_URL or client is not None or connect is not None:

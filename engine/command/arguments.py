@@ -19,7 +19,7 @@ import engine
 from engine.errors import EngineError, Malformed, describe, logger, redacted_url
 from engine.handlers import Handlers
 from engine.models.spec import named
-from engine.ops.shards import ReadShards
+from engine.ops.transfers import ReadShards
 from engine.options import nearest
 from engine.queue.settings import QueueSettings
 from engine.queue.sharding import read_record

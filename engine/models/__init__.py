@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 if TYPE_CHECKING:
-    from engine.channel.rules import ChannelRule
+    from engine.models.dsps import ChannelRule
     from engine.models.model import Finding, Model
 
 __all__ = ["Bananas", "BananasLayout", "Bridge", "Bull", "ChannelRule", "Dsps", "Finding", "Lanes", "Layout", "Mosquito"]
@@ -137,7 +137,7 @@ class Mosquito:
 
 
 def _rules() -> tuple[ChannelRule, ...]:
-    from engine.channel.rules import ChannelRule
+    from engine.models.dsps import ChannelRule
 
     return (ChannelRule(),)
 
@@ -157,11 +157,11 @@ class Dsps:
 
     def __post_init__(self) -> None:
         from engine import validate
-        from engine.channel import rules
+        from engine.models import dsps
         from engine.validate import settle
 
-        object.__setattr__(self, "rules", rules.checked(self.rules))
-        settle(self, rules=rules.ChannelRule)
+        object.__setattr__(self, "rules", dsps.checked(self.rules))
+        settle(self, rules=dsps.ChannelRule)
         validate.text("storage", self.storage)
 
 
@@ -179,5 +179,5 @@ def __getattr__(name: str) -> Any:
     if name == "Finding":
         return cast("Any", import_module("engine.models.model")).Finding
     if name == "ChannelRule":
-        return cast("Any", import_module("engine.channel.rules")).ChannelRule
+        return cast("Any", import_module("engine.models.dsps")).ChannelRule
     raise AttributeError(f"module engine.models has no attribute {name}")

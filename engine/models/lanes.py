@@ -17,14 +17,13 @@ from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Finding, Scripted, random_id, random_ids, token
 from engine.models.names import LANES
 from engine.ops.admin import Alter, NoteEra
-from engine.ops.backups import LoadRestore
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Claim, Drop, Finish, LeasedJob, Release, Retry, Value
 from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options, class_target
 from engine.ops.looks import ReadProgress
 from engine.ops.schedules import Tick
-from engine.ops.shards import PutJobs, ReadShards, TakeJobs
 from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
+from engine.ops.transfers import LoadRestore, PutJobs, ReadShards, TakeJobs
 from engine.ops.workers import ListConnections
 from engine.options import PLAIN
 from engine.redis.call import Call

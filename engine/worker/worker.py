@@ -24,7 +24,7 @@ from engine.errors import EngineError, Malformed, logger, spared
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.ops.base import Operation
-from engine.ops.shards import ReadShards
+from engine.ops.transfers import ReadShards
 from engine.ops.workers import HANDLERS_TOLD
 from engine.options import Duration, Flag, Whole, settings_of
 from engine.queue.settings import QueueSettings, synchronous

@@ -15,12 +15,13 @@ from chaos.simulate.channel.state import CHANNEL, ChannelState
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
-from engine.channel import contents, one_storage, rules
+from engine.channel import contents, one_storage
 from engine.channel.one_storage import OneStorage
 from engine.channel.session_state import SessionState
 from engine.channel.steps import Rest, Send, SendMany, Steps, waiting
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
+from engine.models import dsps
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.channels import NewMessage
 from engine.redis.call import ServerClock
@@ -28,7 +29,7 @@ from engine.redis.exchange import DEADLINE_MS
 
 STORAGE = "default"
 #: Keys live longer than any episode.
-TTL_S = rules.ttl_s(rules.ChannelRule().expire_ms)
+TTL_S = dsps.ttl_s(dsps.ChannelRule().expire_ms)
 #: Whoever has failed tries again after this.
 _AGAIN_MS = 400
 _WAIT_MS = 2_000

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine import validate
-from engine.channel.rules import EXPIRE_MS_MAX, ChannelRule
 from engine.errors import Malformed
 from engine.http.channels import networks, tokens
 from engine.http.channels.tokens import JwtSettings, TokenCheck
 from engine.http.channels.webhooks.settings import WebhookSettings
 from engine.models import Dsps
+from engine.models.dsps import EXPIRE_MS_MAX, ChannelRule
 from engine.validate import settle
 
 if TYPE_CHECKING:

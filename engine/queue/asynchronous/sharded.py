@@ -18,7 +18,7 @@ from engine.ops.admin import AdminOperation, Altered, Window
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import Count, Counts, Inspect, Inspected, ListObstacles, Look, NameCounts, ReadProgress, Seen, Snapshot
-from engine.ops.shards import ReadShards, SetGate, SetShards
+from engine.ops.transfers import ReadShards, SetGate, SetShards
 from engine.ops.workers import WORKERS_MAX, HandlerTimes, WorkerInfo
 from engine.parameters import TypedJob
 from engine.queue import admin, producing, sharding

@@ -72,9 +72,8 @@ from engine.worker.machine.events import (
     Unanswered,
     WatchAsked,
 )
-from engine.worker.machine.leases import LeaseTable, Renewing, Stopping, Timeouts, timed_out
+from engine.worker.machine.leases import NOTHING, LeaseTable, Renewing, Stopping, Timeouts, timed_out
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
-from engine.worker.machine.run_queue import NOTHING
 from engine.worker.machine.sweeping import Presence, Sweeping
 
 #: After the last `next_start` the machine is woken for so long within each linger: what those left undecided is due then.

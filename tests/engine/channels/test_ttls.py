@@ -9,8 +9,7 @@ import pytest
 import redis
 
 from engine import Channel
-from engine.channel import rules
-from engine.models import ChannelRule, Dsps
+from engine.models import ChannelRule, Dsps, dsps
 from tests.engine.channels.channel_desk import ChannelDesk
 
 T_S = 115
@@ -126,8 +125,8 @@ def test_a_service_that_keeps_a_channel_for_less_takes_nothing_from_one_that_kee
 
 def test_the_life_of_a_rule() -> None:
     for expire_ms, ttl_s in ((0, 15), (1, 16), (1_500, 17), (100_000, 115), (300_000, 315)):
-        found = rules.expire_ms((ChannelRule(expire_ms=expire_ms),), "orders")
-        assert rules.ttl_s(found) == ttl_s
+        found = dsps.expire_ms((ChannelRule(expire_ms=expire_ms),), "orders")
+        assert dsps.ttl_s(found) == ttl_s
 
 
 @pytest.mark.feature("DS02", model="dsps")

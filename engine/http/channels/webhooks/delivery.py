@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 
 from engine.channel.contents import CONTENT_BYTES_MAX
-from engine.channel.rules import ttl_s
 from engine.errors import EngineError, Malformed, logger, redacted, without_query
 from engine.handlers import Handlers
 from engine.http.channels import networks
@@ -26,6 +25,7 @@ from engine.http.channels.observing import Telemetry
 from engine.http.channels.settings import ChannelAccess, ChannelSettings, Policies, Report, Target
 from engine.http.channels.webhooks.settings import secret_of, signed, target_of
 from engine.job import Job
+from engine.models.dsps import ttl_s
 from engine.outcomes import Bury, RetryLater
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.producing import NewJob
